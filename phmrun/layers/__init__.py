@@ -1,0 +1,22 @@
+"""The shared layer registry: weight structures and the modules built over any of them."""
+
+from phmrun.layers.attention import MultiheadAttention
+from phmrun.layers.embedding import Embedding
+from phmrun.layers.feedforward import FeedForward
+from phmrun.layers.inference import folded, for_inference
+from phmrun.layers.linear import Linear
+from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
+
+__all__ = [
+    "Embedding",
+    "FeedForward",
+    "Linear",
+    "MultiheadAttention",
+    "Option",
+    "Structure",
+    "build_structure",
+    "folded",
+    "for_inference",
+    "options_of",
+    "register",
+]

@@ -1,0 +1,101 @@
+"""Multi-head attention over any structure, on torch's scaled-dot-product kernel."""
+
+from typing import Any, Literal
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers.linear import Linear
+
+Maps = Literal["joint", "separate"]
+
+
+class MultiheadAttention(nn.Module):
+    """softmax(Q Kᵀ / √head_width) V per head, then the output map (Vaswani et al. 2017, section 3.2).
+
+    Args:
+        embed_dim: Size of an input and output vector.
+        num_heads: Number of heads; divides ``inner_dim``.
+        dropout: Share of attention weights dropped in training.
+        bias: Whether the four maps have biases.
+        maps: "joint": Q, K and V are one ``[3·inner, embed]`` matrix (the Φ of Zhang et al. 2021, section 3.2);
+            "separate": three ``[inner, embed]`` matrices.
+        inner_dim: Width of queries, keys and values over all heads; ``embed_dim`` unless given.
+        structure: Name of the structure of all maps.
+        **options: Its options.
+
+    Raises:
+        PhmrunError: The heads do not divide the width, or the structure does not fit.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        maps: Maps = "joint",
+        inner_dim: int | None = None,
+        structure: str = "dense",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        inner = inner_dim or embed_dim
+        if inner % num_heads:
+            raise PhmrunError(f"{num_heads} heads do not divide the attention width {inner}")
+        self.embed_dim = embed_dim
+        self.inner_dim = inner
+        self.num_heads = num_heads
+        self.dropout = dropout
+        sizes = [3 * inner] if maps == "joint" else [inner] * 3
+        self.project = nn.ModuleList(Linear(embed_dim, size, bias, structure=structure, **options) for size in sizes)
+        self.output = Linear(inner, embed_dim, bias, structure=structure, **options)
+
+    def forward(
+        self, inputs: Tensor, memory: Tensor | None = None, *, mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """Attends from ``inputs`` to ``memory``, or to itself.
+
+        Args:
+            inputs: ``[batch, length, embed_dim]``.
+            memory: ``[batch, memory_length, embed_dim]``; ``inputs`` unless given.
+            mask: Booleans that broadcast to ``[batch, heads, length, memory_length]``; true where attention may look.
+            causal: Each position looks at itself and earlier ones only.
+
+        Returns:
+            ``[batch, length, embed_dim]``.
+        """
+        query, key, value = self.queries_keys_values(inputs, memory)
+        dropout = self.dropout if self.training else 0.0
+        context = F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal)
+        return self.output(context.transpose(1, 2).flatten(2))
+
+    def queries_keys_values(self, inputs: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The three projections, each ``[batch, heads, length, head_width]``."""
+        if memory is None:
+            query, key, value = self._self_projections(inputs)
+        else:
+            query, key, value = self._cross_projections(inputs, memory)
+        return self.split(query), self.split(key), self.split(value)
+
+    def split(self, vectors: Tensor) -> Tensor:
+        """``[batch, length, inner] -> [batch, heads, length, head_width]``, without a copy."""
+        return vectors.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def _self_projections(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        if len(self.project) == 1:
+            return self.project[0](inputs).chunk(3, dim=-1)
+        return tuple(project(inputs) for project in self.project)
+
+    def _cross_projections(self, inputs: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
+        if len(self.project) == 3:
+            sources = (inputs, memory, memory)
+            return tuple(project(source) for project, source in zip(self.project, sources, strict=True))
+        joint: Linear = self.project[0]  # type: ignore[assignment]
+        weights = joint.weight.split([self.inner_dim, 2 * self.inner_dim])
+        biases = (None, None) if joint.bias is None else joint.bias.split([self.inner_dim, 2 * self.inner_dim])
+        query = F.linear(inputs, weights[0], biases[0])
+        key, value = F.linear(memory, weights[1], biases[1]).chunk(2, dim=-1)
+        return query, key, value

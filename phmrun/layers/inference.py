@@ -1,0 +1,101 @@
+"""Copies of a model for inference: plain ``torch.nn`` modules, or factors laid out for a few tokens."""
+
+import copy
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.layers.embedding import Embedding
+from phmrun.layers.linear import Application, Linear
+from phmrun.layers.structure import Structure
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+class PackedLinear(nn.Module):
+    """y = W x + b with W applied by a structure's packed factors; for inference on a few tokens."""
+
+    def __init__(self, linear: Linear, operator: nn.Module) -> None:
+        super().__init__()
+        self.in_features = linear.in_features
+        self.out_features = linear.out_features
+        self.operator = operator
+        self.bias = linear.bias
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[…, in_features] -> […, out_features]``."""
+        outputs: Tensor = self.operator(inputs.reshape(-1, self.in_features))
+        if self.bias is not None:
+            outputs = outputs.add_(self.bias)
+        return outputs.view(*inputs.shape[:-1], self.out_features)
+
+
+def folded(model: Model) -> Model:
+    """A copy of ``model`` in which every structured map is a plain ``nn.Linear`` or ``nn.Embedding``.
+
+    Each W is built once; tied matrices stay tied. The copy is in evaluation mode and needs no gradient.
+    """
+    return for_inference(model, "dense")
+
+
+def for_inference(model: Model, application: Application) -> Model:
+    """A copy of ``model`` for inference, in evaluation mode.
+
+    Args:
+        model: Any module that holds ``Linear`` and ``Embedding`` modules, or is one.
+        application: "dense": every W is built once, see :func:`folded`; "factored": a ``Linear`` whose structure has
+            a packed form applies its factors instead, which reads fewer weights when the tokens are few.
+    """
+    with torch.no_grad():
+        duplicate = copy.deepcopy(model).eval().requires_grad_(False)
+        tables: dict[int, nn.Parameter] = {}
+        return _replaced(duplicate, lambda module: _plain(module, application, tables))
+
+
+def _replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
+    """``module`` with ``replace`` applied to it and to everything inside."""
+    for name, child in module.named_children():
+        setattr(module, name, _replaced(child, replace))
+    return replace(module)  # type: ignore[return-value]
+
+
+def _plain(module: nn.Module, application: Application, tables: dict[int, nn.Parameter]) -> nn.Module:
+    """The inference form of one module; anything but a ``Linear`` or ``Embedding`` stays as it is."""
+    if isinstance(module, Linear):
+        operator = module.structure.packed() if application == "factored" else None
+        return _plain_linear(module, tables) if operator is None else PackedLinear(module, operator)
+    if isinstance(module, Embedding):
+        plain = nn.Embedding(1, 1, padding_idx=None, device="meta")
+        plain.num_embeddings, plain.embedding_dim = module.num_embeddings, module.embedding_dim
+        plain.weight = _table(module.structure, tables)
+        if module.padding_idx is None:
+            return plain
+        return _with_zero_row(plain, module.padding_idx)
+    return module
+
+
+def _plain_linear(module: Linear, tables: dict[int, nn.Parameter]) -> nn.Linear:
+    """``nn.Linear`` with W built once; made on the meta device so that no weights are drawn to be thrown away."""
+    plain = nn.Linear(module.in_features, module.out_features, bias=module.bias is not None, device="meta")
+    plain.weight = _table(module.structure, tables)
+    if module.bias is not None:
+        plain.bias = module.bias
+    return plain
+
+
+def _with_zero_row(plain: nn.Embedding, row: int) -> nn.Embedding:
+    """The same table with a zero vector for the padding token, in memory of its own so that tied maps keep theirs."""
+    weight = plain.weight.clone()
+    weight[row] = 0.0
+    plain.weight = nn.Parameter(weight, requires_grad=False)
+    plain.padding_idx = row
+    return plain
+
+
+def _table(structure: Structure, tables: dict[int, nn.Parameter]) -> nn.Parameter:
+    """The dense W of a structure, built once however many modules share it."""
+    if id(structure) not in tables:
+        tables[id(structure)] = nn.Parameter(structure.materialize().detach().contiguous(), requires_grad=False)
+    return tables[id(structure)]

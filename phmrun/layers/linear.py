@@ -1,0 +1,99 @@
+"""The linear map y = W x + b over any structure: a drop-in for ``torch.nn.Linear``."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers.structure import Structure, build_structure, linear_std
+
+Application = Literal["dense", "factored"]
+
+
+class Linear(nn.Module):
+    """y = W x + b, W built once per forward from its structure and applied by the dense kernel.
+
+    Args:
+        in_features: Size of an input vector.
+        out_features: Size of an output vector.
+        bias: Whether there is a ``b [out_features]``.
+        device: Where the parameters live.
+        dtype: Their type.
+        structure: A registered name ("dense", "phm", …), or a structure object to share with another module.
+        application: "dense": build W, then one ``F.linear`` (best for many tokens, and for training); "factored":
+            apply the factors without building W (best for a few tokens).
+        **options: Options of the structure, such as ``n=8``.
+
+    Raises:
+        PhmrunError: Unknown structure or option, or sizes that do not fit.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        structure: str | Structure = "dense",
+        application: Application = "dense",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.application = application
+        with on_device(device):
+            self.structure = build_structure(structure, out_features, in_features, **options)
+            self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
+        self.reset_parameters(shared=isinstance(structure, Structure))
+        if dtype is not None:
+            self.to(dtype)
+
+    def reset_parameters(self, std: float | None = None, *, shared: bool = False) -> None:
+        """``nn.Linear``'s initialisation: W and b uniform in ±1/√in_features.
+
+        Args:
+            std: Another standard deviation for the entries of W.
+            shared: Leave W alone, because its owner has drawn it.
+        """
+        default = linear_std(self.in_features)
+        if not shared:
+            self.structure.reset_parameters(default if std is None else std)
+        if self.bias is not None:
+            bound = default * 3**0.5
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    @property
+    def weight(self) -> Tensor:
+        """The dense equivalent W ``[out_features, in_features]``, differentiable in the parameters."""
+        return build_weight(self.structure)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[…, in_features] -> […, out_features]``."""
+        if self.application == "dense":
+            return F.linear(inputs, self.weight, self.bias)
+        outputs = self.structure.apply_factored(inputs.reshape(-1, self.in_features))
+        outputs = outputs.view(*inputs.shape[:-1], self.out_features)
+        return outputs if self.bias is None else outputs + self.bias
+
+    def extra_repr(self) -> str:
+        """As ``nn.Linear``."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+def build_weight(structure: Structure) -> Tensor:
+    """W in the parameters' own precision, also under autocast: n rounded terms would add up to a coarser W."""
+    device = next(structure.parameters()).device.type
+    if not torch.is_autocast_enabled(device):
+        return structure.materialize()
+    with torch.autocast(device, enabled=False):
+        return structure.materialize()
+
+
+def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:
+    """A context in which new tensors are made on ``device``; the current default where it is ``None``."""
+    return nullcontext() if device is None else torch.device(device)

@@ -1,0 +1,157 @@
+"""The interface of every weight structure, its options, and the factory that builds one by name.
+
+A structure is a recipe for a dense matrix ``W [out_features, in_features]`` from fewer numbers. The modules
+(``Linear``, ``Embedding``, ``MultiheadAttention`` …) are written once, over any structure.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError, unknown
+from phmrun.registry import STRUCTURES
+
+
+class Option(NamedTuple):
+    """One option of a structure, read from the keyword-only parameters of its constructor."""
+
+    name: str
+    annotation: Any
+    default: Any
+    help: str
+
+
+class Structure(nn.Module):
+    """A recipe for a dense matrix ``W [out_features, in_features]``.
+
+    A subclass takes ``(out_features, in_features, *, option=default, …)``, calls ``super().__init__`` with all of
+    them, owns its parameters, and says how ``W`` is built, how many numbers it takes and how they are initialised.
+    Each option is annotated ``Annotated[type, "what it means, with its unit"]``.
+
+    Args:
+        out_features: Rows of ``W``.
+        in_features: Columns of ``W``.
+        **options: The structure's own options, checked by :meth:`check`.
+
+    Raises:
+        PhmrunError: The options do not fit these sizes.
+    """
+
+    name: ClassVar[str] = ""
+    formula: ClassVar[str] = ""
+    count_formula: ClassVar[str] = ""
+    constraint: ClassVar[str] = "none"
+    source: ClassVar[str] = ""
+
+    def __init__(self, out_features: int, in_features: int, **options: Any) -> None:
+        super().__init__()
+        reason = self.check(out_features, in_features, **options)
+        if reason:
+            raise PhmrunError(f"layer {self.name!r} cannot build a {out_features}×{in_features} matrix: {reason}")
+        self.out_features = out_features
+        self.in_features = in_features
+        self.options = options
+
+    @classmethod
+    def check(cls, out_features: int, in_features: int, **options: Any) -> str | None:
+        """Why these options do not fit these sizes, with the valid values; ``None`` where they fit."""
+        return None
+
+    @classmethod
+    def count(cls, out_features: int, in_features: int, **options: Any) -> int:
+        """The number of free parameters, in closed form."""
+        raise NotImplementedError
+
+    def reset_parameters(self, std: float) -> None:
+        """Draws the parameters so that the entries of ``W`` have mean 0 and standard deviation ``std``."""
+        raise NotImplementedError
+
+    def materialize(self) -> Tensor:
+        """``W [out_features, in_features]``, differentiable in the parameters."""
+        raise NotImplementedError
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Rows of ``W`` by number, ``[…] -> […, in_features]``; override where no table need be built."""
+        return F.embedding(index, self.materialize())
+
+    def apply_factored(self, inputs: Tensor) -> Tensor:
+        """``inputs [tokens, in_features] -> [tokens, out_features]`` without building ``W``, where that is cheaper."""
+        return F.linear(inputs, self.materialize())
+
+    def packed(self) -> nn.Module | None:
+        """A copy laid out for inference on few tokens, ``[tokens, in] -> [tokens, out]``; ``None``: no cheaper way.
+
+        It pays where reading the weights, not arithmetic, takes the time: decoding a few tokens at a time.
+        """
+        return None
+
+    def extra_repr(self) -> str:
+        """Sizes and options, as ``torch.nn`` modules print theirs."""
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"out_features={self.out_features}, in_features={self.in_features}{options}"
+
+
+def register(name: str) -> Callable[[type[Structure]], type[Structure]]:
+    """Class decorator that makes a structure known under ``name`` on the command line and in configs."""
+
+    def add(structure: type[Structure]) -> type[Structure]:
+        structure.name = name
+        STRUCTURES.add(name, structure)
+        return structure
+
+    return add
+
+
+def options_of(name: str) -> tuple[Option, ...]:
+    """The options of the structure called ``name``, in the order of its constructor.
+
+    Raises:
+        PhmrunError: There is no such structure.
+    """
+    constructor = STRUCTURES.get(name).__init__
+    hints = get_type_hints(constructor, include_extras=True)
+    options = []
+    for parameter in inspect.signature(constructor).parameters.values():
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            continue
+        annotation, text = hints[parameter.name], ""
+        if get_origin(annotation) is Annotated:
+            annotation, text = get_args(annotation)[:2]
+        options.append(Option(parameter.name, annotation, parameter.default, text))
+    return tuple(options)
+
+
+def build_structure(structure: "str | Structure", out_features: int, in_features: int, **options: Any) -> Structure:
+    """A structure by name, or the given one where a matrix is shared (tied embeddings).
+
+    Args:
+        structure: A registered name, or a structure object to share.
+        out_features: Rows of ``W``.
+        in_features: Columns of ``W``.
+        **options: Options of the named structure.
+
+    Raises:
+        PhmrunError: Unknown name, unknown option, sizes that do not fit, or a shared structure of another shape.
+    """
+    if isinstance(structure, Structure):
+        if (structure.out_features, structure.in_features) != (out_features, in_features):
+            raise PhmrunError(
+                f"a shared {structure.out_features}×{structure.in_features} matrix cannot serve as "
+                f"{out_features}×{in_features}"
+            )
+        return structure
+    valid = [option.name for option in options_of(structure)]
+    for name in options:
+        if name not in valid:
+            raise unknown(f"option of layer {structure!r}", name, valid)
+    built: Structure = STRUCTURES.get(structure)(out_features, in_features, **options)
+    return built
+
+
+def linear_std(in_features: int) -> float:
+    """Standard deviation of ``nn.Linear``'s initialisation, U(-1/√in, 1/√in): 1/√(3·in_features)."""
+    return 1 / math.sqrt(3 * in_features)

@@ -1,0 +1,83 @@
+"""Tasks and structures by name, ours and other people's, found through entry points. Imports no torch.
+
+Listing the names reads package metadata only; the module behind a name is imported when the name is used.
+"""
+
+import hashlib
+import importlib.util
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from phmrun.errors import PhmrunError, unknown
+
+
+class Registry:
+    """Names of one kind, from an entry-point group and from plug-in files loaded in this process.
+
+    Args:
+        kind: The noun for error messages: "task", "layer".
+        group: The entry-point group that packages announce their own under.
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._registered: dict[str, Any] = {}
+
+    def names(self) -> list[str]:
+        """All known names, sorted; nothing is imported."""
+        announced = {point.name for point in entry_points(group=self.group)}
+        return sorted(announced | self._registered.keys())
+
+    def get(self, name: str, *, where: str | None = None) -> Any:
+        """The object behind ``name``.
+
+        Raises:
+            PhmrunError: No package and no plug-in announces that name.
+        """
+        if name in self._registered:
+            return self._registered[name]
+        for point in entry_points(group=self.group, name=name):
+            self._registered[name] = point.load()
+            return self._registered[name]
+        raise unknown(self.kind, name, self.names(), where=where)
+
+    def add(self, name: str, value: Any) -> None:
+        """Registers ``value`` under ``name``.
+
+        Raises:
+            PhmrunError: The name is taken by something else.
+        """
+        taken = self._registered.get(name)
+        if taken is not None and taken is not value and taken.__qualname__ != value.__qualname__:
+            raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{taken.__qualname__}")
+        self._registered[name] = value
+
+
+TASKS = Registry("task", "phmrun.tasks")
+STRUCTURES = Registry("layer", "phmrun.structures")
+
+
+def load_plugin(path: Path) -> str:
+    """Runs a user's Python file, whose classes register themselves, and returns the SHA-256 of its source.
+
+    Raises:
+        PhmrunError: The file is missing or cannot be imported.
+    """
+    if not path.is_file():
+        raise PhmrunError("the plug-in file does not exist", where=str(path))
+    name = f"phmrun_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PhmrunError("a plug-in must be a Python file", where=str(path), hint="Name it with the ending .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except PhmrunError:
+        raise
+    except Exception as error:
+        raise PhmrunError(f"the plug-in does not import: {type(error).__name__}: {error}", where=str(path)) from error
+    return hashlib.sha256(path.read_bytes()).hexdigest()
