@@ -1,0 +1,55 @@
+"""Progress of long work: a bar on a terminal, a line every few seconds in a log. All of it goes to stderr."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+INTERVAL = 5.0
+"""Seconds between two lines where stderr is no terminal."""
+
+
+@contextmanager
+def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+    """Yields ``advance(amount)``; shows how far the work is, and clears away on the end.
+
+    Args:
+        label: What is being done: "encoding train".
+        total: The whole of it in ``unit``, or None where that is not known.
+        unit: What is counted: "sentences", "bytes".
+    """
+    if sys.stderr.isatty():
+        with _bar(label, total, unit) as advance_bar:
+            yield advance_bar
+        return
+    began = last = time.monotonic()
+    done = 0
+
+    def advance(amount: int) -> None:
+        nonlocal done, last
+        done += amount
+        now = time.monotonic()
+        if now - last >= INTERVAL:
+            last = now
+            share = f" of {total:,} ({done / total:.0%})" if total else ""
+            note(f"{label}: {done:,}{share} {unit}, {done / (now - began):,.0f}/s")
+
+    yield advance
+
+
+def note(text: str) -> None:
+    """One line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _bar(label: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+    """The bar, through rich, which takes its time to import and is not needed in a log."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TextColumn(unit), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda amount: bar.advance(task, amount)

@@ -1,0 +1,42 @@
+"""Text to numbers: parallel files, vocabularies, the memory-mapped token store, length-bucketed batches."""
+
+from phmrun.text.batches import Batch, BatchPlan, BatchStream, batches, evaluation_batches
+from phmrun.text.parallel import read_lines, read_parallel
+from phmrun.text.preparation import Prepared, open_prepared, prepare_parallel
+from phmrun.text.store import ParallelStore, TokenStore, TokenStoreWriter
+from phmrun.text.vocabulary import (
+    BOS,
+    EOS,
+    KINDS,
+    PAD,
+    UNK,
+    Vocabularies,
+    Vocabulary,
+    load_vocabulary,
+    train_vocabulary,
+)
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "KINDS",
+    "PAD",
+    "UNK",
+    "Batch",
+    "BatchPlan",
+    "BatchStream",
+    "ParallelStore",
+    "Prepared",
+    "TokenStore",
+    "TokenStoreWriter",
+    "Vocabularies",
+    "Vocabulary",
+    "batches",
+    "evaluation_batches",
+    "load_vocabulary",
+    "open_prepared",
+    "prepare_parallel",
+    "read_lines",
+    "read_parallel",
+    "train_vocabulary",
+]

@@ -1,0 +1,202 @@
+"""Length-bucketed batches whose order is a pure function of (seed, epoch).
+
+Sentences are sorted by length classes, and that sorted row of classes is cut into batches once: how many batches there
+are, and how many sentences each holds, is a property of the corpus and the budget. An epoch decides only which
+sentences of a class fill its places, and in which order the batches come. So the epoch of any position is a division,
+and resuming in epoch 50 costs as much as starting.
+
+Sizes are counted with the end token: a sentence of k tokens counts k + 1. In tokens, a batch of r pairs costs r × the
+longest of both sides, padding included, as fairseq's ``max-tokens`` counts; a pair that alone exceeds the budget is a
+batch by itself.
+
+Randomness comes from NumPy's ``PCG64`` through ``random_raw`` alone, whose stream for a given seed NumPy promises not
+to change (NEP 19); the ``Generator`` methods, such as ``permutation``, carry no such promise and are not used.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Unit = Literal["tokens", "sentences"]
+Indices = NDArray[np.int32]
+
+SOURCE_CLASS = 2
+"""Source lengths (tokens) in one class. Wider classes mix sentences more from epoch to epoch, and pad more."""
+
+
+class BatchPlan:
+    """How a corpus is cut into batches, and what each epoch makes of it.
+
+    Args:
+        source_lengths: Tokens of each source sentence, without the end token, [sentences].
+        target_lengths: The same of the target side, [sentences].
+        unit: What ``size`` counts: ``tokens`` (padded, of the longer side) or ``sentences``.
+        size: Most tokens, or sentences, in one batch.
+    """
+
+    def __init__(self, source_lengths: ArrayLike, target_lengths: ArrayLike, *, unit: Unit, size: int) -> None:
+        source = np.asarray(source_lengths, dtype=np.int32)
+        target = np.asarray(target_lengths, dtype=np.int32)
+        if source.shape != target.shape or source.ndim != 1 or not source.size or size < 1:
+            raise ValueError(f"no batches of {size} {unit} from {source.shape} and {target.shape} sentences")
+        # The bound of a class stands for the length, so that the cut does not depend on who fills it.
+        bound = -(-source // SOURCE_CLASS)
+        classes = np.lexsort((bound, target))
+        self._classes = np.empty(source.size, dtype=np.int32)
+        bound, longest = bound[classes], target[classes]
+        steps = (np.diff(bound) != 0) | (np.diff(longest) != 0)
+        self._classes[classes] = np.concatenate([np.zeros(1, np.int32), np.cumsum(steps, dtype=np.int32)])
+        costs = np.maximum(bound * SOURCE_CLASS, longest) + 1
+        self.starts: NDArray[np.int64] = _cuts(costs, size) if unit == "tokens" else np.arange(0, source.size, size)
+        self._target = target
+
+    def __len__(self) -> int:
+        """Batches in every epoch."""
+        return len(self.starts)
+
+    def epoch(self, seed: int, epoch: int) -> tuple[list[Indices], NDArray[np.int64]]:
+        """The batches of one epoch in their order, every sentence in exactly one of them.
+
+        Args:
+            seed: Seed of the experiment.
+            epoch: Number of the epoch, from 0.
+
+        Returns:
+            The sentence indices of each batch, and the target tokens of each batch, unpadded, end tokens included.
+        """
+        stream = np.random.PCG64([seed, epoch])
+        shuffled = np.argsort(stream.random_raw(len(self._classes)), kind="stable").astype(np.int32)
+        order = shuffled[np.argsort(self._classes[shuffled], kind="stable")]
+        tokens = np.add.reduceat(self._target[order].astype(np.int64) + 1, self.starts)
+        turns = np.argsort(stream.random_raw(len(self)), kind="stable")
+        ends = np.append(self.starts[1:], len(order))
+        return [order[self.starts[turn] : ends[turn]] for turn in turns], tokens[turns]
+
+
+def batches(
+    source_lengths: ArrayLike, target_lengths: ArrayLike, *, unit: Unit, size: int, seed: int, epoch: int
+) -> list[Indices]:
+    """The batches of one epoch: :class:`BatchPlan` in one call."""
+    return BatchPlan(source_lengths, target_lengths, unit=unit, size=size).epoch(seed, epoch)[0]
+
+
+class Batch(NamedTuple):
+    """One micro-batch of an endless stream.
+
+    Args:
+        position: Its place in the stream of all ranks, from 0.
+        indices: Its sentences.
+        window_tokens: Target tokens (unpadded, end tokens included) in the whole accumulation window that it belongs
+            to, of all ranks: what the sum of the losses is divided by, so that every token weighs the same.
+    """
+
+    position: int
+    indices: Indices
+    window_tokens: int
+
+
+class BatchStream:
+    """The endless sequence of micro-batches over all epochs, from any position on, for one process of ``world``.
+
+    An optimizer step takes one window: ``accumulate`` × ``world`` consecutive micro-batches, of which a process has
+    every ``world``-th. A window may reach into the next epoch, so windows are always complete. Iterating twice gives
+    the same batches twice. With a data loader, whose dataset turns a :class:`Batch` into tensors::
+
+        DataLoader(dataset, sampler=stream, batch_size=None, collate_fn=..., num_workers=2)
+
+    Args:
+        plan: The corpus, cut into batches.
+        seed: Seed of the experiment.
+        start: Position of the first micro-batch, in the stream of all ranks: optimizer steps done × ``accumulate`` ×
+            ``world`` resumes after those steps.
+        accumulate: Micro-batches of one process per optimizer step.
+        rank: Number of this process.
+        world: Number of processes.
+    """
+
+    def __init__(
+        self, plan: BatchPlan, *, seed: int, start: int = 0, accumulate: int = 1, rank: int = 0, world: int = 1
+    ) -> None:
+        if accumulate < 1 or not 0 <= rank < world or start < 0 or start % world:
+            raise ValueError(f"no stream for {start=}, {accumulate=}, {rank=}, {world=}")
+        self.plan = plan
+        self.seed = seed
+        self.start = start
+        self.rank = rank
+        self.world = world
+        self.window = accumulate * world
+
+    def __iter__(self) -> Iterator[Batch]:
+        """This process's micro-batches from ``start`` on, without end."""
+        first = self.start - self.start % self.window
+        stream = self._from(first)
+        while True:
+            window = [next(stream) for _ in range(self.window)]
+            total = sum(tokens for _, tokens in window)
+            for position, (indices, _) in enumerate(window, first):
+                if position >= self.start and position % self.world == self.rank:
+                    yield Batch(position, indices, total)
+            first += self.window
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Micro-batches of all ranks in one epoch, the same in every epoch."""
+        return len(self.plan)
+
+    def steps_in_epochs(self, epochs: float) -> int:
+        """Optimizer steps until ``epochs`` epochs are complete; the last step may reach into the next epoch."""
+        return -int(-epochs * len(self.plan) // self.window)
+
+    def epoch_at(self, step: int) -> float:
+        """Epochs done after ``step`` optimizer steps."""
+        return step * self.window / len(self.plan)
+
+    def _from(self, position: int) -> Iterator[tuple[Indices, int]]:
+        """(indices, target tokens) of the micro-batches of all ranks from ``position`` on."""
+        epoch, skip = divmod(position, len(self.plan))
+        while True:
+            rows, tokens = self.plan.epoch(self.seed, epoch)
+            yield from zip(rows[skip:], tokens[skip:].tolist(), strict=True)
+            epoch, skip = epoch + 1, 0
+
+
+def evaluation_batches(
+    source_lengths: ArrayLike,
+    target_lengths: ArrayLike | None = None,
+    *,
+    unit: Unit,
+    size: int,
+    rank: int = 0,
+    world: int = 1,
+) -> list[Indices]:
+    """Batches for validation and decoding: longest first, unshuffled, every sentence once over all ranks.
+
+    Args:
+        source_lengths: Tokens of each source sentence, without the end token, [sentences].
+        target_lengths: The same of the target side, where there is one.
+        unit: What ``size`` counts: ``tokens`` (padded, of the longer side) or ``sentences``.
+        size: Most tokens, or sentences, in one batch.
+        rank: Number of this process; it gets every ``world``-th batch, and none is doubled to even them out.
+        world: Number of processes.
+    """
+    source = np.asarray(source_lengths, dtype=np.int32)
+    if not source.size:
+        return []
+    costs = source if target_lengths is None else np.maximum(source, np.asarray(target_lengths, dtype=np.int32))
+    order = np.argsort(-costs, kind="stable").astype(np.int32)
+    starts = _cuts(costs[order] + 1, size) if unit == "tokens" else np.arange(0, source.size, size)
+    return np.split(order, starts[1:])[rank::world]
+
+
+def _cuts(costs: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+    """Where batches start when rows are taken greedily while rows × highest cost ≤ ``size``, at least one row each."""
+    starts, at, total = [], 0, len(costs)
+    while at < total:
+        starts.append(at)
+        reach = costs[at : at + max(1, size // int(costs[at]))]
+        padded = np.maximum.accumulate(reach).astype(np.int64) * np.arange(1, len(reach) + 1)
+        over = int(np.argmax(padded > size)) if padded[-1] > size else len(reach)
+        at += max(1, over)
+    return np.array(starts, dtype=np.int64)

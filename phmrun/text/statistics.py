@@ -1,0 +1,73 @@
+"""What a split of a corpus holds, counted while it streams by."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from phmrun.text.vocabulary import UNK
+
+
+class SideStatistics:
+    """Counts of one side of a split.
+
+    Args:
+        vocabulary_size: Ids are below this.
+    """
+
+    def __init__(self, vocabulary_size: int) -> None:
+        self.tokens = 0
+        self.unknown = 0
+        self.longest = 0
+        self._seen = np.zeros(vocabulary_size, dtype=bool)
+
+    def add(self, ids: Sequence[int]) -> None:
+        """Counts one sentence."""
+        self.tokens += len(ids)
+        self.unknown += ids.count(UNK)
+        self.longest = max(self.longest, len(ids))
+        self._seen[ids] = True
+
+    def as_dict(self, sentences: int) -> dict[str, Any]:
+        """Tokens, mean and highest length (tokens), unknown tokens' share, different tokens seen."""
+        return {
+            "tokens": self.tokens,
+            "mean_length": round(self.tokens / sentences, 3) if sentences else 0.0,
+            "max_length": self.longest,
+            "unknown_rate": self.unknown / self.tokens if self.tokens else 0.0,
+            "types": int(self._seen.sum()),
+        }
+
+
+class SplitStatistics:
+    """Counts of both sides of a split, and of the pairs left out.
+
+    Args:
+        source_size: Size of the source vocabulary.
+        target_size: Size of the target vocabulary.
+    """
+
+    def __init__(self, source_size: int, target_size: int) -> None:
+        self.sentences = 0
+        self.dropped = 0
+        self._source = SideStatistics(source_size)
+        self._target = SideStatistics(target_size)
+
+    def add(self, source: Sequence[int], target: Sequence[int]) -> None:
+        """Counts one pair that is kept."""
+        self.sentences += 1
+        self._source.add(source)
+        self._target.add(target)
+
+    def drop(self) -> None:
+        """Counts one pair that is left out because it is too long."""
+        self.dropped += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """All counts, JSON; lengths and tokens without end tokens."""
+        return {
+            "sentences": self.sentences,
+            "dropped": self.dropped,
+            "source": self._source.as_dict(self.sentences),
+            "target": self._target.as_dict(self.sentences),
+        }

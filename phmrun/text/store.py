@@ -1,0 +1,180 @@
+"""Token ids of a corpus on disk, memory-mapped, so that memory does not grow with the corpus.
+
+A store is a directory: ``tokens.bin`` (all ids, one sentence after the other; two bytes each where the vocabulary has
+at most 65,536 entries, else four), ``offsets.bin`` (8 bytes each: where sentence i starts, and at the end the total) and
+``store.json``, which is written last: a directory without it is no store. All numbers are little-endian.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import write_json
+
+BUFFER = 1 << 18
+"""Tokens, and sentences, that a writer holds before it writes them."""
+
+
+class TokenStore:
+    """A read-only ragged array of token ids; ``store[i]`` is a view of sentence ``i`` in the file.
+
+    Args:
+        path: The store's directory.
+
+    Raises:
+        PhmrunError: (exit 3) The directory holds no complete store.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            description = json.loads((path / "store.json").read_text(encoding="utf-8"))
+            sentences, tokens = int(description["sentences"]), int(description["tokens"])
+            self._tokens: NDArray[np.unsignedinteger] = _mapped(path / "tokens.bin", description["dtype"], tokens)
+            self._offsets: NDArray[np.int64] = _mapped(path / "offsets.bin", "<i8", sentences + 1)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PhmrunError(
+                f"the token store is missing or damaged ({error})",
+                where=str(path),
+                hint="Remove its directory; it is made again from the text.",
+                code=ExitCode.DATA,
+            ) from error
+
+    @classmethod
+    def open(cls, path: Path) -> "TokenStore":
+        """The store in a directory."""
+        return cls(path)
+
+    def __len__(self) -> int:
+        """Sentences."""
+        return len(self._offsets) - 1
+
+    def __getitem__(self, index: int) -> NDArray[np.unsignedinteger]:
+        """Token ids of one sentence, [length]; neither beginning nor end."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"sentence {index} of {len(self)}")
+        return self._tokens[self._offsets[index] : self._offsets[index + 1]]
+
+    def __iter__(self) -> Iterator[NDArray[np.unsignedinteger]]:
+        """All sentences in order."""
+        return (self[index] for index in range(len(self)))
+
+    def __reduce__(self) -> tuple[type["TokenStore"], tuple[Path]]:
+        """Loader processes get the path and map the files themselves, not a copy of the tokens."""
+        return TokenStore, (self.path,)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in all sentences."""
+        return len(self._tokens)
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each sentence, [sentences], without the end token; 4 bytes a sentence in memory."""
+        return np.diff(self._offsets).astype(np.int32)
+
+
+class ParallelStore:
+    """Two token stores, aligned sentence by sentence.
+
+    Args:
+        path: The directory with ``source/`` and ``target/``.
+
+    Raises:
+        PhmrunError: (exit 3) A side is missing, or they differ in length.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.source = TokenStore(path / "source")
+        self.target = TokenStore(path / "target")
+        if len(self.source) != len(self.target):
+            what = f"the two token stores differ in length: {len(self.source):,} and {len(self.target):,} sentences"
+            raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
+
+    def __len__(self) -> int:
+        """Sentence pairs."""
+        return len(self.source)
+
+    def __reduce__(self) -> tuple[type["ParallelStore"], tuple[Path]]:
+        """As for one store: the path travels, not the tokens."""
+        return ParallelStore, (self.path,)
+
+
+class TokenStoreWriter:
+    """Writes a store sentence by sentence, in constant memory; a context manager.
+
+    The store exists once the ``with`` block has ended without an exception, and not before.
+
+    Args:
+        path: The directory to make.
+        vocabulary_size: Ids are below this; it decides the bytes a token takes.
+    """
+
+    def __init__(self, path: Path, *, vocabulary_size: int) -> None:
+        self.path = path
+        self._limit = vocabulary_size
+        self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
+        self._sentences = 0
+        self._tokens = 0
+        self._pending: list[int] = []
+        self._ends: list[int] = [0]
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "store.json").unlink(missing_ok=True)
+        self._token_file: IO[bytes] = (path / "tokens.bin").open("wb")
+        self._offset_file: IO[bytes] = (path / "offsets.bin").open("wb")
+
+    def append(self, ids: Sequence[int]) -> None:
+        """Adds one sentence."""
+        self._pending.extend(ids)
+        self._tokens += len(ids)
+        self._sentences += 1
+        self._ends.append(self._tokens)
+        if len(self._pending) >= BUFFER or len(self._ends) >= BUFFER:
+            self._flush()
+
+    def __enter__(self) -> "TokenStoreWriter":
+        """The writer itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Finishes the store, or leaves the directory unfinished after an exception."""
+        try:
+            if kind is None:
+                self._flush()
+                for handle in (self._token_file, self._offset_file):
+                    handle.flush()
+                    os.fsync(handle.fileno())
+        finally:
+            self._token_file.close()
+            self._offset_file.close()
+        if kind is None:
+            description = {"sentences": self._sentences, "tokens": self._tokens, "dtype": self._dtype.str}
+            write_json(self.path / "store.json", description)
+
+    def _flush(self) -> None:
+        """Moves the pending tokens and offsets to the files."""
+        tokens = np.array(self._pending, dtype=np.int64)
+        if tokens.size and not (tokens.min() >= 0 and tokens.max() < self._limit):
+            raise ValueError(f"a token id is outside 0..{self._limit - 1}")
+        self._token_file.write(tokens.astype(self._dtype).tobytes())
+        self._offset_file.write(np.array(self._ends, dtype="<i8").tobytes())
+        self._pending.clear()
+        self._ends.clear()
+
+
+def _mapped(path: Path, dtype: str, count: int) -> NDArray:
+    """The file's ``count`` numbers; a file of another size is an error. An empty file cannot be mapped."""
+    expected = count * np.dtype(dtype).itemsize
+    if (size := path.stat().st_size) != expected:
+        raise ValueError(f"{path.name} has {size} bytes, not {expected}")
+    return np.memmap(path, dtype=dtype, mode="r") if count else np.zeros(0, dtype)

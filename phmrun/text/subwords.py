@@ -1,0 +1,149 @@
+"""Subword vocabularies through SentencePiece: unigram language model or byte-pair encoding.
+
+The text is not normalised, so that ``decode(encode(text))`` gives the text back, but for runs of spaces and for
+characters outside the alphabet, which become the unknown id, shown as ``⁇``.
+"""
+
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import replacing
+from phmrun.text.vocabulary import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIALS,
+    UNK,
+    content,
+    padded_size,
+    read_model,
+    write_description,
+)
+
+MODEL = "subwords.model"
+UNKNOWN_SURFACE = "⁇"
+_TOO_MANY_CHARACTERS = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
+
+
+class SubwordVocabulary:
+    """A SentencePiece model and the size that it is padded to.
+
+    Args:
+        model: The serialised SentencePiece model.
+        kind: ``unigram`` or ``bpe``.
+        size: Rows that an embedding needs, at least the model's number of pieces.
+        requested: The size that was asked for.
+    """
+
+    def __init__(self, model: bytes, *, kind: str, size: int, requested: int) -> None:
+        self.kind = kind
+        self.requested = requested
+        self._model = model
+        self._size = size
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.entries: int = self._processor.get_piece_size()
+
+    @property
+    def sha256(self) -> str:
+        """Checksum of the model."""
+        return hashlib.sha256(self._model).hexdigest()
+
+    def __len__(self) -> int:
+        """Rows that an embedding needs, unused ones included."""
+        return self._size
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of one line, with neither a beginning nor an end."""
+        ids: list[int] = self._processor.encode(text)
+        return ids
+
+    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
+        """:meth:`encode` for many lines at once; the order is kept."""
+        ids: list[list[int]] = self._processor.encode(list(lines), num_threads=1)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids: stops at the end id, skips padding, the beginning and unused ids."""
+        text: str = self._processor.decode(content(ids, self.entries))
+        return text
+
+    def save(self, directory: Path) -> None:
+        """Writes ``subwords.model`` and ``vocabulary.json`` into ``directory``."""
+        with replacing(directory / MODEL) as temporary:
+            temporary.write_bytes(self._model)
+        write_description(directory, self, MODEL)
+
+    @classmethod
+    def load(cls, directory: Path, description: dict[str, str | int]) -> "SubwordVocabulary":
+        """Reads what :meth:`save` wrote; ``description`` is the content of ``vocabulary.json``.
+
+        Raises:
+            PhmrunError: (exit 3) The model file is missing or damaged.
+        """
+        return cls(
+            read_model(directory, MODEL, description),
+            kind=str(description["kind"]),
+            size=int(description["size"]),
+            requested=int(description["requested"]),
+        )
+
+
+def train_subwords(
+    lines: Iterable[str], *, kind: str, size: int, multiple_of: int = 1, character_coverage: float = 1.0
+) -> SubwordVocabulary:
+    """Trains a SentencePiece model; see :func:`phmrun.text.vocabulary.train_vocabulary`.
+
+    One thread, no sampling and no shuffling inside SentencePiece: its result depends on the number of threads, and its
+    sampling on a seed of its own. A caller with a large corpus passes an evenly spaced sample of it.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            num_threads=1,
+            input_sentence_size=0,
+            shuffle_input_sentence=False,
+            max_sentence_length=1 << 16,
+            character_coverage=character_coverage,
+            normalization_rule_name="identity",
+            byte_fallback=False,
+            unk_surface=UNKNOWN_SURFACE,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            pad_piece=SPECIALS[PAD],
+            unk_piece=SPECIALS[UNK],
+            bos_piece=SPECIALS[BOS],
+            eos_piece=SPECIALS[EOS],
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explained(error, size) from error
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).get_piece_size()
+    return SubwordVocabulary(model.getvalue(), kind=kind, size=padded_size(pieces, multiple_of), requested=size)
+
+
+def _explained(error: RuntimeError, size: int) -> PhmrunError:
+    """SentencePiece's own message, in terms of what the user gave."""
+    message = str(error)
+    if needed := _TOO_MANY_CHARACTERS.search(message):
+        return PhmrunError(
+            f"the text has too many different characters for a vocabulary of {size} entries",
+            where="vocabulary size",
+            valid=[f"at least {needed[1]}"],
+            code=ExitCode.DATA,
+        )
+    if "sentences_.empty()" in message:
+        return PhmrunError("there is no text to learn a vocabulary from", code=ExitCode.DATA)
+    return PhmrunError(f"SentencePiece could not learn a vocabulary: {message}", code=ExitCode.DATA)
