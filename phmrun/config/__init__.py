@@ -1,0 +1,58 @@
+"""What an experiment is: a typed configuration, merged from layers of sources, validated, named. Imports no torch."""
+
+from phmrun.config.documents import load_yaml, parse_value, to_yaml
+from phmrun.config.experiment import Experiment
+from phmrun.config.identity import run_id, semantic_values
+from phmrun.config.json_schema import json_schema
+from phmrun.config.layering import Option, Resolved, Source, leaves, nested, read_source, resolve
+from phmrun.config.packaged import config_source, packaged_names, task_defaults
+from phmrun.config.problems import ConfigError, Problem
+from phmrun.config.records import load_run_config
+from phmrun.config.schema import Section, Unhashed
+from phmrun.config.sections import (
+    BatchConfig,
+    DataConfig,
+    HardwareConfig,
+    LayerConfig,
+    LoggingConfig,
+    ModelConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    TrainingConfig,
+)
+from phmrun.config.task import Task
+
+__all__ = [
+    "BatchConfig",
+    "ConfigError",
+    "DataConfig",
+    "Experiment",
+    "HardwareConfig",
+    "LayerConfig",
+    "LoggingConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "Option",
+    "Problem",
+    "Resolved",
+    "ScheduleConfig",
+    "Section",
+    "Source",
+    "Task",
+    "TrainingConfig",
+    "Unhashed",
+    "config_source",
+    "json_schema",
+    "leaves",
+    "load_run_config",
+    "load_yaml",
+    "nested",
+    "packaged_names",
+    "parse_value",
+    "read_source",
+    "resolve",
+    "run_id",
+    "semantic_values",
+    "task_defaults",
+    "to_yaml",
+]

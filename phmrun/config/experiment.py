@@ -1,0 +1,38 @@
+"""The root of every task's configuration."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from phmrun.config.schema import Section, Unhashed
+from phmrun.config.sections import (
+    BatchConfig,
+    DataConfig,
+    HardwareConfig,
+    LayerConfig,
+    LoggingConfig,
+    ModelConfig,
+    TrainingConfig,
+)
+
+
+class Experiment(Section):
+    """One experiment: which task, on what data, with which layers, trained how.
+
+    A task subclasses it, narrows ``task`` to its own name, and gives ``data`` and ``model`` types of its own.
+    """
+
+    version: ClassVar[int] = 1
+    """Part of the run id. Raise it when a default of the task's own sections changes its value."""
+
+    task: str = Field(description="Name of the task (`phmrun train --help`).")
+    seed: int = Field(1, ge=0, lt=2**32, description="Seeds initialisation, batch order and dropout.")
+    data: DataConfig = Field(DataConfig(), description="What is learnt from.")
+    layer: LayerConfig = Field(LayerConfig(), description="Structure of the weight matrices inside the blocks.")
+    embedding: LayerConfig = Field(LayerConfig(), description="Structure of the embedding tables.")
+    output: LayerConfig = Field(LayerConfig(), description="Structure of the output layer.")
+    model: ModelConfig = Field(ModelConfig(), description="Shape of the network.")
+    batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")
+    training: TrainingConfig = Field(TrainingConfig(), description="Length, optimisation, validation, checkpoints.")
+    hardware: Annotated[HardwareConfig, Unhashed()] = Field(HardwareConfig(), description="The machine to run on.")
+    logging: Annotated[LoggingConfig, Unhashed()] = Field(LoggingConfig(), description="Progress and its mirror.")

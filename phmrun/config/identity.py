@@ -1,0 +1,60 @@
+"""The name of an experiment: the same for the same experiment, on every machine and in every version."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from phmrun.config.experiment import Experiment
+from phmrun.config.schema import Section, Unhashed
+from phmrun.config.sections import SHARED_VERSION, LayerConfig
+
+
+def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
+    """The run id, ``task-data-layer-seed-<12 hexadecimal digits>``.
+
+    The digits are the start of a SHA-256 over the schema's version, every semantic value that differs from its
+    default, and the fingerprints. A new option with a default therefore leaves the names of old runs alone, and so do
+    devices, paths, logging and time limits.
+
+    Args:
+        config: A resolved configuration.
+        fingerprints: SHA-256 sums of the user's files, of plug-ins and of catalogued data, by name.
+    """
+    identity = {
+        "version": f"{SHARED_VERSION}.{type(config).version}",
+        "task": config.task,
+        "values": semantic_values(config),
+        "fingerprints": dict(fingerprints),
+    }
+    text = json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()[:12]
+    parts = (config.task, config.data.name, config.layer.structure, str(config.seed), digest)
+    return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") or "x" for part in parts)
+
+
+def semantic_values(config: Experiment) -> dict[str, Any]:
+    """What makes the experiment what it is: dotted key to value, defaults and unhashed keys left out."""
+    values: dict[str, Any] = {}
+    _collect(config, None, "", values)
+    return values
+
+
+def _collect(section: Section, default: Section | None, prefix: str, values: dict[str, Any]) -> None:
+    for name, field in type(section).model_fields.items():
+        if any(isinstance(mark, Unhashed) for mark in field.metadata):
+            continue
+        value = getattr(section, name)
+        usual = getattr(default, name) if default else field.get_default(call_default_factory=True)
+        if isinstance(value, Section):
+            _collect(value, usual if type(usual) is type(value) else None, f"{prefix}{name}.", values)
+        elif value != usual:
+            values[f"{prefix}{name}"] = to_jsonable_python(value)
+    if isinstance(section, LayerConfig):
+        defaults = section.option_defaults
+        for name, value in section.options.items():
+            if name not in defaults or value != defaults[name]:
+                values[f"{prefix}{name}"] = to_jsonable_python(value)

@@ -1,0 +1,260 @@
+"""From many sources to one configuration: later sources win, and every mistake is reported at once."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from phmrun.config.documents import line_numbers, parse_mapping, read_config_text
+from phmrun.config.experiment import Experiment
+from phmrun.config.identity import semantic_values
+from phmrun.config.problems import ConfigError, Problem, from_validation, unknown_key
+from phmrun.config.schema import Section, is_section
+from phmrun.config.sections import LayerConfig
+from phmrun.errors import PhmrunError, nearest
+
+E = TypeVar("E", bound=Experiment)
+
+
+class Option(Protocol):
+    """One option of a weight structure, as ``phmrun.layers`` describes it."""
+
+    @property
+    def name(self) -> str:
+        """The keyword."""
+
+    @property
+    def annotation(self) -> Any:
+        """The type of its values."""
+
+    @property
+    def default(self) -> Any:
+        """The value where none is given."""
+
+    @property
+    def help(self) -> str:
+        """What it does, in one line."""
+
+
+OptionsOf = Callable[[str], Sequence[Option]]
+"""The options of a structure by its name; raises ``PhmrunError`` for a name that does not exist."""
+
+
+class Source(NamedTuple):
+    """One origin of values.
+
+    Args:
+        label: What messages call it: a file's name, ``--set``, ``--layer``.
+        values: Nested values; a layer's section may be the bare name of its structure.
+        lines: Line numbers of dotted keys, where the source is a file.
+    """
+
+    label: str
+    values: Mapping[str, Any]
+    lines: Mapping[str, int] = MappingProxyType({})
+
+    def at(self, key: str) -> str:
+        """The label, with the line of ``key`` where it is known."""
+        return f"{self.label}:{self.lines[key]}" if key in self.lines else self.label
+
+
+@dataclass(frozen=True)
+class Resolved(Generic[E]):
+    """A configuration and where each value came from.
+
+    Args:
+        config: The validated configuration.
+        origin: The label of the source of every dotted key; "default" or "implied by other keys" where none named it.
+    """
+
+    config: E
+    origin: Mapping[str, str]
+
+
+def read_source(path: Path, label: str | None = None) -> Source:
+    """A YAML file as a source, with its line numbers.
+
+    Raises:
+        PhmrunError: The file is missing or malformed.
+    """
+    text = read_config_text(path)
+    name = label or str(path)
+    return Source(name, parse_mapping(text, name), line_numbers(text))
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings from dotted keys: ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``."""
+    tree: dict[str, Any] = {}
+    for dotted, value in values.items():
+        *parents, name = dotted.split(".")
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+        branch[name] = value
+    return tree
+
+
+def resolve(
+    schema: type[E],
+    sources: Iterable[Source],
+    options_of: OptionsOf | None,
+    *,
+    on_unknown: Callable[[Problem], None] | None = None,
+) -> Resolved[E]:
+    """Merges the sources, the last one strongest, over the schema's defaults.
+
+    A preset stands for its keys at the place where it is named: other keys of the same source and of later ones
+    override it, and it overrides earlier ones. Naming another structure drops the options given for the former one.
+
+    Args:
+        schema: The task's configuration class.
+        sources: In rising order of strength.
+        options_of: The options of a structure, by its name; None leaves the layers' options unchecked.
+        on_unknown: Called with every unknown key, which is then left out; without it they are mistakes.
+
+    Raises:
+        ConfigError: Unknown keys or bad values, all of them.
+    """
+    merged = _Merged(schema)
+    for source in sources:
+        merged.add(source)
+    if on_unknown is not None:
+        for problem in merged.unknown:
+            on_unknown(problem)
+    else:
+        merged.problems += merged.unknown
+    layers = _check_layers(merged, options_of) if options_of else {}
+    values = {key: value for key, value in merged.values.items() if key.partition(".")[0] not in layers}
+    try:
+        config = schema.model_validate(nested({**values, **layers}))
+    except ValidationError as error:
+        named = {problem.key for problem in merged.problems}
+        found = from_validation(error, schema, merged.origin)
+        raise ConfigError([*merged.problems, *(problem for problem in found if problem.key not in named)]) from None
+    if merged.problems:
+        raise ConfigError(merged.problems)
+    changed = semantic_values(config)
+    usual = {key: "implied by other keys" if key in changed else "default" for key, _ in leaves(config)}
+    return Resolved(config, {key: merged.origin.get(key, label) for key, label in usual.items()})
+
+
+def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dotted key of a configuration that holds a value, in the order of the schema."""
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Section):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+    if isinstance(config, LayerConfig):
+        for name, value in config.options.items():
+            yield f"{prefix}{name}", value
+
+
+class _Merged:
+    """The values of all sources by dotted key, who said them, and what was wrong with the keys."""
+
+    def __init__(self, schema: type[Experiment]) -> None:
+        self.schema = schema
+        self.values: dict[str, Any] = {}
+        self.origin: dict[str, str] = {}
+        self.problems: list[Problem] = []
+        self.unknown: list[Problem] = []
+
+    def add(self, source: Source) -> None:
+        """Lays one source over what is there."""
+        self._add(self.schema, source.values, "", source)
+
+    def _add(self, section: type[Section], values: Mapping[str, Any], prefix: str, source: Source) -> None:
+        if issubclass(section, LayerConfig):
+            self._change_structure(section, values, prefix)
+        preset = values.get("preset")
+        if isinstance(preset, str):
+            for name, value in section.presets.get(preset, {}).items():
+                self._put(f"{prefix}{name}", value, f"preset {preset}, {source.at(f'{prefix}preset')}")
+        for name, value in values.items():
+            key = f"{prefix}{name}"
+            field = section.model_fields.get(name)
+            if field is None and not issubclass(section, LayerConfig):
+                self.unknown.append(unknown_key(key, section.model_fields, source.at(key)))
+            elif field is not None and is_section(field.annotation):
+                self._add_section(field.annotation, value, key, source)  # type: ignore[arg-type]
+            else:
+                self._put(key, value, source.at(key))
+
+    def _add_section(self, section: type[Section], value: Any, key: str, source: Source) -> None:
+        if isinstance(value, str) and issubclass(section, LayerConfig):
+            value = {"structure": value}
+            if key in source.lines:
+                source = source._replace(lines={**source.lines, f"{key}.structure": source.lines[key]})
+        if isinstance(value, Mapping):
+            self._add(section, value, f"{key}.", source)
+        elif value is not None:  # a heading without keys below it says nothing
+            known = list(section.model_fields)
+            what = f"is a section with keys of its own, not the value {value!r}"
+            self.problems.append(Problem(key, what, source.at(key), valid=[f"{key}.{name}" for name in known]))
+
+    def _change_structure(self, section: type[LayerConfig], values: Mapping[str, Any], prefix: str) -> None:
+        before = self.values.get(f"{prefix}structure", section.model_fields["structure"].default)
+        if values.get("structure", before) == before:
+            return
+        for key in [key for key in self.values if key.startswith(prefix)]:
+            del self.values[key], self.origin[key]
+
+    def _put(self, key: str, value: Any, label: str) -> None:
+        self.values[key] = value
+        self.origin[key] = label
+
+
+def _check_layers(merged: _Merged, options_of: OptionsOf) -> dict[str, LayerConfig]:
+    """The layers' sections with every option checked and given its value; problems go to ``merged.problems``."""
+    layers = {}
+    for name, field in merged.schema.model_fields.items():
+        if not (isinstance(field.annotation, type) and issubclass(field.annotation, LayerConfig)):
+            continue
+        default = field.get_default(call_default_factory=True)
+        given = {key.partition(".")[2]: value for key, value in merged.values.items() if key.startswith(f"{name}.")}
+        structure = given.pop("structure", default.structure)
+        if not isinstance(structure, str):
+            continue  # the schema says what is wrong with it
+        try:
+            options = {option.name: option for option in options_of(structure)}
+        except PhmrunError as error:
+            close = nearest(structure, error.valid)
+            said_by = merged.origin.get(f"{name}.structure")
+            merged.problems.append(Problem(f"{name}.structure", error.what, said_by, error.valid, close))
+            continue
+        checked = {}
+        for option, value in given.items():
+            key = f"{name}.{option}"
+            said_by = merged.origin.get(key)
+            if option not in options:
+                what = f"the layer {structure!r} has no option {option!r}"
+                valid = list(options) or ["no options"]
+                merged.problems.append(Problem(key, what, said_by, valid, nearest(option, options)))
+            else:
+                checked[option] = _option_value(key, options[option], value, said_by, merged.problems)
+        defaults = {option.name: option.default for option in options.values()}
+        layers[name] = field.annotation(structure=structure, **checked).with_defaults(defaults)
+    return layers
+
+
+def _option_value(key: str, option: Option, value: Any, said_by: str | None, problems: list[Problem]) -> Any:
+    """The value of a structure's option in the option's own type; a problem where it does not fit."""
+    bad = option.annotation in (int, float) and isinstance(value, bool)
+    try:
+        if not bad:
+            return TypeAdapter(option.annotation).validate_python(value)
+    except PydanticUserError:
+        return value  # a type of the structure's own making, which its constructor checks
+    except ValidationError as error:
+        problems += [
+            Problem(key, problem.what, said_by, problem.valid, problem.suggestion)
+            for problem in from_validation(error, Section, {})
+        ]
+        return value
+    problems.append(Problem(key, f"must be a number, not {str(value).lower()}", said_by))
+    return value

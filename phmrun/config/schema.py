@@ -1,0 +1,49 @@
+"""What every section of a configuration is: typed, frozen, and free of unknown keys."""
+
+import types
+from dataclasses import dataclass
+from typing import Any, ClassVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+
+
+@dataclass(frozen=True)
+class Unhashed:
+    """Marks a key, or a whole section, that does not change what an experiment is: ``Annotated[int, Unhashed()]``.
+
+    Such a key is no part of the run id, so the same experiment keeps its name on another machine.
+    """
+
+
+class Section(BaseModel):
+    """A group of keys. Give every field a description with its unit, its bounds, and a default.
+
+    A section with a field ``preset`` lists its presets in ``presets``: naming one sets these keys.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuses ``true`` for a number, which Python would silently read as 1."""
+        name = info.field_name
+        if (
+            isinstance(value, bool)
+            and name in cls.model_fields
+            and not _accepts_bool(cls.model_fields[name].annotation)
+        ):
+            raise ValueError(f"must not be {str(value).lower()}")
+        return value
+
+
+def is_section(annotation: Any) -> bool:
+    """Whether a field's annotation is a nested section."""
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _accepts_bool(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return any(_accepts_bool(part) for part in get_args(annotation))
+    return annotation is bool or annotation is Any

@@ -1,0 +1,188 @@
+"""The sections that all tasks share: layers, batches, training, hardware, logging."""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from phmrun.config.schema import Section, Unhashed
+
+SHARED_VERSION = 1
+"""Part of every run id. Raise it when a default in this file changes its value."""
+
+
+class LayerConfig(Section):
+    """A weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""
+
+    model_config = ConfigDict(extra="allow")
+
+    structure: str = Field(
+        "dense",
+        description="Name of the weight structure (`phmrun layers list`); every further key is an option of it.",
+    )
+    _defaults: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"structure": value} if isinstance(value, str) else value
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The structure's options by name, ready to be passed as keywords."""
+        return dict(self.__pydantic_extra__ or {})
+
+    @property
+    def option_defaults(self) -> dict[str, Any]:
+        """The structure's own defaults, known once the configuration has been resolved."""
+        return dict(self._defaults)
+
+    def with_defaults(self, defaults: dict[str, Any]) -> Self:
+        """A copy in which every option has its value, and which remembers what the structure's defaults are."""
+        copy = type(self)(structure=self.structure, **{**defaults, **self.options})
+        copy._defaults = dict(defaults)
+        return copy
+
+
+class DataConfig(Section):
+    """What every task's data section has; a task adds its own keys."""
+
+    name: str = Field("builtin", description="Name of a dataset (`phmrun data list`), or the built-in corpus.")
+
+
+class ModelConfig(Section):
+    """What every task's model section is; a task adds its own keys."""
+
+
+class BatchConfig(Section):
+    """How many examples go into one micro-batch, that is one forward and backward pass of one device."""
+
+    unit: Literal["tokens", "sentences"] = Field(
+        "tokens", description="What `size` counts: target tokens (the longest sentence times the batch) or sentences."
+    )
+    size: int = Field(4096, ge=1, description="Target tokens or sentences (see `unit`) per micro-batch.")
+
+
+class OptimizerConfig(Section):
+    """The optimizer and its constants."""
+
+    name: Literal["adam", "adamw"] = Field("adam", description="adamw decays the weights apart from the gradient.")
+    lr: float | None = Field(
+        None, gt=0, description="Peak learning rate; null where the schedule fixes it itself (noam), and only there."
+    )
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = Field(
+        (0.9, 0.98), description="Decay rates of the running means of gradient and squared gradient."
+    )
+    eps: float = Field(1e-9, gt=0, description="Added to the denominator of the update.")
+    weight_decay: float = Field(0.0, ge=0, description="Decay of the weights per unit of learning rate.")
+
+
+class ScheduleConfig(Section):
+    """How the learning rate changes over the optimizer steps."""
+
+    name: Literal["noam", "inverse-sqrt", "constant"] = Field(
+        "noam",
+        description="All warm up linearly. noam: factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5); "
+        "inverse-sqrt: lr · sqrt(warmup / step); constant: lr.",
+    )
+    warmup: int = Field(4000, ge=0, description="Length of the linear warm-up, in optimizer steps.")
+    factor: float = Field(1.0, gt=0, description="Multiplies the noam schedule; unused by the others.")
+
+
+class TrainingConfig(Section):
+    """Length, optimisation, validation and checkpoints of a training run."""
+
+    max_steps: int | None = Field(None, ge=1, description="Stop after so many optimizer steps.")
+    max_epochs: int | None = Field(None, ge=1, description="Stop after so many passes over the training data.")
+    max_time: Annotated[str | None, Unhashed()] = Field(
+        None, description="Stop after so long in this process: HH:MM:SS, or a number of minutes."
+    )
+    precision: Literal["32", "bf16-mixed", "16-mixed", "64"] = Field(
+        "32", description="Floating-point format of the arithmetic, in bits; mixed keeps the weights in 32."
+    )
+    optimizer: OptimizerConfig = Field(OptimizerConfig(), description="The optimizer and its constants.")
+    schedule: ScheduleConfig = Field(ScheduleConfig(), description="The learning rate over the optimizer steps.")
+    label_smoothing: float = Field(0.1, ge=0, lt=1, description="Probability mass spread over the wrong labels.")
+    clip: float = Field(0.0, ge=0, description="Largest norm of the gradient; 0 leaves it as it is.")
+    accumulate: int = Field(1, ge=1, description="Micro-batches per optimizer step.")
+    validate_every: int = Field(1000, ge=1, description="Optimizer steps between validations.")
+    checkpoint_every: int = Field(1000, ge=1, description="Optimizer steps between checkpoints.")
+    keep_last: int = Field(1, ge=1, description="How many of the latest periodic checkpoints are kept for averaging.")
+    average: int = Field(
+        0, ge=0, description="The final score takes the mean of so many last checkpoints; 0: the best checkpoint."
+    )
+    patience: int = Field(0, ge=0, description="Stop after so many validations without a better score; 0 never.")
+    monitor: str = Field(
+        "loss", min_length=1, description='What is watched at validations: "loss" (lowest is best) or a score such as '
+        '"bleu" (highest is best).'
+    )  # fmt: skip
+
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _bare_number_of_bits(cls, value: Any) -> Any:
+        return {32: "32", 64: "64", "bf16": "bf16-mixed", "16": "16-mixed", 16: "16-mixed"}.get(value, value)
+
+    @field_validator("max_time", mode="before")
+    @classmethod
+    def _as_a_clock(cls, value: Any) -> Any:
+        return None if value is None or isinstance(value, bool) else _clock(value)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.average > self.keep_last:
+            raise ValueError(f"average is {self.average}, but keep_last keeps only {self.keep_last} checkpoints")
+        if self.schedule.name == "noam" and self.optimizer.lr is not None:
+            raise ValueError(
+                "the noam schedule fixes the learning rate: set schedule.factor and optimizer.lr=null, "
+                "or schedule.name=inverse-sqrt"
+            )
+        if self.schedule.name != "noam" and self.optimizer.lr is None:
+            raise ValueError(f"the schedule {self.schedule.name!r} needs a peak learning rate in optimizer.lr")
+        return self
+
+    @property
+    def max_seconds(self) -> int | None:
+        """The time limit in seconds, if there is one."""
+        if self.max_time is None:
+            return None
+        hours, minutes, seconds = (int(part) for part in self.max_time.split(":"))
+        return hours * 3600 + minutes * 60 + seconds
+
+
+class HardwareConfig(Section):
+    """The machine that the experiment runs on; no part of what the experiment is."""
+
+    accelerator: str = Field("auto", description="auto, cpu, gpu, mps … as Lightning names it.")
+    devices: int | str = Field("auto", description='How many devices, a list such as "0,2", or auto.')
+    nodes: int = Field(1, ge=1, description="How many machines.")
+    strategy: str = Field("auto", description="How devices share the work: auto, ddp … as Lightning names it.")
+    workers: int = Field(0, ge=0, description="Processes that load data beside each training process.")
+    threads: int = Field(0, ge=0, description="Threads of a process for arithmetic on the CPU; 0: torch's own choice.")
+    deterministic: bool = Field(False, description="Refuse operations whose result differs from call to call on a GPU.")
+    compile: bool = Field(False, description="Compile the model with torch.compile before training.")
+
+
+class LoggingConfig(Section):
+    """What is reported while training, and to whom."""
+
+    every: float = Field(5.0, gt=0, description="Seconds between two lines of progress where there is no terminal.")
+    wandb: Literal["offline", "online", "disabled"] | None = Field(
+        None, description="Mirror of the run in Weights & Biases; null: what WANDB_MODE says, else offline."
+    )
+    project: str = Field("phmrun", min_length=1, description="Weights & Biases project.")
+    entity: str | None = Field(None, description="Weights & Biases user or team; null: the account's own.")
+
+
+def _clock(value: Any) -> str:
+    """``HH:MM:SS`` of a clock time or of a number of minutes."""
+    text = str(value).strip()
+    if match := re.fullmatch(r"(\d+):([0-5]?\d):([0-5]?\d)", text):
+        hours, minutes, seconds = (int(part) for part in match.groups())
+        total = hours * 3600 + minutes * 60 + seconds
+    elif re.fullmatch(r"\d+(\.\d+)?", text):
+        total = round(float(text) * 60)
+    else:
+        raise ValueError("must be HH:MM:SS or a number of minutes")
+    if total == 0:
+        raise ValueError("must be longer than nothing")
+    return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"

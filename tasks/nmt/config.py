@@ -1,0 +1,141 @@
+"""The configuration of neural machine translation."""
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from phmrun.config import DataConfig, Experiment, ModelConfig, Section, Unhashed
+
+_FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
+
+FilePath = Annotated[Path | None, Unhashed()]
+"""A file of the user's: its contents are part of the run id, its place is not."""
+
+
+class VocabularyConfig(Section):
+    """How text becomes tokens."""
+
+    kind: Literal["unigram", "bpe", "word"] = Field("unigram", description="SentencePiece unigrams or BPE, or words.")
+    size: int = Field(2000, ge=8, description="Entries of a vocabulary, special tokens included.")
+    joint: bool = Field(True, description="One vocabulary for both languages; tied embeddings need it.")
+    multiple_of: int = Field(
+        8, ge=1, description="Unused entries fill the vocabulary up to a multiple of this, so that n divides it."
+    )
+
+
+class TranslationDataConfig(DataConfig):
+    """Which sentence pairs, in which direction, as which tokens."""
+
+    name: str = Field(
+        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
+    )
+    source: str = Field("en", min_length=1, description="Language translated from.")
+    target: str = Field("de", min_length=1, description="Language translated into.")
+    train_source: FilePath = Field(None, description="Training sentences, one a line; UTF-8, plain or .gz.")
+    train_target: FilePath = Field(None, description="Their translations, line by line.")
+    dev_source: FilePath = Field(None, description="Validation sentences.")
+    dev_target: FilePath = Field(None, description="Their translations.")
+    test_source: FilePath = Field(None, description="Test sentences.")
+    test_target: FilePath = Field(None, description="Their translations.")
+    prefix: Annotated[str | None, Unhashed()] = Field(
+        None,
+        description="Instead of the six files: how their names start. corpus/ with source en and target de stands for "
+        "corpus/train.en, corpus/train.de, corpus/dev.en …, each also with .gz.",
+    )
+    vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="How text becomes tokens.")
+    max_length: int = Field(
+        256, ge=1, description="Training pairs with more tokens than this on either side are left out."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _files_imply_their_name(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "name" not in value and any(value.get(key) for key in ("prefix", *_FILES)):
+            return {**value, "name": "files"}
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        given = [key for key in _FILES if getattr(self, key) is not None]
+        if self.source == self.target:
+            raise ValueError(f"source and target are the same language, {self.source!r}")
+        if self.name != "files" and (given or self.prefix):
+            raise ValueError(f"{', '.join(given or ['prefix'])} needs name=files, not name={self.name}")
+        if self.name != "files":
+            return self
+        if self.prefix and given:
+            raise ValueError(f"give either prefix or the files themselves, not both ({', '.join(given)})")
+        required = ("train_source", "train_target", "dev_source", "dev_target")
+        missing = [key for key in required if key not in given]
+        if not self.prefix and missing:
+            raise ValueError(f"the data of the user's own files lacks {', '.join(missing)}")
+        if (self.test_source is None) != (self.test_target is None):
+            raise ValueError("test_source and test_target belong together")
+        return self
+
+
+class TransformerConfig(ModelConfig):
+    """Shape of the encoder–decoder Transformer."""
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": {"width": 128, "feedforward": 512, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
+        "small": {"width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3},
+        "base": {"width": 512, "feedforward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
+    }
+
+    preset: Annotated[Literal["tiny", "small", "base"], Unhashed()] = Field(
+        "tiny", description="Sets width, feedforward, heads and layers; keys given beside it override it."
+    )
+    width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
+    feedforward: int = Field(512, ge=1, description="Width of the feed-forward networks.")
+    heads: int = Field(4, ge=1, description="Attention heads; a divisor of the width.")
+    encoder_layers: int = Field(2, ge=1, description="Blocks of the encoder.")
+    decoder_layers: int = Field(2, ge=1, description="Blocks of the decoder.")
+    norm: Literal["pre", "post"] = Field("post", description="Layer normalisation before or after each sub-layer.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual and embedding units dropped.")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="Share of attention weights dropped.")
+    activation_dropout: float = Field(0.0, ge=0, lt=1, description="Share of feed-forward units dropped.")
+    attention_maps: Literal["joint", "separate"] = Field(
+        "separate", description="Queries, keys and values as one weight matrix or as three."
+    )
+    bias: bool = Field(True, description="Biases in the attention's maps.")
+    tie: Literal["all", "decoder", "none"] = Field(
+        "all", description="Shared: both embeddings and the output layer; the decoder's two; nothing."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        return self
+
+
+class DecodingConfig(Section):
+    """How translations are searched for in the final evaluation."""
+
+    beam: int = Field(5, ge=1, description="Hypotheses kept per sentence; 1 is greedy.")
+    alpha: float = Field(0.6, ge=0, description="Strength of the length penalty ((5 + length) / 6)^alpha; 0: none.")
+    max_length_ratio: float = Field(
+        1.5, gt=0, description="A translation has at most ratio · source tokens + offset tokens."
+    )
+    max_length_offset: int = Field(10, ge=1, description="See `max_length_ratio`; tokens.")
+    batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences translated at a time.")
+    nbest: Annotated[int, Unhashed()] = Field(1, ge=1, description="Hypotheses written per sentence.")
+
+
+class TranslationExperiment(Experiment):
+    """Configuration of the task nmt."""
+
+    task: Literal["nmt"] = Field("nmt", description="Neural machine translation.")
+    data: TranslationDataConfig = Field(TranslationDataConfig(), description="Sentence pairs and their tokens.")
+    model: TransformerConfig = Field(TransformerConfig(), description="Shape of the Transformer.")
+    decoding: DecodingConfig = Field(DecodingConfig(), description="Search for translations in the evaluation.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.model.tie == "all" and not self.data.vocabulary.joint:
+            raise ValueError("model.tie=all needs data.vocabulary.joint=true; tie=decoder goes with two vocabularies")
+        if self.decoding.nbest > self.decoding.beam:
+            raise ValueError(f"decoding.nbest={self.decoding.nbest} is more than decoding.beam={self.decoding.beam}")
+        return self
