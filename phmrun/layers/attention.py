@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.layers.linear import Linear
+from phmrun.layers.linear import Linear, glorot_std
 
 Maps = Literal["joint", "separate"]
 
@@ -52,6 +52,8 @@ class MultiheadAttention(nn.Module):
         sizes = [3 * inner] if maps == "joint" else [inner] * 3
         self.project = nn.ModuleList(Linear(embed_dim, size, bias, structure=structure, **options) for size in sizes)
         self.output = Linear(inner, embed_dim, bias, structure=structure, **options)
+        for linear in (*self.project, self.output):
+            linear.reset_parameters(glorot_std(embed_dim, inner), zero_bias=True)
 
     def forward(
         self, inputs: Tensor, memory: Tensor | None = None, *, mask: Tensor | None = None, causal: bool = False

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.linear import Linear
+from phmrun.layers.linear import Linear, glorot_std
 
 
 class FeedForward(nn.Module):
@@ -26,6 +26,8 @@ class FeedForward(nn.Module):
         self.expand = Linear(width, inner, structure=structure, **options)
         self.contract = Linear(inner, width, structure=structure, **options)
         self.dropout = dropout
+        for linear in (self.expand, self.contract):
+            linear.reset_parameters(glorot_std(width, inner), zero_bias=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``[…, width] -> […, width]``."""

@@ -1,6 +1,7 @@
 """Copies of a model for inference: plain ``torch.nn`` modules, or factors laid out for a few tokens."""
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -40,18 +41,22 @@ def folded(model: Model) -> Model:
     return for_inference(model, "dense")
 
 
-def for_inference(model: Model, application: Application) -> Model:
+def for_inference(model: Model, application: Application = "dense", **parts: Application) -> Model:
     """A copy of ``model`` for inference, in evaluation mode.
 
     Args:
         model: Any module that holds ``Linear`` and ``Embedding`` modules, or is one.
         application: "dense": every W is built once, see :func:`folded`; "factored": a ``Linear`` whose structure has
             a packed form applies its factors instead, which reads fewer weights when the tokens are few.
+        **parts: Another application for a direct child, by its name: ``decoder="factored"``.
     """
     with torch.no_grad():
         duplicate = copy.deepcopy(model).eval().requires_grad_(False)
         tables: dict[int, nn.Parameter] = {}
-        return _replaced(duplicate, lambda module: _plain(module, application, tables))
+        for name, part in parts.items():
+            child = duplicate.get_submodule(name)
+            setattr(duplicate, name, _replaced(child, functools.partial(_plain, application=part, tables=tables)))
+        return _replaced(duplicate, functools.partial(_plain, application=application, tables=tables))
 
 
 def _replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.structure import Structure, build_structure, linear_std
+from phmrun.layers.structure import Structure, build_structure
 
 Application = Literal["dense", "factored"]
 
@@ -53,18 +53,18 @@ class Linear(nn.Module):
         if dtype is not None:
             self.to(dtype)
 
-    def reset_parameters(self, std: float | None = None, *, shared: bool = False) -> None:
+    def reset_parameters(self, std: float | None = None, *, zero_bias: bool = False, shared: bool = False) -> None:
         """``nn.Linear``'s initialisation: W and b uniform in ±1/√in_features.
 
         Args:
             std: Another standard deviation for the entries of W.
+            zero_bias: Set b to zero instead.
             shared: Leave W alone, because its owner has drawn it.
         """
-        default = linear_std(self.in_features)
         if not shared:
-            self.structure.reset_parameters(default if std is None else std)
+            self.structure.reset_parameters(linear_std(self.in_features) if std is None else std)
         if self.bias is not None:
-            bound = default * 3**0.5
+            bound = 0.0 if zero_bias else self.in_features**-0.5
             nn.init.uniform_(self.bias, -bound, bound)
 
     @property
@@ -83,6 +83,16 @@ class Linear(nn.Module):
     def extra_repr(self) -> str:
         """As ``nn.Linear``."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+def linear_std(in_features: int) -> float:
+    """Standard deviation of ``nn.Linear``'s initialisation, U(-1/√in, 1/√in)."""
+    return float((3 * in_features) ** -0.5)
+
+
+def glorot_std(in_features: int, out_features: int) -> float:
+    """Standard deviation √(2 / (in + out)) (Glorot and Bengio 2010, equation 16)."""
+    return float((2 / (in_features + out_features)) ** 0.5)
 
 
 def build_weight(structure: Structure) -> Tensor:

@@ -5,7 +5,6 @@ A structure is a recipe for a dense matrix ``W [out_features, in_features]`` fro
 """
 
 import inspect
-import math
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -150,8 +149,3 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
             raise unknown(f"option of layer {structure!r}", name, valid)
     built: Structure = STRUCTURES.get(structure)(out_features, in_features, **options)
     return built
-
-
-def linear_std(in_features: int) -> float:
-    """Standard deviation of ``nn.Linear``'s initialisation, U(-1/√in, 1/√in): 1/√(3·in_features)."""
-    return 1 / math.sqrt(3 * in_features)

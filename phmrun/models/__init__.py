@@ -1,0 +1,1 @@
+"""The papers' networks, built from the shared layers."""

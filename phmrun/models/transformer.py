@@ -1,0 +1,202 @@
+"""The encoder–decoder Transformer (Vaswani et al. 2017) over any structure, pre- or post-norm.
+
+Legend: ``batch`` sentences, ``source``/``target`` positions, ``width`` of the residual stream.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import Embedding, FeedForward, Linear, MultiheadAttention
+from phmrun.layers.attention import Maps
+from phmrun.models.positions import SinusoidalPositions
+
+Norm = Literal["pre", "post"]
+Tie = Literal["all", "decoder", "none"]
+
+
+class Sublayer(nn.Module):
+    """A block with its residual connection: x + f(norm(x)) before ("pre"), norm(x + f(x)) after ("post").
+
+    Args:
+        block: f, an attention or a feed-forward block.
+        width: Size of the residual stream.
+        norm: Where the layer norm stands.
+        dropout: Share of the block's output dropped in training.
+    """
+
+    def __init__(self, block: nn.Module, width: int, norm: Norm, dropout: float) -> None:
+        super().__init__()
+        self.block = block
+        self.norm = nn.LayerNorm(width)
+        self.pre = norm == "pre"
+        self.dropout = dropout
+
+    def enter(self, inputs: Tensor) -> Tensor:
+        """What the block sees."""
+        return self.norm(inputs) if self.pre else inputs
+
+    def leave(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """The residual stream after the block."""
+        total = inputs + F.dropout(outputs, self.dropout, self.training)
+        return total if self.pre else self.norm(total)
+
+    def forward(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """``[batch, length, width] -> [batch, length, width]``; further arguments go to the block."""
+        return self.leave(inputs, self.block(self.enter(inputs), *args, **kwargs))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then a feed-forward block."""
+
+    def __init__(self, attention: Sublayer, feedforward: Sublayer) -> None:
+        super().__init__()
+        self.attention = attention
+        self.feedforward = feedforward
+
+    def forward(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
+        """``inputs [batch, source, width]``, ``mask [batch, 1, 1, source]`` (true: a token)."""
+        return self.feedforward(self.attention(inputs, mask=mask))
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the source, then a feed-forward block."""
+
+    def __init__(self, attention: Sublayer, cross: Sublayer, feedforward: Sublayer) -> None:
+        super().__init__()
+        self.attention = attention
+        self.cross = cross
+        self.feedforward = feedforward
+
+    def forward(self, inputs: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """``inputs [batch, target, width]``, ``memory [batch, source, width]``, ``mask [batch, 1, 1, source]``."""
+        hidden = self.attention(inputs, causal=True)
+        return self.feedforward(self.cross(hidden, memory, mask=mask))
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder, embeddings and output map.
+
+    Args:
+        source_size: Source vocabulary entries.
+        target_size: Target vocabulary entries.
+        width: Size of the residual stream and of the embeddings.
+        inner: Hidden size of the feed-forward blocks.
+        heads: Attention heads.
+        encoder_layers: Number of encoder layers.
+        decoder_layers: Number of decoder layers.
+        norm: "pre" (with a final norm after each stack) or "post".
+        dropout: Share of embeddings and of block outputs dropped in training.
+        attention_dropout: Share of attention weights dropped.
+        activation_dropout: Share of feed-forward activations dropped.
+        maps: Q, K and V as one map ("joint") or three ("separate").
+        attention_bias: Whether attention maps have biases; tensor2tensor's have none.
+        tie: "all": source embedding, target embedding and output share one matrix; "decoder": the last two do.
+        layer: Structure of every map in the blocks and its options: ``{"structure": "phm", "n": 8}``.
+        embedding: The same for the embeddings.
+        output: The same for the output map, where it is not tied.
+
+    Raises:
+        PhmrunError: Sizes, structures and tying that do not go together.
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        *,
+        width: int = 512,
+        inner: int = 2048,
+        heads: int = 8,
+        encoder_layers: int = 6,
+        decoder_layers: int = 6,
+        norm: Norm = "pre",
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        activation_dropout: float = 0.1,
+        maps: Maps = "joint",
+        attention_bias: bool = False,
+        tie: Tie = "all",
+        layer: Mapping[str, Any] | None = None,
+        embedding: Mapping[str, Any] | None = None,
+        output: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        _check_tie(tie, source_size, target_size)
+        self.width = width
+        self.dropout = dropout
+        layer = layer or {}
+
+        def sublayer(block: nn.Module) -> Sublayer:
+            return Sublayer(block, width, norm, dropout)
+
+        def attention() -> Sublayer:
+            return sublayer(MultiheadAttention(width, heads, attention_dropout, attention_bias, maps=maps, **layer))
+
+        def feedforward() -> Sublayer:
+            return sublayer(FeedForward(width, inner, activation_dropout, **layer))
+
+        self.encoder = nn.ModuleList(EncoderLayer(attention(), feedforward()) for _ in range(encoder_layers))
+        self.decoder = nn.ModuleList(
+            DecoderLayer(attention(), attention(), feedforward()) for _ in range(decoder_layers)
+        )
+        self.encoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
+        self.positions = SinusoidalPositions(width)
+        self.source_embedding = Embedding(source_size, width, **(embedding or {}))
+        self.target_embedding = (
+            self.source_embedding if tie == "all" else Embedding(target_size, width, **(embedding or {}))
+        )
+        shared = {"structure": self.target_embedding.structure} if tie != "none" else (output or {})
+        self.output = Linear(width, target_size, bias=False, **shared)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the embeddings, and the output map where it is not tied, with variance 1/width."""
+        for module in dict.fromkeys((self.source_embedding, self.target_embedding)):
+            module.reset_parameters(self.width**-0.5)
+        if self.output.structure is not self.target_embedding.structure:
+            self.output.reset_parameters(self.width**-0.5)
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
+        """``source [batch, source]`` of tokens, ``mask [batch, 1, 1, source]`` ``-> [batch, source, width]``."""
+        hidden = self.embed(self.source_embedding, source)
+        for layer in self.encoder:
+            hidden = layer(hidden, mask)
+        return self.encoder_norm(hidden)
+
+    def decode(self, target: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """``target [batch, target]`` of tokens so far ``-> [batch, target, width]``, before the output map."""
+        hidden = self.embed(self.target_embedding, target)
+        for layer in self.decoder:
+            hidden = layer(hidden, memory, mask)
+        return self.decoder_norm(hidden)
+
+    def embed(self, embedding: nn.Module, tokens: Tensor) -> Tensor:
+        """√width · embedding + position, ``[batch, length] -> [batch, length, width]``."""
+        vectors = embedding(tokens) * math.sqrt(self.width) + self.positions(tokens.shape[1])
+        return F.dropout(vectors, self.dropout, self.training)
+
+    def forward(self, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
+        """Hidden vectors ``[batch, target, width]`` that predict the next token after each of ``target``."""
+        return self.decode(target, self.encode(source, mask), mask)
+
+
+def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:
+    """``[batch, 1, 1, length]``, true at tokens; ``None`` where nothing is padded, so that no mask is applied."""
+    mask = tokens.ne(pad)
+    return None if bool(mask.all()) else mask[:, None, None, :]
+
+
+def _check_tie(tie: Tie, source_size: int, target_size: int) -> None:
+    if tie == "all" and source_size != target_size:
+        raise PhmrunError(
+            f"tie = all needs one vocabulary for both sides, but they have {source_size} and {target_size} entries",
+            where="model.tie",
+            valid=("decoder", "none"),
+            hint="Set data.vocabulary.joint=true, or --set model.tie=decoder.",
+        )
