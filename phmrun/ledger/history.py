@@ -1,0 +1,116 @@
+"""The course of a run: one JSON object per line, appended as training goes on."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import replacing
+from phmrun.ledger.values import restored, to_line
+
+Row = dict[str, Any]
+
+
+class History:
+    """The rows of ``history.jsonl``.
+
+    A row has ``"step"`` (optimizer steps done), mostly ``"time"`` (seconds of training so far) and any figures, named
+    ``"train/loss"``, ``"val/bleu"``. Only the process that holds the run's lock appends and cuts; anyone may read.
+
+    Args:
+        path: The file; it need not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Adds one row in one write, so that a kill leaves whole rows and at most one torn last line.
+
+        Raises:
+            TypeError: A value has no plain form.
+            OSError: The disk is full; the file is as it was before.
+        """
+        line = to_line(row).encode("utf-8")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+", buffering=0) as handle:
+            whole = _end_of_last_whole_line(handle)
+            if whole < handle.seek(0, 2):
+                handle.truncate(whole)
+            if handle.write(line) != len(line):
+                handle.truncate(whole)
+                raise OSError(f"the disk took only a part of a row: {self.path}")
+
+    def read(self) -> list[Row]:
+        """All whole rows, in the order in which they were written. A torn last line is left out.
+
+        Raises:
+            PhmrunError: A line before the last is not a JSON object.
+        """
+        return [row for _, row in self._lines()]
+
+    def last(self) -> Row | None:
+        """The last whole row, if there is one."""
+        rows = self.read()
+        return rows[-1] if rows else None
+
+    def cut(self, step: int) -> int:
+        """Drops the rows after optimizer step ``step`` and a torn last line, atomically.
+
+        A run that continues from a checkpoint writes these rows anew.
+
+        Returns:
+            How many whole rows were dropped.
+        """
+        if not self.path.exists():
+            return 0
+        rows = list(self._lines())
+        kept = [line for line, row in rows if row.get("step", 0) <= step]
+        content = b"".join(kept)
+        if content != self.path.read_bytes():
+            with replacing(self.path) as temporary:
+                temporary.write_bytes(content)
+        return len(rows) - len(kept)
+
+    def _lines(self) -> Iterator[tuple[bytes, Row]]:
+        """Each whole line with its row."""
+        try:
+            lines = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return
+        # What follows the last line end was being written when the process died.
+        whole = lines[:-1]
+        for number, line in enumerate(whole, start=1):
+            row = _parsed(line)
+            if row is not None:
+                yield line + b"\n", row
+            elif number < len(whole):
+                raise PhmrunError(
+                    "this line is not a JSON object",
+                    where=f"{self.path}:{number}",
+                    hint="Remove the line, or start the run over with --restart.",
+                    code=ExitCode.DATA,
+                )
+
+
+def _parsed(line: bytes) -> Row | None:
+    """The row that a line holds; ``None`` for anything else."""
+    try:
+        row = json.loads(line)
+    except (ValueError, UnicodeDecodeError):
+        return None
+    return restored(row) if isinstance(row, dict) else None
+
+
+def _end_of_last_whole_line(handle: Any) -> int:
+    """The byte offset after the last line end, searched backwards so that appending does not read the whole file."""
+    position = handle.seek(0, 2)
+    while position:
+        begin = max(0, position - 4096)
+        handle.seek(begin)
+        found = handle.read(position - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        position = begin
+    return 0

@@ -1,0 +1,200 @@
+"""All runs of a directory at a glance: two small files are read per run, and nothing is imported for it."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from phmrun.errors import unknown
+from phmrun.ledger.lock import living_holder
+from phmrun.ledger.status import State, Status
+from phmrun.ledger.values import restored
+
+CONFIG, STATUS, METRICS, LOCK = "config.yaml", "status.json", "metrics.json", "lock"
+DAMAGED = "damaged"
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One line of a listing.
+
+    Attributes:
+        id: The run's name, which is also that of its directory.
+        path: The run directory.
+        status: What the run is doing; ``None`` if the directory is damaged.
+        metrics: The scores by name, each with its value and its signature.
+        damage: What is wrong with the directory; ``None`` if nothing is.
+    """
+
+    id: str
+    path: Path
+    status: Status | None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    damage: str | None = None
+
+    @property
+    def state(self) -> str:
+        """The state's name, or ``damaged``."""
+        return self.status.state.value if self.status else DAMAGED
+
+    def about(self, key: str) -> Any:
+        """What the listing knows of the run: task, data, layer, seed, parameters; ``None`` if it does not."""
+        return self.status.about.get(key) if self.status else None
+
+    def score(self, name: str) -> float | None:
+        """The value of one score."""
+        return score_value(self.metrics.get(name))
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as a JSON object."""
+        status = self.status.to_json() if self.status else {}
+        about = status.pop("about", {})
+        return {
+            "run_id": self.id,
+            "run_dir": str(self.path),
+            **about,
+            **status,
+            "state": self.state,
+            "damage": self.damage,
+            "metrics": self.metrics,
+        }
+
+
+def score_value(score: Any) -> float | None:
+    """The number in a score, which is written as a number or as an object with ``value`` and ``signature``."""
+    value = score.get("value") if isinstance(score, dict) else score
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def summarise(path: Path) -> RunSummary | None:
+    """One directory's summary; ``None`` if it is no run."""
+    try:
+        content = (path / STATUS).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if not (path / CONFIG).exists():
+            return None
+        return RunSummary(path.name, path, None, damage=f"{STATUS} is missing")
+    except OSError as error:
+        return RunSummary(path.name, path, None, damage=f"{STATUS}: {error.strerror}")
+    try:
+        status = Status.from_json(json.loads(content))
+    except (ValueError, TypeError) as error:
+        return RunSummary(path.name, path, None, damage=f"{STATUS}: {error}")
+    status = as_found(status, path)
+    try:
+        metrics = restored(json.loads((path / METRICS).read_bytes()))
+    except FileNotFoundError:
+        metrics = {}
+    except (OSError, ValueError) as error:
+        return RunSummary(path.name, path, status, damage=f"{METRICS}: {error}")
+    if not isinstance(metrics, dict):
+        return RunSummary(path.name, path, status, damage=f"{METRICS}: not an object")
+    return RunSummary(path.name, path, status, metrics)
+
+
+def as_found(status: Status, path: Path) -> Status:
+    """The status as it is in truth: a run that no living process holds is not running, whatever was written last."""
+    if status.state is not State.RUNNING or living_holder(path / LOCK) is not None:
+        return status
+    said = status.to_json()
+    said.update(state=State.INTERRUPTED, reason="its process ended without a word", ended=status.updated)
+    return Status.from_json(said)
+
+
+def list_runs(runs_dir: Path) -> list[RunSummary]:
+    """The runs of a directory, by name; other directories and hidden ones are passed over."""
+    try:
+        with os.scandir(runs_dir) as entries:
+            paths = [Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = (summarise(path) for path in sorted(paths))
+    return [summary for summary in found if summary is not None]
+
+
+def select(
+    runs: Iterable[RunSummary],
+    *,
+    task: str | None = None,
+    layer: str | None = None,
+    data: str | None = None,
+    state: str | None = None,
+) -> list[RunSummary]:
+    """The runs that fit every filter that is given.
+
+    Args:
+        runs: The runs to choose from.
+        task: The task's name.
+        layer: A structure, one of its numbers or both: ``phm``, ``n=8``, ``phm n=8``.
+        data: The data set's name.
+        state: A state, or ``damaged``.
+
+    Raises:
+        PhmrunError: There is no such state.
+    """
+    states = [*State, DAMAGED]
+    if state is not None and state not in states:
+        raise unknown("state", state, states, where="--state")
+    words = set(layer.split()) if layer else set()
+    return [
+        run
+        for run in runs
+        if (state is None or run.state == state)
+        and (task is None or run.about("task") == task)
+        and (data is None or run.about("data") == data)
+        and words <= set(str(run.about("layer")).split())
+    ]
+
+
+def sort(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
+    """The runs in order of one column; runs that have nothing in it come last.
+
+    Args:
+        runs: The runs to sort.
+        key: ``name``, ``state``, ``task``, ``data``, ``layer``, ``seed``, ``parameters``, ``step``, ``seconds``,
+            ``updated`` or the name of a score; a leading ``-`` turns the order round.
+
+    Raises:
+        PhmrunError: There is no such column.
+    """
+    runs = list(runs)
+    name = key.removeprefix("-")
+    column = _COLUMNS.get(name)
+    if column is None:
+        scores = {score for run in runs for score in run.metrics}
+        if runs and name not in scores:
+            raise unknown("column", name, [*_COLUMNS, *scores], where="--sort")
+        column = _score_column(name)
+    valued = [(column(run), run.id, run) for run in runs]
+    present = sorted((item for item in valued if item[0] is not None), key=lambda item: item[:2])
+    if key.startswith("-"):
+        present.reverse()
+    return [item[2] for item in [*present, *(item for item in valued if item[0] is None)]]
+
+
+def score_names(runs: Sequence[RunSummary]) -> list[str]:
+    """The names of all scores that are numbers, in the order of their first appearance."""
+    names = {name: None for run in runs for name in run.metrics if run.score(name) is not None}
+    return list(names)
+
+
+def _about_column(key: str) -> Callable[[RunSummary], Any]:
+    return lambda run: run.about(key)
+
+
+def _status_column(key: str) -> Callable[[RunSummary], Any]:
+    return lambda run: getattr(run.status, key) if run.status else None
+
+
+def _score_column(name: str) -> Callable[[RunSummary], Any]:
+    return lambda run: run.score(name)
+
+
+_COLUMNS: dict[str, Callable[[RunSummary], Any]] = {
+    "name": lambda run: run.id,
+    "state": lambda run: run.state,
+    **{key: _about_column(key) for key in ("task", "data", "layer", "seed", "parameters")},
+    **{key: _status_column(key) for key in ("step", "seconds", "updated", "started", "ended")},
+}

@@ -1,0 +1,302 @@
+"""A run: one experiment, one directory, which is the only source of truth about it."""
+
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from phmrun.errors import ExitCode, PhmrunError, nearest
+from phmrun.files import write_json, write_text
+from phmrun.ledger.about import about_config
+from phmrun.ledger.history import History
+from phmrun.ledger.listing import CONFIG, LOCK, METRICS, STATUS, RunSummary, as_found, list_runs
+from phmrun.ledger.lock import Lock
+from phmrun.ledger.status import State, Status, now
+from phmrun.ledger.values import plain, restored
+
+_RUN_NAME = re.compile(r".+-[0-9a-f]{12}")
+_ENDED = (State.DONE, State.FAILED, State.INTERRUPTED)
+
+
+class Run:
+    """A handle on one run directory. Making one reads nothing.
+
+    Every file is written whole or not at all; ``history.jsonl`` and ``train.log`` are appended to. Reading needs no
+    lock; what changes the run is done by the process that holds `lock`, except for scores, which an evaluation may add
+    while the training goes on.
+
+    Args:
+        path: The run directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.resolve().name
+
+    @classmethod
+    def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
+        """The run of that name; made if it is not there yet, opened as it is otherwise.
+
+        Args:
+            runs_dir: The directory of all runs.
+            run_id: The name.
+            config_yaml: The resolved config, kept as ``config.yaml``.
+
+        Raises:
+            PhmrunError: The directory cannot be made.
+        """
+        run = cls(runs_dir / run_id)
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+            if not run.config_path.exists():
+                write_text(run.config_path, config_yaml)
+            if not run.status_path.exists():
+                run._write_status(Status(about=about_config(config_yaml)))
+        except OSError as error:
+            raise PhmrunError(
+                f"the run directory cannot be made: {error.strerror}",
+                where=str(run.path),
+                hint="Choose another place with --runs-dir.",
+            ) from error
+        return run
+
+    @classmethod
+    def find(cls, runs_dir: Path, reference: str) -> "Run":
+        """The run that a user means.
+
+        Args:
+            runs_dir: The directory of all runs.
+            reference: A run id, the beginning of one or of its last twelve digits, or the path of a run directory.
+
+        Raises:
+            PhmrunError: No run fits, or more than one does (exit code 2).
+        """
+        for path in (runs_dir / reference, Path(reference)):
+            if reference and _is_run(path):
+                return cls(path)
+        names = _names(runs_dir)
+        fitting = [name for name in names if name.startswith(reference)]
+        if not fitting and len(reference) >= 3:
+            fitting = [name for name in names if name.rpartition("-")[2].startswith(reference)]
+        if len(fitting) == 1 and reference:
+            return cls(runs_dir / fitting[0])
+        if fitting and reference:
+            raise PhmrunError(f"{len(fitting)} runs begin with {reference!r}", valid=fitting[:10])
+        close = " or ".join(nearest(reference, names))
+        raise PhmrunError(
+            f"there is no run {reference!r} in {runs_dir}",
+            hint=f"Did you mean {close}?" if close else "`phmrun runs list` shows all runs of a directory.",
+        )
+
+    @property
+    def config_path(self) -> Path:
+        """The resolved config."""
+        return self.path / CONFIG
+
+    @property
+    def status_path(self) -> Path:
+        """What the run is doing."""
+        return self.path / STATUS
+
+    @property
+    def metrics_path(self) -> Path:
+        """The scores."""
+        return self.path / METRICS
+
+    @property
+    def parameters_path(self) -> Path:
+        """The parameter counts."""
+        return self.path / "parameters.json"
+
+    @property
+    def samples_path(self) -> Path:
+        """A few inputs with what the model made of them."""
+        return self.predictions / "samples.json"
+
+    @property
+    def card_path(self) -> Path:
+        """The page that describes the run."""
+        return self.path / "README.md"
+
+    @property
+    def log_path(self) -> Path:
+        """What training said."""
+        return self.path / "train.log"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The directory of the checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def vocabulary(self) -> Path:
+        """The directory of the vocabulary."""
+        return self.path / "vocabulary"
+
+    @property
+    def predictions(self) -> Path:
+        """The directory of the model's outputs."""
+        return self.path / "predictions"
+
+    @property
+    def wandb_dir(self) -> Path:
+        """The directory of the W&B mirror."""
+        return self.path / "wandb"
+
+    @property
+    def history(self) -> History:
+        """The course of training."""
+        return History(self.path / "history.jsonl")
+
+    @property
+    def status(self) -> Status:
+        """What the run is doing. A run whose process died is shown as interrupted, whatever was written last.
+
+        Raises:
+            PhmrunError: ``status.json`` is missing or damaged.
+        """
+        return as_found(self._read_status(), self.path)
+
+    def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
+        """Writes what the run is doing now.
+
+        Times, host and process id are filled in. ``started`` stays that of the first time the run was running.
+
+        Args:
+            state: The state.
+            reason: Why, in a phrase.
+            **facts: ``step`` (optimizer steps) and ``seconds`` (of training), which otherwise keep their values;
+                anything else is kept for listings.
+        """
+        before = self._read_status()
+        moment = now()
+        about = {
+            **before.about,
+            **{key: plain(value) for key, value in facts.items() if key not in ("step", "seconds")},
+        }
+        after = replace(
+            before,
+            state=state,
+            reason=reason,
+            step=int(facts.get("step", before.step)),
+            seconds=round(float(facts.get("seconds", before.seconds)), 3),
+            started=before.started or (moment if state is State.RUNNING else None),
+            ended=moment if state in _ENDED else None,
+            about=about,
+        )
+        return self._write_status(after)
+
+    def lock(self) -> Lock:
+        """The run's lock, to be held in a ``with`` block by the process that changes the run.
+
+        Entering the block raises a `PhmrunError` (exit code 2) that names host and process id if a living process
+        holds it; the lock of a dead process is taken over.
+        """
+        return Lock(self.path / LOCK, f"the run {self.id}")
+
+    def metrics(self) -> dict[str, Any]:
+        """The scores by name.
+
+        Raises:
+            PhmrunError: ``metrics.json`` is damaged.
+        """
+        return self._read_object(self.metrics_path)
+
+    def update_metrics(self, name: str, value: Any) -> None:
+        """Sets one score and leaves the others as they are, also if another process sets one at the same time.
+
+        Args:
+            name: The score's name, ``test/bleu``.
+            value: A number, or an object with ``value``, ``signature`` and what else belongs to it.
+        """
+        with Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0):
+            scores = self.metrics()
+            scores[name] = value
+            write_json(self.metrics_path, plain(scores))
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameter counts; empty before they are written."""
+        return self._read_object(self.parameters_path)
+
+    def write_parameters(self, parameters: Mapping[str, Any]) -> None:
+        """Writes the parameter counts. A number named ``total`` is also shown in listings."""
+        write_json(self.parameters_path, plain(parameters))
+        total = parameters.get("total")
+        if isinstance(total, int):
+            before = self._read_status()
+            self._write_status(replace(before, about={**before.about, "parameters": total}))
+
+    def samples(self) -> dict[str, Any]:
+        """The sample outputs as ``columns`` and ``rows``; empty before they are written."""
+        return self._read_object(self.samples_path)
+
+    def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Writes a few inputs with what the model made of them, for the card and the W&B mirror.
+
+        Args:
+            columns: The names of the columns, ``("source", "reference", "translation")``.
+            rows: One row per sample.
+        """
+        write_json(self.samples_path, plain({"columns": list(columns), "rows": list(rows)}))
+
+    def remove(self) -> None:
+        """Deletes the run directory, all at once for whoever looks.
+
+        Raises:
+            PhmrunError: A living process holds the run, or the directory is no run.
+        """
+        if not _is_run(self.path) or self.path.is_symlink():
+            raise PhmrunError("this directory is not a run and is left alone", where=str(self.path))
+        with self.lock():
+            grave = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
+            self.path.rename(grave)
+            shutil.rmtree(grave)
+
+    def _read_status(self) -> Status:
+        try:
+            return Status.from_json(json.loads(self.status_path.read_bytes()))
+        except FileNotFoundError as error:
+            raise PhmrunError(f"{STATUS} is missing", where=str(self.path), code=ExitCode.DATA) from error
+        except (ValueError, TypeError) as error:
+            raise PhmrunError(f"this is no status: {error}", where=str(self.status_path), code=ExitCode.DATA) from error
+
+    def _write_status(self, status: Status) -> Status:
+        written = replace(status, updated=now(), host=socket.gethostname(), pid=os.getpid())
+        write_json(self.status_path, written.to_json())
+        return written
+
+    def _read_object(self, path: Path) -> dict[str, Any]:
+        try:
+            content = restored(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise PhmrunError(f"this is not JSON: {error}", where=str(path), code=ExitCode.DATA) from error
+        if not isinstance(content, dict):
+            raise PhmrunError("this is not a JSON object", where=str(path), code=ExitCode.DATA)
+        return content
+
+    @staticmethod
+    def list(runs_dir: Path) -> Sequence[RunSummary]:
+        """All runs of a directory, by name; damaged ones say what is wrong with them."""
+        return list_runs(runs_dir)
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a directory is a run: it has a status, or at least a run's config under a run's name."""
+    return (path / STATUS).is_file() or (
+        (path / CONFIG).is_file() and _RUN_NAME.fullmatch(path.resolve().name) is not None
+    )
+
+
+def _names(runs_dir: Path) -> Sequence[str]:
+    """The names of the runs of a directory, sorted, found without reading them."""
+    try:
+        return sorted(path.name for path in runs_dir.iterdir() if not path.name.startswith(".") and _is_run(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []

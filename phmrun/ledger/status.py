@@ -1,0 +1,87 @@
+"""What a run is doing: ``status.json``."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """The states of a run.
+
+    A run begins as ``queued``; a process that holds its lock makes it ``running`` and at the end ``done``, ``failed``
+    (it cannot go on by itself: no memory, NaN loss) or ``interrupted`` (the same command continues it).
+    """
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Status:
+    """The content of ``status.json``.
+
+    Attributes:
+        state: What the run is doing.
+        reason: Why, in a phrase: what failed, what stopped it.
+        step: Optimizer steps done.
+        started: When it first ran; all times are ISO 8601 in UTC.
+        updated: When this was written.
+        ended: When it was done, failed or interrupted.
+        host: The machine that wrote this.
+        pid: The process that wrote this.
+        seconds: Seconds of training, over all the times that the run was continued.
+        about: What the run is, for listings: task, data, layer, seed, parameters.
+    """
+
+    state: State = State.QUEUED
+    reason: str | None = None
+    step: int = 0
+    started: str | None = None
+    updated: str | None = None
+    ended: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    seconds: float = 0.0
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, content: Any) -> "Status":
+        """The status that a JSON object holds; keys of a newer release are passed over.
+
+        Raises:
+            ValueError: The object is no status.
+        """
+        if not isinstance(content, Mapping) or "state" not in content:
+            raise ValueError("no state in it")
+        known = {key: content[key] for key in _NAMES if key in content}
+        status = cls(**{**known, "state": State(content["state"])})
+        for name, kind in _KINDS.items():
+            if not isinstance(getattr(status, name), kind):
+                raise ValueError(f"{name} is {getattr(status, name)!r}")
+        return status
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as a JSON object."""
+        return {**asdict(self), "state": self.state.value}
+
+
+_NAMES = tuple(item.name for item in fields(Status))
+_KINDS: dict[str, Any] = {
+    "reason": str | None,
+    "step": int,
+    "started": str | None,
+    "updated": str | None,
+    "ended": str | None,
+    "seconds": int | float,
+    "about": dict,
+}
+
+
+def now() -> str:
+    """The time as ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

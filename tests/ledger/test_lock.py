@@ -1,0 +1,225 @@
+"""The lock, with real processes that are killed and that race."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import lock as lock_module
+from phmrun.ledger.lock import STALE_AFTER, Holder, Lock, living_holder
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from phmrun.ledger.lock import Lock
+with Lock(Path(sys.argv[1]), "the run x"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+# Each racer waits for the starting signal (a file), tries once, and keeps what it got until everybody has tried.
+RACE = """
+import sys, time
+from pathlib import Path
+from phmrun.errors import PhmrunError
+from phmrun.ledger.lock import Lock
+
+print("ready", flush=True)
+for line in sys.stdin:
+    directory = Path(line.strip())
+    while not (directory / "go").exists():
+        pass
+    lock = Lock(directory / "lock", "the run x")
+    try:
+        lock.acquire()
+        print("won", flush=True)
+    except PhmrunError:
+        print("refused", flush=True)
+    sys.stdin.readline()
+    lock.release()
+"""
+
+
+def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def tell(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
+def dead_lock(path: Path, **changes: object) -> None:
+    """The lock file of a process of this machine that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    here = Holder.this_process()
+    record = {"host": here.host, "pid": process.pid, "born": "boot:1", "space": here.space, "token": here.token}
+    path.write_text(json.dumps({**record, **changes}))
+
+
+def test_held_within_the_block_only(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with Lock(path, "the run x") as lock:
+        assert lock.still_held()
+        holder = living_holder(path)
+        assert holder is not None
+        assert holder.pid == os.getpid()
+    assert not path.exists()
+    assert living_holder(path) is None
+
+
+def test_living_holder_is_named(tmp_path: Path) -> None:
+    process = start(HOLD, str(tmp_path / "lock"))
+    try:
+        assert said(process) == "held"
+        with pytest.raises(PhmrunError) as refused:
+            Lock(tmp_path / "lock", "the run x").acquire()
+        assert refused.value.code == ExitCode.USAGE
+        assert str(process.pid) in refused.value.what
+        assert Holder.this_process().host in refused.value.what
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("reaped", [True, False], ids=["reaped", "zombie"])
+def test_killed_holder_is_replaced(tmp_path: Path, reaped: bool) -> None:
+    process = start(HOLD, str(tmp_path / "lock"))
+    assert said(process) == "held"
+    process.send_signal(signal.SIGKILL)
+    if reaped:
+        process.wait()
+    else:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with Lock(tmp_path / "lock", "the run x"):
+        assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+    process.wait()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stopped_process_still_holds(tmp_path: Path) -> None:
+    process = start(HOLD, str(tmp_path / "lock"))
+    try:
+        assert said(process) == "held"
+        process.send_signal(signal.SIGSTOP)
+        os.utime(tmp_path / "lock", (0, 0))
+        with pytest.raises(PhmrunError):
+            Lock(tmp_path / "lock", "the run x").acquire()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_same_pid_of_another_process_is_dead(tmp_path: Path) -> None:
+    dead_lock(tmp_path / "lock", pid=os.getpid())
+    with Lock(tmp_path / "lock", "the run x") as lock:
+        assert lock.still_held()
+
+
+@pytest.mark.parametrize("foreign", [{"host": "elsewhere"}, {"space": "pid:[1]"}], ids=["host", "container"])
+def test_elsewhere_the_age_decides(tmp_path: Path, foreign: dict[str, str]) -> None:
+    path = tmp_path / "lock"
+    dead_lock(path, **foreign)
+    with pytest.raises(PhmrunError):
+        Lock(path, "the run x").acquire()
+    long_ago = time.time() - STALE_AFTER - 1
+    os.utime(path, (long_ago, long_ago))
+    with Lock(path, "the run x") as lock:
+        assert lock.still_held()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"host": 1}', '{"token": "../../x"}'])
+def test_unreadable_lock_holds_while_it_is_young(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "lock"
+    path.write_text(content)
+    with pytest.raises(PhmrunError):
+        Lock(path, "the run x").acquire()
+    os.utime(path, (0, 0))
+    with Lock(path, "the run x"):
+        assert living_holder(path) is not None
+
+
+def test_dead_claim_on_a_dead_lock(tmp_path: Path) -> None:
+    dead_lock(tmp_path / "lock", token="aa")
+    dead_lock(tmp_path / "lock.aa", token="bb")
+    with Lock(tmp_path / "lock", "the run x"):
+        assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_heartbeat_touches_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_module, "HEARTBEAT", 0.01)
+    path = tmp_path / "lock"
+    with Lock(path, "the run x"):
+        os.utime(path, (0, 0))
+        deadline = time.monotonic() + 5
+        while path.stat().st_mtime == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert path.stat().st_mtime > 0
+
+
+def test_lock_of_another_is_not_released(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    lock = Lock(path, "the run x")
+    lock.acquire()
+    path.unlink()
+    with Lock(path, "the run x") as other:
+        assert not lock.still_held()
+        lock.release()
+        assert other.still_held()
+
+
+def test_forked_copy_does_not_release(tmp_path: Path) -> None:
+    with Lock(tmp_path / "lock", "the run x") as lock:
+        child = os.fork()
+        if child == 0:
+            lock.release()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert lock.still_held()
+
+
+def test_waits_for_a_short_holder(tmp_path: Path) -> None:
+    process = start(HOLD.replace("60", "0.2"), str(tmp_path / "lock"))
+    assert said(process) == "held"
+    with Lock(tmp_path / "lock", "the run x", wait=10):
+        pass
+    process.wait()
+
+
+@pytest.mark.parametrize("dead", [False, True], ids=["free", "dead holder"])
+def test_exactly_one_of_eight_wins(tmp_path: Path, dead: bool) -> None:
+    racers = [start(RACE) for _ in range(8)]
+    try:
+        for racer in racers:
+            assert said(racer) == "ready"
+        for number in range(25):
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            if dead:
+                dead_lock(directory / "lock")
+            for racer in racers:
+                tell(racer, str(directory))
+            (directory / "go").touch()
+            assert sorted(said(racer) for racer in racers) == ["refused"] * 7 + ["won"]
+            assert [path.name for path in directory.glob("lock*")] == ["lock"]
+            for racer in racers:
+                tell(racer, "release")
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.communicate()
