@@ -1,0 +1,29 @@
+"""A finished output of the search, and the penalty that makes outputs of different lengths comparable."""
+
+from typing import NamedTuple
+
+
+class Hypothesis(NamedTuple):
+    """One output of the search.
+
+    Attributes:
+        tokens: The output's token numbers without the beginning- and end-of-sentence tokens; may be empty.
+        score: What hypotheses are ranked by: ``log_prob / length_penalty(len(tokens) + 1, alpha)``.
+        log_prob: The natural logarithm of the output's probability, its end-of-sentence token included.
+    """
+
+    tokens: list[int]
+    score: float
+    log_prob: float
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """The divisor of a hypothesis' log-probability: ``((5 + length) / 6) ** alpha``.
+
+    Source: Wu et al. 2016, "Google's Neural Machine Translation System", equation 14 (without coverage).
+
+    Args:
+        length: Generated tokens, the end-of-sentence token counted.
+        alpha: 0 ranks by plain log-probability; larger values favour longer outputs.
+    """
+    return float(((5.0 + length) / 6.0) ** alpha)

@@ -1,0 +1,241 @@
+"""Beam search against exhaustive search, against a slow search, and against itself in other batches."""
+
+import random
+
+import pytest
+import torch
+from table_decoder import (
+    BOS,
+    EOS,
+    PAD,
+    TableDecoder,
+    exhaustive,
+    log_prob_of,
+    padded,
+    penalty,
+    slow_beam_search,
+    sources_of,
+)
+
+from phmrun.decoding import beam_search, greedy_search
+from phmrun.decoding.beam import _Book, _search
+from phmrun.errors import PhmrunError
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def run(decoder, sources, *, beam, alpha, limits, nbest=1):
+    with torch.inference_mode():
+        return beam_search(
+            decoder,
+            padded(sources),
+            beam=beam,
+            alpha=alpha,
+            bos=BOS,
+            eos=EOS,
+            pad=PAD,
+            max_lengths=torch.tensor(limits),
+            nbest=nbest,
+        )
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize(("vocabulary", "length"), [(4, 4), (5, 4), (5, 3), (6, 3), (5, 1)])
+def test_a_wide_beam_is_exhaustive(vocabulary, length, alpha):
+    for seed in range(25):
+        decoder = TableDecoder(vocabulary, seed)
+        sources = sources_of(3, seed)
+        wide = vocabulary**length
+        found = run(decoder, sources, beam=wide, alpha=alpha, limits=[length] * 3, nbest=min(wide, 5))
+        for source, hypotheses in zip(sources, found, strict=True):
+            expected = exhaustive(decoder, source, length, alpha)[:5]
+            assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for _, tokens in expected]
+            assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx([score for score, _ in expected])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("beam", [2, 3, 5])
+def test_equals_the_slow_search(beam, alpha):
+    for seed in range(30):
+        draw = random.Random(seed)
+        decoder = TableDecoder(draw.choice([4, 7, 20, 300]), seed, ending=draw.choice([0.0, 2.0, 4.0]))
+        sources = sources_of(4, seed)
+        limits = [draw.randrange(1, 9) for _ in sources]
+        nbest = draw.randrange(1, beam + 1)
+        found = run(decoder, sources, beam=beam, alpha=alpha, limits=limits, nbest=nbest)
+        for source, limit, hypotheses in zip(sources, limits, found, strict=True):
+            expected = slow_beam_search(decoder, source, beam, alpha, limit)[:nbest]
+            assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for _, tokens in expected]
+            assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx([score for score, _ in expected])
+
+
+@pytest.mark.parametrize("levels", [0, 2, 5])
+def test_the_batch_does_not_matter(levels):
+    """64 sentences together, in another order, and one by one: the same to the last bit, in float64, ties or not."""
+    decoder = TableDecoder(30, 1, levels=levels, ending=0.0 if levels == 2 else 2.0)
+    sources = sources_of(64)
+    limits = [3 + len(source) * 2 for source in sources]
+    together = run(decoder, sources, beam=4, alpha=0.6, limits=limits, nbest=3)
+    alone = [
+        run(decoder, [source], beam=4, alpha=0.6, limits=[limit], nbest=3)[0]
+        for source, limit in zip(sources, limits, strict=True)
+    ]
+    order = random.Random(7).sample(range(64), 64)
+    shuffled = run(decoder, [sources[i] for i in order], beam=4, alpha=0.6, limits=[limits[i] for i in order], nbest=3)
+    assert decoder.selects > 0
+    assert together == alone
+    assert [together[i] for i in order] == shuffled
+
+
+def test_a_hypothesis_has_the_probability_that_the_model_gives_it():
+    """Fails if tokens, parents and the decoder's state ever part."""
+    decoder = TableDecoder(40, 3, ending=2.0)
+    sources = sources_of(20)
+    found = run(decoder, sources, beam=5, alpha=0.6, limits=[12] * 20, nbest=5)
+    for source, hypotheses in zip(sources, found, strict=True):
+        for hypothesis in hypotheses:
+            assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
+            assert len(hypothesis.tokens) < 12
+            assert hypothesis.log_prob == pytest.approx(log_prob_of(decoder, source, hypothesis.tokens))
+            assert hypothesis.score == pytest.approx(hypothesis.log_prob / penalty(len(hypothesis.tokens) + 1, 0.6))
+    assert decoder.selects > 0
+    assert decoder.reorders > 0
+
+
+def test_nbest_is_sorted_and_without_repetitions():
+    found = run(TableDecoder(12, 5), sources_of(10), beam=6, alpha=1.0, limits=[9] * 10, nbest=6)
+    for hypotheses in found:
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == len(hypotheses)
+    assert any(len(hypotheses) == 6 for hypotheses in found)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_greedy_is_the_chain_of_best_tokens_and_a_beam_of_one(alpha):
+    for seed in range(20):
+        decoder = TableDecoder(9, seed)
+        sources = sources_of(6, seed)
+        limits = [random.Random(seed).randrange(1, 12) for _ in sources]
+        found = run(decoder, sources, beam=1, alpha=alpha, limits=limits)
+        with torch.inference_mode():
+            general = _search(decoder, padded(sources), _Book(1, alpha, 1, limits), BOS, EOS, PAD)
+        for source, limit, one, other in zip(sources, limits, found, general, strict=True):
+            chain: list[int] = []
+            while len(chain) < limit - 1:
+                scores = decoder.log_probs(source, (BOS, *chain))
+                best = max((token for token in range(9) if token not in (PAD, BOS)), key=scores.__getitem__)
+                if best == EOS:
+                    break
+                chain.append(best)
+            assert one[0].tokens == other[0].tokens == chain
+            assert one[0].log_prob == pytest.approx(log_prob_of(decoder, source, chain))
+            assert one[0].score == pytest.approx(one[0].log_prob / penalty(len(chain) + 1, alpha))
+            assert one == other
+
+
+class Fixed:
+    """A decoder with the same log-probabilities everywhere, fed and scored in one go; it keeps no state."""
+
+    def __init__(self, row):
+        self.row = torch.tensor(row, dtype=torch.float64).log()
+        self.steps = 0
+
+    def start(self, source):
+        return None
+
+    def step(self, tokens, state):
+        self.steps += 1
+        return self.row.expand(*tokens.shape, -1)
+
+    def reorder(self, state, beams):
+        return state
+
+    def select(self, state, sentences):
+        return state
+
+
+def test_an_empty_output_is_allowed():
+    decoder = Fixed([0.01, 0.01, 0.01, 0.9, 0.07])
+    for beam in (1, 3):
+        found = run(decoder, [(4,)], beam=beam, alpha=0.0, limits=[10])[0][0]
+        assert found.tokens == []
+        assert found.log_prob == pytest.approx(torch.tensor(0.9, dtype=torch.float64).log().item())
+
+
+def test_it_stops_when_nothing_better_can_follow():
+    decoder = Fixed([0.01, 0.01, 0.01, 0.9, 0.07])
+    run(decoder, [(4,)] * 3, beam=4, alpha=0.0, limits=[100] * 3)
+    assert decoder.steps == 1
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_padding_and_beginning_are_never_generated(beam):
+    found = run(Fixed([0.5, 0.01, 0.4, 0.01, 0.08]), [(4,)], beam=beam, alpha=1.0, limits=[6], nbest=beam)
+    for hypothesis in found[0]:
+        assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_that_cannot_end_gives_its_likeliest_prefix(beam):
+    found = run(Fixed([0.0, 0.3, 0.0, 0.0, 0.7]), [(4,), (5,)], beam=beam, alpha=0.6, limits=[4, 2])
+    assert [hypotheses[0].tokens for hypotheses in found] == [[4, 4, 4], [4]]
+    assert found[0][0].log_prob == float("-inf")
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_that_allows_nothing_gives_the_empty_output(beam):
+    found = run(Fixed([0.5, 0.0, 0.5, 0.0, 0.0]), [(4,)], beam=beam, alpha=0.6, limits=[4])
+    assert found[0][0].tokens == []
+
+
+def test_finished_sentences_leave_the_batch():
+    decoder = TableDecoder(30, 2)
+    sources = sources_of(32)
+    limits = [2] * 24 + [20] * 8
+    run(decoder, sources, beam=3, alpha=0.6, limits=limits)
+    assert decoder.rows < 32 * 3 * decoder.steps / 2
+    assert decoder.selects >= 1
+
+
+def test_lengths_may_be_a_list_and_no_sentence_is_no_work():
+    decoder = TableDecoder(8, 0)
+    sources = sources_of(2)
+    settings = {"beam": 2, "alpha": 0.6, "bos": BOS, "eos": EOS, "pad": PAD}
+    as_list = beam_search(decoder, padded(sources), max_lengths=[5, 6], **settings)
+    assert as_list == run(decoder, sources, beam=2, alpha=0.6, limits=[5, 6])
+    assert beam_search(decoder, torch.zeros(0, 4, dtype=torch.long), max_lengths=[], **settings) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [({"beam": 0}, "beam"), ({"alpha": -0.1}, "at least 0"), ({"nbest": 4}, "cannot give 4"), ({"nbest": 0}, "give 0")],
+)
+def test_settings_out_of_range(setting, message):
+    settings = {"beam": 3, "alpha": 0.6, "nbest": 1, "limits": [5]} | setting
+    with pytest.raises(PhmrunError, match=message):
+        run(TableDecoder(8, 0), [(4,)], **settings)
+
+
+def test_lengths_must_fit_the_batch():
+    with pytest.raises(ValueError, match="2 sentences"):
+        run(TableDecoder(8, 0), sources_of(2), beam=2, alpha=0.6, limits=[5])
+    with pytest.raises(ValueError, match="at least 1"):
+        run(TableDecoder(8, 0), sources_of(2), beam=2, alpha=0.6, limits=[5, 0])
+
+
+def test_greedy_leaves_no_sentence_behind():
+    decoder = TableDecoder(30, 4)
+    sources = sources_of(40)
+    limits = [1 + i % 13 for i in range(40)]
+    found = greedy_search(decoder, padded(sources), alpha=0.0, bos=BOS, eos=EOS, pad=PAD, max_lengths=limits)
+    for source, limit, hypothesis in zip(sources, limits, found, strict=True):
+        alone = greedy_search(decoder, padded([source]), alpha=0.0, bos=BOS, eos=EOS, pad=PAD, max_lengths=[limit])
+        assert [hypothesis] == alone
+    assert decoder.selects > 0

@@ -1,0 +1,102 @@
+"""The candidates against a plain sort, bit for bit, ties included."""
+
+import pytest
+import torch
+
+from phmrun.decoding.candidates import log_probabilities, only_token, top_candidates
+
+
+def sorted_candidates(log_probs, totals, count):
+    """Python's sort over every continuation; equal scores by beam, then token."""
+    rows = []
+    for sentence, sums in zip(log_probs, totals, strict=True):
+        every = [
+            (-score, beam, token)
+            for beam, scores in enumerate((sentence + sums.unsqueeze(-1)).tolist())
+            for token, score in enumerate(scores)
+        ]
+        rows.append(sorted(every)[:count])
+    return rows
+
+
+@pytest.mark.parametrize("vocabulary", [5, 64, 256, 300, 449, 1024])
+@pytest.mark.parametrize("levels", [None, 2, 40])
+def test_equals_a_sort_with_ties(vocabulary, levels):
+    for seed in range(6):
+        generator = torch.Generator().manual_seed(seed)
+        beam, count = [(1, 2), (3, 6), (5, 10)][seed % 3]
+        log_probs = torch.randn(4, beam, vocabulary, generator=generator)
+        totals = torch.randn(4, beam, generator=generator)
+        if levels:
+            log_probs = (log_probs * levels / 6).round()
+            totals = totals.round()
+        count = min(count, beam * vocabulary)
+        scores, parents, tokens = top_candidates(log_probs, totals, count)
+        expected = sorted_candidates(log_probs, totals, count)
+        found = [
+            [(-score, parent, token) for score, parent, token in zip(*row, strict=True)]
+            for row in zip(scores.tolist(), parents.tolist(), tokens.tolist(), strict=True)
+        ]
+        assert found == expected
+
+
+def test_the_best_are_found_wherever_they_are():
+    vocabulary = 300
+    for place in (0, 63, 64, 255, 256, 299):
+        log_probs = torch.full((1, 2, vocabulary), -5.0)
+        log_probs[0, 1, place] = -1.0
+        log_probs[0, 0, place] = -2.0
+        scores, parents, tokens = top_candidates(log_probs, torch.zeros(1, 2), 2)
+        assert scores.tolist() == [[-1.0, -2.0]]
+        assert parents.tolist() == [[1, 0]]
+        assert tokens.tolist() == [[place, place]]
+
+
+def test_missing_candidates_are_impossible_ones():
+    scores, parents, tokens = top_candidates(torch.zeros(2, 1, 3), torch.zeros(2, 1), 8)
+    assert scores.shape == parents.shape == tokens.shape == (2, 8)
+    assert scores[:, :3].tolist() == [[0.0] * 3] * 2
+    assert scores[:, 3:].eq(float("-inf")).all()
+    assert tokens[:, :3].tolist() == [[0, 1, 2]] * 2
+
+
+def test_impossible_tokens_are_never_preferred():
+    log_probs = torch.full((1, 2, 512), float("-inf"))
+    log_probs[0, 1, 500] = -3.0
+    scores, parents, tokens = top_candidates(log_probs, torch.zeros(1, 2), 4)
+    assert scores[0, 0] == -3.0
+    assert (parents[0, 0], tokens[0, 0]) == (1, 500)
+    assert scores[0, 1:].eq(float("-inf")).all()
+
+
+def test_log_probabilities_are_over_the_whole_vocabulary():
+    logits = torch.randn(2, 3, 11, dtype=torch.float64)
+    before = logits.clone()
+    result = log_probabilities(logits, torch.tensor([0, 2]))
+    assert torch.equal(logits, before)
+    assert result[..., [0, 2]].eq(float("-inf")).all()
+    expected = logits - logits.exp().sum(-1, keepdim=True).log()
+    torch.testing.assert_close(result[..., 3:], expected[..., 3:])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_normalised_in_single(dtype):
+    result = log_probabilities(torch.randn(1, 1, 2000).to(dtype), torch.tensor([0]))
+    assert result.dtype == torch.float32
+
+
+def test_a_row_is_normalised_alike_in_any_batch():
+    for dtype in (torch.float32, torch.float64):
+        logits = torch.randn(64, 5, 1001, dtype=dtype)
+        together = log_probabilities(logits, torch.tensor([0, 2]))
+        for row in (0, 13, 63):
+            assert torch.equal(together[row : row + 1], log_probabilities(logits[row : row + 1], torch.tensor([0, 2])))
+
+
+def test_only_token_keeps_one_token_of_some_rows():
+    log_probs = torch.randn(3, 2, 5)
+    before = log_probs.clone()
+    only_token(log_probs, torch.tensor([True, False, True]), 3)
+    assert torch.equal(log_probs[1], before[1])
+    assert torch.equal(log_probs[..., 3], before[..., 3])
+    assert log_probs[[0, 2]].isinf().sum() == 2 * 2 * 4
