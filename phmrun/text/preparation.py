@@ -1,8 +1,9 @@
 """From raw parallel text to a vocabulary and memory-mapped token stores, once per content.
 
 The result lies in ``cache/<hash>/``, where the hash covers the SHA-256 of every file and every setting, so that the
-same text and settings are prepared once and a changed file is never mistaken for the old one. It is built in a directory
-beside and renamed when it is complete; killed at any moment, it leaves nothing that could be taken for a result.
+same text and settings are prepared once and a changed file is never mistaken for the old one. It is built in a
+directory beside and renamed when it is complete; killed at any moment, it leaves nothing that could be taken for a
+result.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Token ids of a corpus on disk, memory-mapped, so that memory does not grow with the corpus.
 
 A store is a directory: ``tokens.bin`` (all ids, one sentence after the other; two bytes each where the vocabulary has
-at most 65,536 entries, else four), ``offsets.bin`` (8 bytes each: where sentence i starts, and at the end the total) and
-``store.json``, which is written last: a directory without it is no store. All numbers are little-endian.
+at most 65,536 entries, else four), ``offsets.bin`` (8 bytes each: where sentence i starts, and at the end the total)
+and ``store.json``, which is written last: a directory without it is no store. All numbers are little-endian.
 """
 
 import json

@@ -1,0 +1,162 @@
+"""``phmrun data``: which datasets there are, whether they are on this machine, and how they get there."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here
+
+app = typer.Typer(
+    help="List, inspect and fetch datasets.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _complete(incomplete: str) -> list[str]:
+    """Names of datasets for the shell's completion."""
+    return [name for name in CATALOGUE.names() if name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(help="Name of a dataset: see `phmrun data list`.", autocompletion=_complete)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
+
+
+@app.command("list", epilog="Example: phmrun data list --json")
+def list_datasets(as_json: Json = False) -> None:
+    """List the datasets: tasks, size, licence, and whether they are on this machine."""
+    datasets = [CATALOGUE.get(name) for name in CATALOGUE.names()]
+    if as_json:
+        _print_json([_summary(dataset) for dataset in datasets])
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, caption=f"in {data_dir()}", caption_justify="left", pad_edge=False)
+    for column in ("here", "name", "tasks", "sentences or items", "on disk", "licence"):
+        table.add_column(column, no_wrap=column in ("here", "name"), overflow="fold")
+    for dataset in datasets:
+        here = "✓" if is_here(dataset) else "–"
+        sizes = ", ".join(f"{split} {size}" for split, size in dataset.sizes.items())
+        table.add_row(here, dataset.name, ", ".join(dataset.tasks), sizes, _on_disk(dataset), dataset.licence)
+    Console().print(table, markup=False)
+
+
+@app.command("info", epilog="Example: phmrun data info multi30k")
+def info(name: Name, as_json: Json = False) -> None:
+    """Show everything about one dataset, and compare the checksums of its files."""
+    dataset = CATALOGUE.get(name)
+    presences = inspect(dataset)
+    if as_json:
+        files = [
+            {
+                "split": presence.split,
+                "role": presence.role,
+                "path": str(presence.path),
+                "bytes": presence.file.bytes,
+                "sha256": presence.file.sha256,
+                "urls": list(presence.file.urls),
+                "state": presence.check.value,
+            }
+            for presence in presences
+        ]
+        _print_json(_summary(dataset) | {"citation": dataset.citation, "files": files})
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    facts = {
+        "summary": dataset.summary,
+        "tasks": ", ".join(dataset.tasks),
+        "licence": dataset.licence,
+        "homepage": dataset.homepage,
+        "format": dataset.format,
+        "sizes": ", ".join(f"{split} {size}" for split, size in dataset.sizes.items()),
+        "folder": None if dataset.generated else str(dataset_dir(dataset)),
+    }
+    console.print(Text(dataset.name, style="bold"))
+    for label, value in facts.items():
+        if value:
+            console.print(Text(f"  {label:<9} {value}"), soft_wrap=True)
+    if dataset.citation:
+        console.print(Text(f"\n{dataset.citation.rstrip()}"), soft_wrap=True)
+    if dataset.generated:
+        console.print(Text("\nGenerated when it is used: there is nothing to fetch."))
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("split", "role", "file", "bytes", "state"):
+        table.add_column(column, justify="right" if column == "bytes" else "left", overflow="fold")
+    for presence in presences:
+        size = "" if presence.file.bytes is None else f"{presence.file.bytes:,}"
+        table.add_row(presence.split, presence.role, presence.file.path, size, presence.check.value)
+    console.print(table, markup=False)
+
+
+@app.command("fetch", epilog="Example: phmrun data fetch multi30k")
+def fetch_dataset(
+    name: Name,
+    force: Annotated[bool, typer.Option("--force", help="Replace files whose checksum is wrong.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Download a dataset's missing files, with checksums; an interrupted download continues."""
+    from phmrun.datasets.fetch import fetch
+
+    dataset = CATALOGUE.get(name)
+    fetched = fetch(dataset, force=force)
+    folder = None if dataset.generated else str(dataset_dir(dataset))
+    if as_json:
+        _print_json({"name": name, "folder": folder, "fetched": [str(path) for path in fetched]})
+    elif dataset.generated:
+        typer.echo(f"{name} is generated when it is used: there is nothing to fetch.")
+    elif fetched:
+        typer.echo(f"Fetched {len(fetched)} of {len(dataset.files)} files into {folder}")
+    else:
+        typer.echo(f"All {len(dataset.files)} files are in {folder}")
+
+
+@app.command("path", epilog="Example: ls $(phmrun data path multi30k)")
+def path(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a dataset, or nothing for the whole.", autocompletion=_complete)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the data directory, or a dataset's folder in it, whether or not it exists."""
+    folder = data_dir() if name is None else dataset_dir(CATALOGUE.get(name))
+    if as_json:
+        _print_json({"path": str(folder), "exists": folder.is_dir()})
+    else:
+        typer.echo(folder)
+
+
+def _summary(dataset: Dataset) -> dict[str, Any]:
+    """What ``list`` says of a dataset, for JSON."""
+    return {
+        "name": dataset.name,
+        "here": is_here(dataset),
+        "generated": dataset.generated,
+        "tasks": list(dataset.tasks),
+        "summary": dataset.summary,
+        "licence": dataset.licence,
+        "homepage": dataset.homepage,
+        "format": dataset.format,
+        "sizes": dict(dataset.sizes),
+        "bytes": dataset.bytes,
+        "folder": None if dataset.generated else str(dataset_dir(dataset)),
+    }
+
+
+def _on_disk(dataset: Dataset) -> str:
+    """Size of the files in MB."""
+    if dataset.generated:
+        return "–"
+    return "?" if dataset.bytes is None else f"{dataset.bytes / 1e6:,.1f} MB"
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
