@@ -1,0 +1,158 @@
+"""The history against truncation at every byte, kills in mid-write, and values that JSON cannot hold."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import History
+
+NAMES = st.text(min_size=1, max_size=8).filter(lambda name: name != "step")
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(max_size=10).filter(lambda text: text not in {"NaN", "Infinity", "-Infinity"}),
+    st.lists(st.floats(allow_nan=False), max_size=3),
+)
+ROWS = st.lists(
+    st.builds(lambda step, row: {"step": step, **row}, st.integers(0, 50), st.dictionaries(NAMES, VALUES, max_size=3)),
+    max_size=5,
+)
+
+
+def written(path: Path, rows: list[dict[str, object]]) -> History:
+    path.unlink(missing_ok=True)
+    history = History(path)
+    for row in rows:
+        history.append(row)
+    return history
+
+
+def test_no_file_is_no_rows(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.jsonl")
+    assert history.read() == []
+    assert history.last() is None
+    assert history.cut(3) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS)
+def test_rows_come_back(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]) -> None:
+    history = written(tmp_path_factory.getbasetemp() / "back.jsonl", rows)
+    assert history.read() == rows
+    assert history.last() == (rows[-1] if rows else None)
+
+
+@settings(max_examples=8, deadline=None)
+@given(rows=ROWS)
+def test_cut_off_at_every_byte(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]]) -> None:
+    history = written(tmp_path_factory.getbasetemp() / "torn.jsonl", rows)
+    content = history.path.read_bytes() if rows else b""
+    ends = [0, *(place + 1 for place, byte in enumerate(content) if byte == ord("\n"))]
+    for length in range(len(content) + 1):
+        history.path.write_bytes(content[:length])
+        kept = rows[: sum(end <= length for end in ends) - 1]
+        assert history.read() == kept
+        history.append({"step": 99})
+        assert history.read() == [*kept, {"step": 99}]
+        assert history.path.read_bytes().startswith(content[: max(end for end in ends if end <= length)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS, step=st.integers(-1, 51), torn=st.sampled_from([b"", b'{"step": 1', b"\x00\x00", b"\xff\n"]))
+def test_cut_keeps_the_rows_up_to_a_step(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, int]], step: int, torn: bytes
+) -> None:
+    history = written(tmp_path_factory.getbasetemp() / "cut.jsonl", rows)
+    history.path.touch()
+    with history.path.open("ab") as handle:
+        handle.write(torn)
+    kept = [row for row in rows if row["step"] <= step]
+    assert history.cut(step) == len(rows) - len(kept)
+    assert history.read() == kept
+    assert history.path.read_bytes() == b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in kept)
+
+
+def test_cut_of_nothing_does_not_write(tmp_path: Path) -> None:
+    history = written(tmp_path / "history.jsonl", [{"step": 1}, {"step": 2}])
+    before = history.path.stat()
+    assert history.cut(2) == 0
+    after = history.path.stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_numbers_that_json_lacks(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.jsonl")
+    row = {
+        "step": np.int64(3),
+        "nan": math.nan,
+        "inf": np.float32("inf"),
+        "least": -math.inf,
+        "half": np.float32(0.5),
+        "zero-dim": np.array(2.5),
+    }
+    history.append(row)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"not strict JSON: {name}")
+
+    json.loads(history.path.read_text(), parse_constant=refuse)
+    (back,) = history.read()
+    assert math.isnan(back.pop("nan"))
+    assert back == {"step": 3, "inf": math.inf, "least": -math.inf, "half": 0.5, "zero-dim": 2.5}
+
+
+def test_what_has_no_plain_form_writes_nothing(tmp_path: Path) -> None:
+    history = written(tmp_path / "history.jsonl", [{"step": 1}])
+    with pytest.raises(TypeError, match="object"):
+        history.append({"step": 2, "model": object()})
+    assert history.read() == [{"step": 1}]
+
+
+def test_damage_in_the_middle_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"step": 1}\nnot json\n{"step": 2}\n')
+    with pytest.raises(PhmrunError) as damaged:
+        History(path).read()
+    assert damaged.value.where == f"{path}:2"
+    assert damaged.value.code == ExitCode.DATA
+
+
+def test_torn_line_longer_than_a_block(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(b'{"step": 1}\n' + b"x" * 10_000)
+    History(path).append({"step": 2})
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+
+
+def test_writer_killed_at_a_random_moment(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from phmrun.ledger import History\n"
+        "history = History(Path(sys.argv[1])); step = len(history.read())\n"
+        "print('go', flush=True)\n"
+        "while True:\n    step += 1; history.append({'step': step, 'text': 'x' * (step % 300)})\n"
+    )
+    path = tmp_path / "history.jsonl"
+    for _ in range(5):
+        writer = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"go\n"
+        before = path.stat().st_size if path.exists() else 0
+        while not path.exists() or path.stat().st_size < before + 5_000:
+            os.sched_yield()
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
+        rows = History(path).read()
+        assert [row["step"] for row in rows] == list(range(1, len(rows) + 1))

@@ -1,0 +1,122 @@
+"""Listings: filters, order, damaged directories, many runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from phmrun.errors import PhmrunError
+from phmrun.ledger import Run, State
+from phmrun.ledger.listing import list_runs, score_names, select, sort
+
+
+def make(runs_dir: Path, name: str, *, bleu: float | None = None, state: State = State.DONE, **about: object) -> None:
+    path = runs_dir / name
+    path.mkdir(parents=True)
+    (path / "status.json").write_text(json.dumps({"state": state.value, "step": 5, "about": about}))
+    if bleu is not None:
+        (path / "metrics.json").write_text(json.dumps({"test/bleu": {"value": bleu, "signature": "s"}}))
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    make(tmp_path, "a", bleu=20.0, task="nmt", layer="dense", data="builtin", parameters=900)
+    make(tmp_path, "b", bleu=30.0, task="nmt", layer="phm n=4", data="multi30k", parameters=300)
+    make(tmp_path, "c", task="nmt", layer="phm n=8", data="multi30k", state=State.FAILED)
+    make(tmp_path, "d", bleu=25.0, task="style", layer="phm n=8", data="builtin", state=State.QUEUED)
+    return tmp_path
+
+
+def names(found: list) -> str:
+    return "".join(run.id for run in found)
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, "abcd"),
+        ({"task": "style"}, "d"),
+        ({"layer": "phm"}, "bcd"),
+        ({"layer": "n=8"}, "cd"),
+        ({"layer": "n=8 phm", "task": "nmt"}, "c"),
+        ({"layer": "n=80"}, ""),
+        ({"data": "multi30k"}, "bc"),
+        ({"state": "failed"}, "c"),
+        ({"state": "damaged"}, ""),
+    ],
+)
+def test_filters(runs: Path, filters: dict[str, str], expected: str) -> None:
+    assert names(select(list_runs(runs), **filters)) == expected
+
+
+def test_unknown_state(runs: Path) -> None:
+    with pytest.raises(PhmrunError, match="fialed") as refused:
+        select(list_runs(runs), state="fialed")
+    assert "failed" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("name", "abcd"), ("-name", "dcba"), ("test/bleu", "adbc"), ("-test/bleu", "bdac"), ("parameters", "bacd")],
+)
+def test_order(runs: Path, key: str, expected: str) -> None:
+    assert names(sort(list_runs(runs), key)) == expected
+
+
+def test_order_by_an_unknown_column(runs: Path) -> None:
+    with pytest.raises(PhmrunError) as refused:
+        sort(list_runs(runs), "test/blue")
+    assert "test/bleu" in str(refused.value)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff\x00", b"[1]", b'{"state": 3}', b'{"state": "done", "about": 4}'])
+def test_damaged_run_is_listed_as_damaged(runs: Path, garbage: bytes) -> None:
+    (runs / "b" / "status.json").write_bytes(garbage)
+    found = {run.id: run for run in list_runs(runs)}
+    assert found["b"].state == "damaged"
+    assert found["b"].damage is not None
+    assert found["a"].damage is None
+    assert names(select(found.values(), state="damaged")) == "b"
+    assert names(sort(found.values(), "step"))[-1] == "b"
+    json.dumps([run.to_json() for run in found.values()])
+
+
+def test_damaged_metrics_and_missing_status(runs: Path) -> None:
+    (runs / "a" / "metrics.json").write_text("[]")
+    (runs / "b" / "status.json").unlink()
+    (runs / "b" / "config.yaml").write_text("task: nmt")
+    found = {run.id: run for run in list_runs(runs)}
+    assert (found["a"].state, found["a"].damage) == ("done", "metrics.json: not an object")
+    assert (found["b"].state, found["b"].damage) == ("damaged", "status.json is missing")
+
+
+def test_status_that_is_a_directory(runs: Path) -> None:
+    (runs / "e" / "status.json").mkdir(parents=True)
+    assert list_runs(runs)[-1].state == "damaged"
+
+
+def test_other_things_are_passed_over(runs: Path) -> None:
+    (runs / "README.md").write_text("x")
+    (runs / "notes").mkdir()
+    make(runs, ".removed-x-1")
+    assert names(list_runs(runs)) == "abcd"
+    assert list_runs(runs / "nowhere") == []
+    assert list_runs(runs / "README.md") == []
+
+
+def test_dead_runs_are_interrupted(runs: Path) -> None:
+    make(runs, "e", state=State.RUNNING)
+    assert list_runs(runs)[-1].state == "interrupted"
+
+
+def test_scores(runs: Path) -> None:
+    found = list_runs(runs)
+    assert score_names(found) == ["test/bleu"]
+    assert [run.score("test/bleu") for run in found] == [20.0, 30.0, None, 25.0]
+
+
+def test_many_runs(tmp_path: Path) -> None:
+    for number in range(500):
+        make(tmp_path, f"nmt-x-phm-{number}-0123456789ab", bleu=float(number), task="nmt", layer="phm n=4", seed=number)
+    found = sort(Run.list(tmp_path), "-test/bleu")
+    assert [run.about("seed") for run in found] == list(range(499, -1, -1))

@@ -1,0 +1,196 @@
+"""The run directory: its states, its files, how it is found and removed."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run, State
+
+CONFIG = """\
+task: nmt
+seed: 3
+data: {name: multi30k, source: en}
+layer: {structure: phm, n: 4, application: auto, learn: true}
+"""
+ID = "nmt-multi30k-phm-3-0123456789ab"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "runs", ID, CONFIG)
+
+
+def test_create_writes_config_and_status(run: Run) -> None:
+    assert run.id == ID
+    assert run.config_path.read_text() == CONFIG
+    assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "status.json"]
+    status = run.status
+    assert status.state is State.QUEUED
+    assert status.about == {"task": "nmt", "data": "multi30k", "layer": "phm n=4", "seed": 3}
+
+
+def test_create_again_opens(run: Run) -> None:
+    with run.lock():
+        run.set_state(State.DONE, step=7)
+    again = Run.create(run.path.parent, ID, "task: other")
+    assert again.status.state is State.DONE
+    assert again.config_path.read_text() == CONFIG
+
+
+def test_create_mends_what_a_kill_left_out(run: Run) -> None:
+    run.status_path.unlink()
+    assert Run.create(run.path.parent, ID, CONFIG).status.state is State.QUEUED
+
+
+def test_create_where_no_directory_can_be(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(PhmrunError) as refused:
+        Run.create(tmp_path / "runs", ID, CONFIG)
+    assert refused.value.code == ExitCode.USAGE
+    assert "--runs-dir" in str(refused.value)
+
+
+def test_states_keep_times_and_facts(run: Run) -> None:
+    with run.lock():
+        first = run.set_state(State.RUNNING)
+        assert first.started is not None
+        assert first.ended is None
+        run.set_state(State.RUNNING, step=20, seconds=1.5, tokens=400)
+        done = run.set_state(State.DONE, "as many steps as asked for")
+    assert run.status == done
+    assert (done.step, done.seconds, done.started, done.about["tokens"]) == (20, 1.5, first.started, 400)
+    assert done.reason == "as many steps as asked for"
+    assert done.ended is not None
+    assert done.ended.endswith("Z")
+    with run.lock():
+        assert run.set_state(State.RUNNING).ended is None
+
+
+def test_running_without_a_living_process_is_interrupted(run: Run) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from phmrun.ledger import Run, State\n"
+        "run = Run(Path(sys.argv[1])); run.lock().acquire(); run.set_state(State.RUNNING, step=5)\n"
+        "print(run.status.state.value, flush=True); os.kill(os.getpid(), 9)\n"
+    )
+    process = subprocess.run([sys.executable, "-c", script, str(run.path)], capture_output=True, text=True, check=False)
+    assert process.stdout == "running\n"
+    assert json.loads(run.status_path.read_text())["state"] == "running"
+    assert (run.path / "lock").exists()
+    status = run.status
+    assert (status.state, status.step) == (State.INTERRUPTED, 5)
+    assert status.reason == "its process ended without a word"
+    with run.lock():
+        assert run.set_state(State.RUNNING).state is State.RUNNING
+        assert run.status.state is State.RUNNING
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"state": "asleep"}', '{"state": "done", "step": "x"}'])
+def test_damaged_status_is_a_data_error(run: Run, content: str) -> None:
+    run.status_path.write_text(content)
+    with pytest.raises(PhmrunError) as damaged:
+        _ = run.status
+    assert damaged.value.code == ExitCode.DATA
+
+
+def test_status_of_a_newer_release(run: Run) -> None:
+    run.status_path.write_text('{"state": "done", "step": 3, "colour": "blue"}')
+    assert run.status.step == 3
+
+
+def test_metrics_are_set_one_by_one(run: Run) -> None:
+    assert run.metrics() == {}
+    run.update_metrics("test/bleu", {"value": 31.5, "signature": "nrefs:1"})
+    run.update_metrics("val/loss", math.inf)
+    run.update_metrics("test/bleu", {"value": 32.0, "signature": "nrefs:1"})
+    assert run.metrics() == {"test/bleu": {"value": 32.0, "signature": "nrefs:1"}, "val/loss": math.inf}
+    assert not list(run.path.glob(".*"))
+
+
+def test_metrics_of_rival_processes_are_all_kept(run: Run) -> None:
+    script = (
+        "import sys; from pathlib import Path; from phmrun.ledger import Run\n"
+        "for i in range(20): Run(Path(sys.argv[1])).update_metrics(f'{sys.argv[2]}/{i}', i)\n"
+    )
+    rivals = [subprocess.Popen([sys.executable, "-c", script, str(run.path), name]) for name in "abc"]
+    assert [rival.wait() for rival in rivals] == [0, 0, 0]
+    assert run.metrics().keys() == {f"{name}/{i}" for name in "abc" for i in range(20)}
+
+
+def test_damaged_metrics_are_named(run: Run) -> None:
+    run.metrics_path.write_text("{")
+    with pytest.raises(PhmrunError) as damaged:
+        run.metrics()
+    assert damaged.value.where == str(run.metrics_path)
+
+
+def test_parameters_total_reaches_the_status(run: Run) -> None:
+    run.write_parameters({"total": 1000, "blocks": 800})
+    assert run.parameters() == {"total": 1000, "blocks": 800}
+    assert run.status.about["parameters"] == 1000
+
+
+def test_samples(run: Run) -> None:
+    assert run.samples() == {}
+    run.write_samples(("source", "translation"), [("a dog", "ein Hund")])
+    assert run.samples() == {"columns": ["source", "translation"], "rows": [["a dog", "ein Hund"]]}
+
+
+@pytest.mark.parametrize("reference", [ID, ID[:9], "0123", "0123456789ab"])
+def test_find_by_name(run: Run, reference: str) -> None:
+    Run.create(run.path.parent, "style-builtin-dense-1-ffffffffffff", "task: style")
+    assert Run.find(run.path.parent, reference).path == run.path
+
+
+def test_find_by_path(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Run.find(Path("nowhere"), str(run.path)).id == ID
+    monkeypatch.chdir(run.path)
+    assert Run.find(Path("nowhere"), ".").id == ID
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("nmt-multi", "2 runs begin"),
+        ("nmt-multi30k-phn-3-0123456789ab", "Did you mean"),
+        ("zzz", "runs list"),
+        ("", ""),
+    ],
+)
+def test_find_what_is_not_one_run(run: Run, reference: str, message: str) -> None:
+    Run.create(run.path.parent, "nmt-multi30k-dense-1-aaaaaaaaaaaa", CONFIG)
+    with pytest.raises(PhmrunError) as refused:
+        Run.find(run.path.parent, reference)
+    assert refused.value.code == ExitCode.USAGE
+    assert message in str(refused.value)
+
+
+def test_remove(run: Run) -> None:
+    run.checkpoints.mkdir()
+    (run.checkpoints / "last.ckpt").write_bytes(b"x")
+    run.remove()
+    assert list(run.path.parent.iterdir()) == []
+
+
+def test_remove_is_refused_while_locked(run: Run) -> None:
+    with run.lock(), pytest.raises(PhmrunError, match="in use by process"):
+        run.remove()
+    assert run.config_path.exists()
+
+
+def test_remove_leaves_other_directories_alone(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("mine: true")
+    with pytest.raises(PhmrunError, match="not a run"):
+        Run(tmp_path).remove()
+    assert (tmp_path / "config.yaml").exists()
+
+
+def test_imports_neither_torch_nor_wandb() -> None:
+    script = (
+        "import sys, phmrun.ledger; print([n for n in ('torch', 'wandb', 'pydantic', 'numpy') if n in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
