@@ -60,9 +60,8 @@ def top_candidates(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tenso
     search = _largest_by_blocks if vocabulary >= 4 * _BLOCK else _largest
     scores, indices = search(log_probs, totals, size)
     # torch.topk promises no order among equals, and which of them it takes varies between devices and sizes. A pair of
-    # equals is a neighbouring pair here. (Minus infinity against itself gives NaN: impossible candidates may stay as
-    # they are.)
-    tied = scores[:, 1:] - scores[:, :-1] == 0
+    # equals is a neighbouring pair here.
+    tied = scores[:, 1:] == scores[:, :-1]
     if bool(tied.any()):
         _break_ties(log_probs, totals, scores, indices, tied.any(dim=1).nonzero().squeeze(1).tolist())
     scores, indices = scores[:, :count], indices[:, :count]
@@ -93,23 +92,32 @@ def _largest_by_blocks(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Te
     blocks = maxima.shape[-1]
     best = (maxima + totals.unsqueeze(-1)).flatten(1).topk(min(size, beam * blocks), sorted=False).indices
     parents = best // blocks
-    tokens = ((best - parents * blocks) * _BLOCK).unsqueeze(-1) + torch.arange(_BLOCK, device=best.device)
-    # The last block may reach past the vocabulary: such places read its last token, and are then ruled out.
-    indices = (parents * vocabulary).unsqueeze(-1) + (tokens.clamp(max=vocabulary - 1) if edge < vocabulary else tokens)
+    # Where the vocabulary is whole blocks, block b begins at index b * _BLOCK; otherwise every beam falls short of that
+    # by the same number, and its last block reaches past the vocabulary: there, the last token stands in, ruled out.
+    missing = blocks * _BLOCK - vocabulary
+    begins = best * _BLOCK - parents * missing if missing else best * _BLOCK
+    indices = begins.unsqueeze(-1) + torch.arange(_BLOCK, device=best.device)
+    if missing:
+        last = (parents * vocabulary + (vocabulary - 1)).unsqueeze(-1)
+        beyond = indices > last
+        indices = torch.minimum(indices, last)
     scores = log_probs.flatten(1).gather(1, indices.flatten(1)).view_as(indices)
     scores += totals.gather(1, parents).unsqueeze(-1)
-    if edge < vocabulary:
-        scores.masked_fill_(tokens >= vocabulary, _NEVER)
+    if missing:
+        scores.masked_fill_(beyond, _NEVER)
     top, places = scores.flatten(1).topk(size)
     return top, indices.flatten(1).gather(1, places)
 
 
 def _break_ties(log_probs: Tensor, totals: Tensor, scores: Tensor, indices: Tensor, rows: list[int]) -> None:
-    """Rewrites the rows of ``scores`` and ``indices``, in place, with equal scores in the order of their indices."""
-    size = scores.shape[1]
+    """Rewrites the rows of ``scores`` and ``indices``, in place, with equal scores in the order of their indices.
+
+    Impossible candidates stay where they are, behind the possible ones: nothing ever reads them.
+    """
     for row in rows:
         every = (log_probs[row] + totals[row].unsqueeze(-1)).flatten()
-        contenders = (every >= scores[row, -1]).nonzero().squeeze(1)
+        contenders = ((every >= scores[row, -1]) & (every > _NEVER)).nonzero().squeeze(1)
         ordered, places = every[contenders].sort(descending=True, stable=True)
-        scores[row] = ordered[:size]
-        indices[row] = contenders[places[:size]]
+        possible = min(scores.shape[1], len(contenders))
+        scores[row, :possible] = ordered[:possible]
+        indices[row, :possible] = contenders[places[:possible]]
