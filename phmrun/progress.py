@@ -1,9 +1,15 @@
-"""Progress of long work: a bar on a terminal, a line every few seconds in a log. All of it goes to stderr."""
+"""Progress of long work: a bar on a terminal, a line every few seconds in a log. All of it goes to stderr.
 
+Lines go through the logger, so nothing is shown unless the command line, or a program, asks for messages.
+"""
+
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+_LOGGER = logging.getLogger(__name__)
 
 INTERVAL = 5.0
 """Seconds between two lines where stderr is no terminal."""
@@ -18,7 +24,7 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
         total: The whole of it in ``unit``, or None where that is not known.
         unit: What is counted: "sentences", "bytes".
     """
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO):
         with _bar(label, total, unit) as advance_bar:
             yield advance_bar
         return
@@ -38,8 +44,8 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
 
 
 def note(text: str) -> None:
-    """One line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """One line that the user should see, unless quiet was asked for."""
+    _LOGGER.info(text)
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """``phmrun data``: which datasets there are, whether they are on this machine, and how they get there."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
-from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here
+from phmrun.cli import completion
+from phmrun.cli.console import print_json, print_table
+from phmrun.datasets import CATALOGUE, Dataset, Presence, data_dir, dataset_dir, inspect, is_here
 
 app = typer.Typer(
     help="List, inspect and fetch datasets.",
@@ -14,12 +15,9 @@ app = typer.Typer(
 )
 
 
-def _complete(incomplete: str) -> list[str]:
-    """Names of datasets for the shell's completion."""
-    return [name for name in CATALOGUE.names() if name.startswith(incomplete)]
-
-
-Name = Annotated[str, typer.Argument(help="Name of a dataset: see `phmrun data list`.", autocompletion=_complete)]
+Name = Annotated[
+    str, typer.Argument(help="Name of a dataset: see `phmrun data list`.", autocompletion=completion.datasets)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
 
 
@@ -28,20 +26,21 @@ def list_datasets(as_json: Json = False) -> None:
     """List the datasets: tasks, size, licence, and whether they are on this machine."""
     datasets = [CATALOGUE.get(name) for name in CATALOGUE.names()]
     if as_json:
-        _print_json([_summary(dataset) for dataset in datasets])
+        print_json([_summary(dataset) for dataset in datasets])
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, caption=f"in {data_dir()}", caption_justify="left", pad_edge=False)
-    for column in ("here", "name", "tasks", "sentences or items", "on disk", "licence"):
-        table.add_column(column, no_wrap=column in ("here", "name"), overflow="fold")
-    for dataset in datasets:
-        here = "✓" if is_here(dataset) else "–"
-        sizes = ", ".join(f"{split} {size}" for split, size in dataset.sizes.items())
-        table.add_row(here, dataset.name, ", ".join(dataset.tasks), sizes, _on_disk(dataset), dataset.licence)
-    Console().print(table, markup=False)
+    rows = [
+        (
+            "✓" if is_here(dataset) else "–",
+            dataset.name,
+            ", ".join(dataset.tasks),
+            ", ".join(f"{split} {size}" for split, size in dataset.sizes.items()),
+            _on_disk(dataset),
+            dataset.licence,
+        )
+        for dataset in datasets
+    ]
+    print_table(("here", "name", "tasks", "sizes", "on disk", "licence"), rows)
+    typer.echo(f"in {data_dir()}", err=True)
 
 
 @app.command("info", epilog="Example: phmrun data info multi30k")
@@ -50,51 +49,18 @@ def info(name: Name, as_json: Json = False) -> None:
     dataset = CATALOGUE.get(name)
     presences = inspect(dataset)
     if as_json:
-        files = [
-            {
-                "split": presence.split,
-                "role": presence.role,
-                "path": str(presence.path),
-                "bytes": presence.file.bytes,
-                "sha256": presence.file.sha256,
-                "urls": list(presence.file.urls),
-                "state": presence.check.value,
-            }
-            for presence in presences
-        ]
-        _print_json(_summary(dataset) | {"citation": dataset.citation, "files": files})
+        files = [_file(presence) for presence in presences]
+        print_json(_summary(dataset) | {"citation": dataset.citation, "files": files})
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    facts = {
-        "summary": dataset.summary,
-        "tasks": ", ".join(dataset.tasks),
-        "licence": dataset.licence,
-        "homepage": dataset.homepage,
-        "format": dataset.format,
-        "sizes": ", ".join(f"{split} {size}" for split, size in dataset.sizes.items()),
-        "folder": None if dataset.generated else str(dataset_dir(dataset)),
-    }
-    console.print(Text(dataset.name, style="bold"))
-    for label, value in facts.items():
-        if value:
-            console.print(Text(f"  {label:<9} {value}"), soft_wrap=True)
-    if dataset.citation:
-        console.print(Text(f"\n{dataset.citation.rstrip()}"), soft_wrap=True)
+    _print_facts(dataset)
     if dataset.generated:
-        console.print(Text("\nGenerated when it is used: there is nothing to fetch."))
+        typer.echo("Generated when it is used: there is nothing to fetch.")
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("split", "role", "file", "bytes", "state"):
-        table.add_column(column, justify="right" if column == "bytes" else "left", overflow="fold")
-    for presence in presences:
-        size = "" if presence.file.bytes is None else f"{presence.file.bytes:,}"
-        table.add_row(presence.split, presence.role, presence.file.path, size, presence.check.value)
-    console.print(table, markup=False)
+    rows = [
+        (presence.split, presence.role, presence.file.path, presence.file.bytes, presence.check.value)
+        for presence in presences
+    ]
+    print_table(("split", "role", "file", "bytes", "state"), rows)
 
 
 @app.command("fetch", epilog="Example: phmrun data fetch multi30k")
@@ -110,7 +76,7 @@ def fetch_dataset(
     fetched = fetch(dataset, force=force)
     folder = None if dataset.generated else str(dataset_dir(dataset))
     if as_json:
-        _print_json({"name": name, "folder": folder, "fetched": [str(path) for path in fetched]})
+        print_json({"name": name, "folder": folder, "fetched": [str(path) for path in fetched]})
     elif dataset.generated:
         typer.echo(f"{name} is generated when it is used: there is nothing to fetch.")
     elif fetched:
@@ -122,14 +88,15 @@ def fetch_dataset(
 @app.command("path", epilog="Example: ls $(phmrun data path multi30k)")
 def path(
     name: Annotated[
-        str | None, typer.Argument(help="Name of a dataset, or nothing for the whole.", autocompletion=_complete)
+        str | None,
+        typer.Argument(help="Name of a dataset, or nothing for the whole.", autocompletion=completion.datasets),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the data directory, or a dataset's folder in it, whether or not it exists."""
     folder = data_dir() if name is None else dataset_dir(CATALOGUE.get(name))
     if as_json:
-        _print_json({"path": str(folder), "exists": folder.is_dir()})
+        print_json({"path": str(folder), "exists": folder.is_dir()})
     else:
         typer.echo(folder)
 
@@ -151,12 +118,40 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
     }
 
 
+def _file(presence: Presence) -> dict[str, Any]:
+    """What ``info`` says of one file, for JSON."""
+    return {
+        "split": presence.split,
+        "role": presence.role,
+        "path": str(presence.path),
+        "bytes": presence.file.bytes,
+        "sha256": presence.file.sha256,
+        "urls": list(presence.file.urls),
+        "state": presence.check.value,
+    }
+
+
+def _print_facts(dataset: Dataset) -> None:
+    """The catalogue's entry, for people."""
+    facts = {
+        "summary": dataset.summary,
+        "tasks": ", ".join(dataset.tasks),
+        "licence": dataset.licence,
+        "homepage": dataset.homepage,
+        "format": dataset.format,
+        "sizes": ", ".join(f"{split} {size}" for split, size in dataset.sizes.items()),
+        "folder": None if dataset.generated else str(dataset_dir(dataset)),
+    }
+    typer.echo(dataset.name)
+    for label, value in facts.items():
+        if value:
+            typer.echo(f"  {label:<9} {value}")
+    if dataset.citation:
+        typer.echo(f"\n{dataset.citation}")
+
+
 def _on_disk(dataset: Dataset) -> str:
     """Size of the files in MB."""
     if dataset.generated:
         return "–"
     return "?" if dataset.bytes is None else f"{dataset.bytes / 1e6:,.1f} MB"
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,159 @@
+"""Batches: every sentence once, budgets kept, order a pure function of (seed, epoch), windows and ranks consistent."""
+
+import hashlib
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phmrun.text import BatchPlan, BatchStream, batches, evaluation_batches
+
+LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=200)
+CORPUS = np.random.Generator(np.random.PCG64(0)).integers(1, 50, (2, 3000))
+
+
+def plan(unit="tokens", size=400):
+    return BatchPlan(*CORPUS, unit=unit, size=size)
+
+
+@given(LENGTHS, st.sampled_from(["tokens", "sentences"]), st.integers(1, 120), st.integers(0, 5), st.integers(0, 3))
+def test_every_sentence_once_and_within_the_budget(lengths, unit, size, seed, epoch):
+    source, target = np.array(lengths).T
+    found = batches(source, target, unit=unit, size=size, seed=seed, epoch=epoch)
+    assert sorted(np.concatenate(found).tolist()) == list(range(len(lengths)))
+    for batch in found:
+        longest = max(source[batch].max(), target[batch].max()) + 1
+        assert len(batch) * (longest if unit == "tokens" else 1) <= size or len(batch) == 1
+
+
+def test_the_order_is_a_pure_function_of_seed_and_epoch():
+    def order(seed, epoch):
+        return np.concatenate(batches(*CORPUS, unit="tokens", size=400, seed=seed, epoch=epoch)).tolist()
+
+    assert order(1, 2) == order(1, 2)
+    assert order(1, 2) != order(1, 3)
+    assert order(1, 2) != order(2, 2)
+
+
+def test_the_order_is_the_same_everywhere():
+    """Pinned, so that a new NumPy, another machine or an edit that would break the resuming of old runs is seen."""
+    source = [number * 7 % 23 + 1 for number in range(500)]
+    target = [number * 11 % 19 + 1 for number in range(500)]
+    found = batches(source, target, unit="tokens", size=200, seed=3, epoch=5)
+    text = "\n".join(" ".join(map(str, batch.tolist())) for batch in found)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "18782e6c67075822"
+
+
+def test_batches_differ_in_members_between_epochs_not_in_number():
+    one, two = (plan().epoch(0, epoch)[0] for epoch in (0, 1))
+    assert len(one) == len(two) == len(plan())
+    assert {frozenset(batch.tolist()) for batch in one} != {frozenset(batch.tolist()) for batch in two}
+
+
+def test_little_is_padding():
+    source, target = CORPUS[0], np.maximum(1, CORPUS[0] + CORPUS[1] % 5 - 2)
+    found = batches(source, target, unit="tokens", size=1000, seed=0, epoch=0)
+    padded = sum(len(batch) * (target[batch].max() + 1) for batch in found)
+    assert (target + 1).sum() / padded > 0.95
+
+
+def test_lengths_are_spread_over_the_epoch():
+    """Batches must not come in the order of their lengths."""
+    means = [CORPUS[1][batch].mean() for batch in plan().epoch(0, 0)[0]]
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
+
+
+def test_a_stream_is_the_epochs_one_after_the_other():
+    stream = BatchStream(plan(), seed=4)
+    count = stream.batches_per_epoch
+    expected = [batch.tolist() for epoch in range(3) for batch in plan().epoch(4, epoch)[0]]
+    assert [batch.indices.tolist() for batch in itertools.islice(stream, 3 * count)] == expected
+    assert [batch.position for batch in itertools.islice(stream, 5)] == [0, 1, 2, 3, 4]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 600), st.integers(1, 4), st.integers(1, 3))
+def test_started_anywhere_a_stream_goes_on_as_the_whole_one(position, accumulate, world):
+    start = position * world
+    for rank in range(world):
+        shared = {"seed": 1, "accumulate": accumulate, "rank": rank, "world": world}
+        whole = itertools.islice(BatchStream(plan(), **shared), position, position + 7)
+        part = itertools.islice(BatchStream(plan(), start=start, **shared), 7)
+        for one, two in zip(whole, part, strict=True):
+            assert (one.position, one.window_tokens) == (two.position, two.window_tokens)
+            assert one.indices.tolist() == two.indices.tolist()
+
+
+@pytest.mark.parametrize(("accumulate", "world"), [(1, 1), (3, 1), (2, 2), (1, 4)])
+def test_ranks_share_the_windows_and_know_their_tokens(accumulate, world):
+    steps = 2 * len(plan()) // (accumulate * world)  # across the border of an epoch
+    streams = [BatchStream(plan(), seed=0, accumulate=accumulate, rank=r, world=world) for r in range(world)]
+    taken = [list(itertools.islice(stream, steps * accumulate)) for stream in streams]
+    positions = sorted(batch.position for rank in taken for batch in rank)
+    assert positions == list(range(steps * accumulate * world))
+    for step in range(steps):
+        window = [batch for rank in taken for batch in rank[step * accumulate : (step + 1) * accumulate]]
+        tokens = sum(int((CORPUS[1][batch.indices] + 1).sum()) for batch in window)
+        assert {batch.window_tokens for batch in window} == {tokens}
+
+
+def test_epochs_in_steps_and_back():
+    stream = BatchStream(plan(), seed=0, accumulate=3, world=2)
+    steps = stream.steps_in_epochs(4)
+    assert stream.epoch_at(steps) >= 4 > stream.epoch_at(steps - 1)
+    assert stream.steps_in_epochs(0) == 0
+
+
+@pytest.mark.parametrize("wrong", [{"start": 3, "world": 2}, {"rank": 2, "world": 2}, {"accumulate": 0}, {"start": -1}])
+def test_impossible_streams_are_refused(wrong):
+    with pytest.raises(ValueError, match="no stream"):
+        BatchStream(plan(), seed=0, **wrong)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loader_takes_the_stream(workers):
+    data = pytest.importorskip("torch.utils.data")
+    stream = BatchStream(plan(), seed=0, start=5)
+    loader = data.DataLoader(Echo(), sampler=stream, batch_size=None, collate_fn=list, num_workers=workers)
+    found = [batch[0] for batch in itertools.islice(loader, 6)]
+    assert found == [batch.position for batch in itertools.islice(stream, 6)]
+
+
+class Echo:
+    """A dataset that gives back the batch that it is asked for."""
+
+    def __getitem__(self, batch):
+        return batch
+
+
+@given(LENGTHS, st.sampled_from(["tokens", "sentences"]), st.integers(1, 120), st.integers(1, 4))
+def test_evaluation_has_every_sentence_once_over_all_ranks(lengths, unit, size, world):
+    source, target = np.array(lengths).T
+    ranks = [evaluation_batches(source, target, unit=unit, size=size, rank=r, world=world) for r in range(world)]
+    found = [batch for rank in ranks for batch in rank]
+    assert sorted(itertools.chain.from_iterable(batch.tolist() for batch in found)) == list(range(len(lengths)))
+    for batch in found:
+        longest = max(source[batch].max(), target[batch].max()) + 1
+        assert len(batch) * (longest if unit == "tokens" else 1) <= size or len(batch) == 1
+
+
+def test_evaluation_goes_from_long_to_short():
+    found = evaluation_batches([3, 9, 1, 5], unit="sentences", size=2)
+    assert [batch.tolist() for batch in found] == [[1, 3], [0, 2]]
+    assert evaluation_batches([], unit="tokens", size=2) == []
+
+
+@pytest.mark.parametrize("wrong", [([], []), ([1], [1, 2])])
+def test_no_corpus_is_no_plan(wrong):
+    with pytest.raises(ValueError, match="no batches"):
+        BatchPlan(*wrong, unit="tokens", size=10)
+
+
+def test_half_a_million_sentences_take_a_second():
+    lengths = np.resize(CORPUS, (2, 500_000))
+    began = time.perf_counter()
+    BatchPlan(*lengths, unit="tokens", size=4096).epoch(0, 0)
+    assert time.perf_counter() - began < 3

@@ -1,0 +1,105 @@
+"""The token store: what is written comes back, half-written stores do not open, memory stays flat."""
+
+import copy
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.text import ParallelStore, TokenStore, TokenStoreWriter
+from phmrun.text import store as store_module
+
+
+def write(path, sentences, size=100):
+    with TokenStoreWriter(path, vocabulary_size=size) as writer:
+        for sentence in sentences:
+            writer.append(sentence)
+    return TokenStore.open(path)
+
+
+@given(st.lists(st.lists(st.integers(0, 99), max_size=9), max_size=30), st.sampled_from([3, 1 << 18]))
+def test_what_is_written_comes_back(tmp_path_factory, sentences, buffer):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "BUFFER", buffer)
+        store = write(tmp_path_factory.mktemp("store") / "new", sentences)
+    assert [list(sentence) for sentence in store] == sentences
+    assert store.lengths.tolist() == [len(sentence) for sentence in sentences]
+    assert store.tokens == sum(map(len, sentences))
+
+
+@pytest.mark.parametrize(("size", "width"), [(1 << 16, 2), ((1 << 16) + 1, 4)])
+def test_a_token_takes_two_bytes_while_that_is_enough(tmp_path, size, width):
+    store = write(tmp_path, [[size - 1, 0]], size)
+    assert store[0].tolist() == [size - 1, 0]
+    assert (tmp_path / "tokens.bin").stat().st_size == 2 * width
+
+
+def test_an_id_outside_the_vocabulary_is_a_bug(tmp_path):
+    with pytest.raises(ValueError, match="outside"):
+        write(tmp_path, [[100]])
+    with pytest.raises(PhmrunError):
+        TokenStore(tmp_path)
+
+
+def test_an_interrupted_store_does_not_open(tmp_path):
+    write(tmp_path, [[1, 2]])
+    with pytest.raises(KeyboardInterrupt), TokenStoreWriter(tmp_path, vocabulary_size=9) as writer:
+        writer.append([1])
+        raise KeyboardInterrupt
+    with pytest.raises(PhmrunError) as caught:
+        TokenStore(tmp_path)
+    assert caught.value.code is ExitCode.DATA
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "offsets.bin", "store.json"])
+def test_a_truncated_store_does_not_open(tmp_path, name):
+    write(tmp_path, [[1, 2], [3]])
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
+    if name == "store.json":
+        (tmp_path / name).write_text("{")
+    with pytest.raises(PhmrunError, match="damaged"):
+        TokenStore(tmp_path)
+
+
+def test_indices_out_of_range_end_the_iteration_protocol(tmp_path):
+    store = write(tmp_path, [[1]])
+    for index in (1, -1):
+        with pytest.raises(IndexError):
+            store[index]
+
+
+def test_another_process_gets_the_path_not_the_tokens(tmp_path):
+    store = write(tmp_path, [[1, 2, 3]] * 10_000)
+    assert len(pickle.dumps(store)) < 500
+    assert copy.copy(store)[5].tolist() == [1, 2, 3]
+
+
+def test_sides_of_different_length_are_refused(tmp_path):
+    write(tmp_path / "source", [[1], [2]])
+    write(tmp_path / "target", [[1]])
+    with pytest.raises(PhmrunError, match="2 and 1"):
+        ParallelStore(tmp_path)
+
+
+def test_writing_takes_constant_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module, "BUFFER", 1000)
+    sentence = list(range(50))
+    tracemalloc.start()
+    try:
+        with TokenStoreWriter(tmp_path, vocabulary_size=100) as writer:
+            for _ in range(100):
+                writer.append(sentence)
+            _, early = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            for _ in range(10_000):
+                writer.append(sentence)
+            _, late = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert late < early + 50_000
+    assert len(TokenStore(tmp_path)) == 10_100
+    assert np.all(TokenStore(tmp_path)[10_099] == sentence)
