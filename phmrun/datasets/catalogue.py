@@ -16,7 +16,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _DATASET_KEYS = {
     *("tasks", "summary", "licence", "homepage", "citation", "format", "sizes", "mirrors", "archives", "splits")
 }
-_FILE_KEYS = {"path", "urls", "sha256", "bytes", "archive", "member"}
+_REMOTE_KEYS = {"urls", "sha256", "bytes"}
+_FILE_KEYS = _REMOTE_KEYS | {"path", "archive", "member"}
 FORMATS = ("parallel", "generated")
 
 
@@ -143,7 +144,10 @@ def _dataset(name: str, entry: Any) -> Dataset:
         raise PhmrunError(f"there is no format {entry['format']!r}", where=f"catalogue: {name}", valid=FORMATS)
     mirrors = tuple(entry.get("mirrors") or ())
     archives = {
-        key: _remote(_table(value, f"{name}.archives.{key}") | {"path": f".archives/{key}"}, f"{name}.archives.{key}")
+        key: _remote(
+            _table(value, f"{name}.archives.{key}", _REMOTE_KEYS) | {"path": f".archives/{key}"},
+            f"{name}.archives.{key}",
+        )
         for key, value in _table(entry.get("archives") or {}, f"{name}.archives").items()
     }
     splits = {
@@ -173,7 +177,7 @@ def _file(entry: Any, role: str, mirrors: tuple[str, ...], archives: Mapping[str
     if (archive is None) != (member is None) or (archive is not None and archive not in archives):
         raise PhmrunError("archive and member go together, and the archive must be listed", where=f"catalogue: {where}")
     if archive is None and "urls" not in entry:
-        entry = {**entry, "urls": [mirror + entry.get("path", "") for mirror in mirrors]}
+        entry = {**entry, "urls": [f"{mirror}{entry.get('path')}" for mirror in mirrors]}
     remote = _remote(entry, where, unpacked=archive is not None)
     return File(remote.path, remote.urls, remote.sha256, remote.bytes, role=role, archive=archive, member=member)
 

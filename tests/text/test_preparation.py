@@ -14,7 +14,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text import UNK, prepare_parallel, read_parallel
 from phmrun.text import preparation as preparation_module
 
-WORDS = "the a big small old red house tree dog cat sees likes near under green".split()
+WORDS = ["the", "a", "big", "small", "old", "red", "house", "tree", "dog", "cat", "sees", "likes", "near", "under"]
 TRAIN = [" ".join(WORDS[(start * step) % len(WORDS)] for step in range(1, 3 + start % 9)) for start in range(1, 300)]
 
 

@@ -47,9 +47,13 @@ def test_an_id_outside_the_vocabulary_is_a_bug(tmp_path):
 
 def test_an_interrupted_store_does_not_open(tmp_path):
     write(tmp_path, [[1, 2]])
-    with pytest.raises(KeyboardInterrupt), TokenStoreWriter(tmp_path, vocabulary_size=9) as writer:
-        writer.append([1])
+
+    def interrupted():
+        yield [1]
         raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path, interrupted())
     with pytest.raises(PhmrunError) as caught:
         TokenStore(tmp_path)
     assert caught.value.code is ExitCode.DATA

@@ -13,7 +13,24 @@ from hypothesis import strategies as st
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text import BOS, EOS, KINDS, PAD, UNK, Vocabularies, load_vocabulary, train_vocabulary
 
-WORDS = "the a big small old red house tree dog cat sees likes near under green Straße über naïve , . !".split()
+WORDS = [
+    "the",
+    "a",
+    "big",
+    "small",
+    "old",
+    "house",
+    "tree",
+    "dog",
+    "cat",
+    "sees",
+    "near",
+    "Straße",
+    "über",
+    "naïve",
+    ",",
+    "!",
+]
 LINES = [" ".join(WORDS[(start * step) % len(WORDS)] for step in range(1, 9)) for start in range(1, 400)]
 
 

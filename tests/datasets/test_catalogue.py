@@ -1,0 +1,130 @@
+"""The catalogue: what comes with phmrun is complete, and a malformed entry is refused with its place."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from phmrun.datasets import CATALOGUE, Catalogue
+from phmrun.datasets.catalogue import is_safe
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of
+
+SHA = "0" * 64
+ENTRY = {
+    "tasks": ["nmt"],
+    "summary": "s",
+    "licence": "l",
+    "format": "parallel",
+    "mirrors": ["https://one.org/", "https://two.org/x/"],
+    "splits": {"train": {"en": {"path": "a/t.en", "sha256": SHA, "bytes": 3}}},
+}
+
+
+def parse(**changes):
+    return Catalogue(yaml.safe_dump({"some": ENTRY | changes})).get("some")
+
+
+def with_file(**changes):
+    return parse(splits={"train": {"en": {"path": "a/t.en", "sha256": SHA} | changes}})
+
+
+def test_what_comes_with_phmrun_is_complete():
+    assert {"builtin", "multi30k"} <= set(CATALOGUE.names())
+    for name in CATALOGUE.names():
+        dataset = CATALOGUE.get(name)
+        assert dataset.tasks
+        assert dataset.licence
+        assert dataset.generated or (dataset.files and dataset.homepage and dataset.citation)
+        assert set(dataset.sizes) == set(dataset.splits) or dataset.generated
+
+
+def test_builtin_is_generated():
+    assert CATALOGUE.get("builtin").generated
+    assert not CATALOGUE.get("builtin").files
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
+def test_checksums_and_sizes_are_those_of_the_files():
+    dataset = CATALOGUE.get("multi30k")
+    folder = Path(os.environ["PHMRUN_DATA"]) / "multi30k"
+    if not folder.is_dir():
+        pytest.skip("multi30k is not here")
+    for file in dataset.files:
+        assert sha256_of(folder / file.path) == file.sha256
+        assert (folder / file.path).stat().st_size == file.bytes
+
+
+def test_an_unknown_name_gives_the_nearest():
+    with pytest.raises(PhmrunError) as caught:
+        CATALOGUE.get("multi-30k")
+    assert caught.value.code is ExitCode.USAGE
+    assert "multi30k" in (caught.value.hint or "")
+    assert "builtin" in caught.value.valid
+
+
+def test_addresses_come_from_the_mirrors_or_from_the_file():
+    assert parse().files[0].urls == ("https://one.org/a/t.en", "https://two.org/x/a/t.en")
+    assert with_file(urls=["http://three.org/t"]).files[0].urls == ("http://three.org/t",)
+
+
+def test_a_file_in_an_archive():
+    archive = {"urls": ["https://one.org/all.tgz"], "sha256": SHA, "bytes": 9}
+    file = {"path": "t.en", "archive": "all.tgz", "member": "data/t.en", "sha256": None}
+    dataset = parse(archives={"all.tgz": archive}, splits={"train": {"en": file}})
+    assert dataset.files[0].member == "data/t.en"
+    assert dataset.archives["all.tgz"].path == ".archives/all.tgz"
+    assert dataset.bytes is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"path": "../t.en"}, "relative path"),
+        ({"path": "/t.en"}, "relative path"),
+        ({"path": 3}, "relative path"),
+        ({"sha256": "abc"}, "64 hexadecimal"),
+        ({"bytes": "many"}, "not a size"),
+        ({"urls": []}, "no address"),
+        ({"sha256": None, "urls": ["http://one.org/t"]}, "not https"),
+        ({"urls": ["ftp://one.org/t"]}, "not https"),
+        ({"archive": "absent", "member": "x"}, "must be listed"),
+        ({"member": "x"}, "go together"),
+        ({"md5": "x"}, "unknown: md5"),
+    ],
+)
+def test_a_malformed_file_is_refused_with_its_place(changes, message):
+    with pytest.raises(PhmrunError, match=message) as caught:
+        with_file(**changes)
+    assert caught.value.where == "catalogue: some.splits.train.en"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"licence_": "x"}, "unknown: licence_"), ({"format": "odd"}, "no format"), ({"splits": ["x"]}, "not a table")],
+)
+def test_a_malformed_dataset_is_refused(changes, message):
+    with pytest.raises(PhmrunError, match=message):
+        parse(**changes)
+
+
+def test_a_missing_fact_is_named():
+    with pytest.raises(PhmrunError, match="missing: licence"):
+        Catalogue(yaml.safe_dump({"some": {key: ENTRY[key] for key in ENTRY if key != "licence"}})).get("some")
+
+
+@pytest.mark.parametrize("path", ["", "/a", "..", "a/../b", "a\\b", "C:a", "a\0"])
+def test_unsafe_paths(path):
+    assert not is_safe(path)
+
+
+def test_names_need_no_heavy_import():
+    code = (
+        "import sys; from phmrun.datasets import CATALOGUE; CATALOGUE.names();"
+        "print([name for name in ('torch', 'numpy', 'pooch', 'requests', 'sentencepiece') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
