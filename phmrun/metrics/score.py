@@ -1,0 +1,62 @@
+"""One measured value with everything that is needed to compare it with another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Score:
+    """A value that says how it came about.
+
+    Attributes:
+        name: What was measured: "BLEU".
+        value: The measured value.
+        signature: How exactly, as ``key:value`` pairs joined by ``|``; scores compare only where signatures agree.
+        n: What the value is taken over, in ``unit``.
+        unit: What is counted: "sentences", "tokens".
+        ci: The 95% confidence interval (low, high) over resampled test sets; None where none was asked for.
+        extras: Further numbers of the same measurement, by name.
+        warnings: What a reader of the value must know.
+    """
+
+    name: str
+    value: float
+    signature: str
+    n: int
+    unit: str = "sentences"
+    ci: tuple[float, float] | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A value for ``json.dumps``; what is empty is left out. The name is the key it is stored under."""
+        result: dict[str, Any] = {"value": self.value, "signature": self.signature}
+        if self.ci is not None:
+            result["ci"] = list(self.ci)
+        result |= {"n": self.n, "unit": self.unit}
+        if self.extras:
+            result["extras"] = dict(self.extras)
+        if self.warnings:
+            result["warnings"] = list(self.warnings)
+        return result
+
+    @classmethod
+    def from_json(cls, name: str, stored: Mapping[str, Any]) -> Self:
+        """The score that ``to_json`` wrote."""
+        ci = stored.get("ci")
+        return cls(
+            name,
+            stored["value"],
+            stored["signature"],
+            stored["n"],
+            stored.get("unit", "sentences"),
+            None if ci is None else (ci[0], ci[1]),
+            stored.get("extras", {}),
+            tuple(stored.get("warnings", ())),
+        )
+
+    def __str__(self) -> str:
+        """``BLEU 34.56 [33.10, 36.02] (1,000 sentences, nrefs:1|…)``."""
+        interval = "" if self.ci is None else f" [{self.ci[0]:.2f}, {self.ci[1]:.2f}]"
+        return f"{self.name} {self.value:.2f}{interval} ({self.n:,} {self.unit}, {self.signature})"

@@ -1,0 +1,101 @@
+"""BLEU and chrF of a whole corpus, computed by sacreBLEU on plain text; equal to its command line's output.
+
+Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (sacreBLEU and its signatures), Koehn 2004
+(bootstrap resampling).
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.base import Metric
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.metrics.score import Score
+
+RESAMPLES = 1000
+"""Resampled test sets behind a confidence interval."""
+
+# Resampling holds RESAMPLES copies of the statistics of every sentence: half a gigabyte at this many.
+_MOST_RESAMPLED = 10_000
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES) -> Score:
+    """Corpus BLEU in percent: 13a tokens, cased, exponential smoothing, one reference.
+
+    Args:
+        hypotheses: Detokenised outputs.
+        references: One detokenised reference for each.
+        resamples: Resampled test sets for the confidence interval, seeded by ``SACREBLEU_SEED`` or 12345; 0: none.
+
+    Returns:
+        The score; its extras have the four n-gram precisions in percent, the brevity penalty, and the tokens of
+        hypotheses and references. The interval is the mean of the resampled scores ± half the width of their central
+        95%, as sacreBLEU reports it.
+
+    Raises:
+        PhmrunError: The two sides do not have the same number of sentences, or none.
+    """
+    metric = BLEU()
+    result, ci, warnings = _measure(metric, hypotheses, references, resamples)
+    extras = {
+        "precisions": [float(precision) for precision in result.precisions],
+        "brevity_penalty": float(result.bp),
+        "hypothesis_tokens": int(result.sys_len),
+        "reference_tokens": int(result.ref_len),
+    }
+    signature = str(metric.get_signature())
+    return Score("BLEU", float(result.score), signature, len(hypotheses), ci=ci, extras=extras, warnings=warnings)
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES) -> Score:
+    """Corpus chrF2 in percent: character 6-grams, recall weighted twice; arguments and errors as in ``bleu``."""
+    metric = CHRF()
+    result, ci, warnings = _measure(metric, hypotheses, references, resamples)
+    signature = str(metric.get_signature())
+    return Score("chrF2", float(result.score), signature, len(hypotheses), ci=ci, warnings=warnings)
+
+
+def _measure(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], resamples: int
+) -> tuple[Any, tuple[float, float] | None, tuple[str, ...]]:
+    """The score object of sacreBLEU, the confidence interval, and what sacreBLEU warned of."""
+    if len(hypotheses) != len(references):
+        raise PhmrunError(
+            f"{len(hypotheses):,} hypotheses cannot be scored against {len(references):,} references",
+            hint="Both files need one sentence per line, in the same order.",
+            code=ExitCode.DATA,
+        )
+    if not hypotheses:
+        raise PhmrunError("there is no sentence to score", code=ExitCode.DATA)
+    resampled = resamples > 1 and len(hypotheses) <= _MOST_RESAMPLED
+    with _heard() as warnings:
+        result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=resamples if resampled else 1)
+    if not resampled:
+        if resamples > 1:
+            warnings.append(f"no confidence interval: more than {_MOST_RESAMPLED:,} sentences")
+        return result, None, tuple(warnings)
+    # The interval's public form is JSON; it is left out where every resampled score is 0.
+    told = json.loads(result.format(width=10, signature=str(metric.get_signature()), is_json=True))
+    mean, half = told.get("confidence_mean", 0.0), told.get("confidence_var", 0.0)
+    return result, (mean - half, mean + half), tuple(warnings)
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """Collects what sacreBLEU logs as a warning, in place of its going to stderr."""
+    heard: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("sacrebleu")
+    propagate = logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield heard
+    finally:
+        logger.propagate = propagate
+        logger.removeHandler(handler)

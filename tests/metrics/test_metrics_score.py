@@ -1,0 +1,29 @@
+"""A score is written to JSON and read back as it was."""
+
+import json
+
+from phmrun.metrics import Score
+
+
+def test_json_and_back():
+    full = Score("BLEU", 34.5678, "nrefs:1|tok:13a", 1000, ci=(33.0, 36.0), extras={"bp": 1.0}, warnings=("careful",))
+    bare = Score("accuracy", 0.5, "n:2", 2, unit="tokens")
+    for score in (full, bare):
+        stored = json.loads(json.dumps(score.to_json()))
+        assert Score.from_json(score.name, stored) == score
+    assert full.to_json() == {
+        "value": 34.5678,
+        "signature": "nrefs:1|tok:13a",
+        "ci": [33.0, 36.0],
+        "n": 1000,
+        "unit": "sentences",
+        "extras": {"bp": 1.0},
+        "warnings": ["careful"],
+    }
+    assert bare.to_json() == {"value": 0.5, "signature": "n:2", "n": 2, "unit": "tokens"}
+
+
+def test_text():
+    score = Score("BLEU", 34.5678, "nrefs:1", 1000, ci=(33.0, 36.0))
+    assert str(score) == "BLEU 34.57 [33.00, 36.00] (1,000 sentences, nrefs:1)"
+    assert str(Score("BLEU", 1.0, "nrefs:1", 2)) == "BLEU 1.00 (2 sentences, nrefs:1)"

@@ -1,0 +1,139 @@
+"""The scores against sacreBLEU's own command line on written files."""
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.metrics import bleu, chrf
+
+WORDS = [
+    "the",
+    "a",
+    "small",
+    "old",
+    "cat",
+    "dog",
+    "house",
+    "sees",
+    "finds",
+    ",",
+    "under",
+    "green",
+    "Bäume",
+    "über",
+    "straße",
+    "didn't",
+    "3.5",
+    "well-known",
+]
+
+
+def corpus(count, seed=0):
+    """References, and hypotheses that miss some words."""
+    draw = random.Random(seed)
+    references = [" ".join(draw.choices(WORDS, k=draw.randrange(3, 15))) + "." for _ in range(count)]
+    hypotheses = [
+        " ".join(
+            word if draw.random() < 0.8 else draw.choice(WORDS) for word in reference.split() if draw.random() < 0.95
+        )
+        for reference in references
+    ]
+    return hypotheses, references
+
+
+def command_line(folder: Path, hypotheses, references, *options):
+    """What ``sacrebleu`` itself says of the two files."""
+    (folder / "hyp").write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
+    (folder / "ref").write_text("".join(f"{line}\n" for line in references), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-w", "10", "--format", "json", *options]
+    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_equals_the_command_line(tmp_path, seed):
+    hypotheses, references = corpus(300, seed)
+    for metric, flag in ((bleu, "bleu"), (chrf, "chrf")):
+        theirs = command_line(tmp_path, hypotheses, references, "-m", flag, "--confidence")
+        ours = metric(hypotheses, references)
+        assert ours.name == theirs["name"]
+        assert ours.value == pytest.approx(theirs["score"], abs=1e-9)
+        assert ours.signature == theirs["signature"]
+        low, high = ours.ci
+        assert low < ours.value < high
+        assert (low + high) / 2 == pytest.approx(theirs["confidence_mean"], abs=1e-9)
+        assert (high - low) / 2 == pytest.approx(theirs["confidence_var"], abs=1e-9)
+        assert ours.n == 300
+
+
+def test_without_an_interval_the_signature_is_the_plain_one(tmp_path):
+    hypotheses, references = corpus(50)
+    theirs = command_line(tmp_path, hypotheses, references, "-m", "bleu")
+    ours = bleu(hypotheses, references, resamples=0)
+    assert ours.ci is None
+    assert ours.signature == theirs["signature"]
+    assert ours.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert ours.value == pytest.approx(theirs["score"], abs=1e-9)
+
+
+def test_a_perfect_and_a_hopeless_translation():
+    _, references = corpus(20)
+    perfect = bleu(references, references)
+    assert perfect.value == pytest.approx(100.0)
+    assert perfect.ci == pytest.approx((100.0, 100.0), abs=1e-4)
+    assert perfect.extras["brevity_penalty"] == 1.0
+    hopeless = bleu(["x"] * 20, references)
+    assert hopeless.value == pytest.approx(0.0)
+    assert hopeless.ci == pytest.approx((0.0, 0.0))
+    assert bleu([""] * 20, references).value == 0.0
+
+
+def test_tokenised_text_is_reported(capfd):
+    hypotheses = ["the cat sees the dog ."] * 120
+    score = bleu(hypotheses, ["the cat sees the dog."] * 120, resamples=0)
+    assert any("detokenize" in warning for warning in score.warnings)
+    assert bleu(hypotheses[:50], ["the cat sees the dog."] * 50, resamples=0).warnings == ()
+    assert capfd.readouterr().err == ""
+
+
+def test_sides_must_match():
+    with pytest.raises(PhmrunError, match="2 hypotheses cannot be scored against 1 references") as raised:
+        bleu(["a", "b"], ["a"])
+    assert raised.value.code == ExitCode.DATA
+    with pytest.raises(PhmrunError, match="no sentence"):
+        chrf([], [])
+
+
+def test_a_thousand_resamples_take_seconds_at_most():
+    hypotheses, references = corpus(1000)
+    began = time.perf_counter()
+    bleu(hypotheses, references)
+    assert time.perf_counter() - began < 5.0
+
+
+def test_huge_corpora_have_no_interval(monkeypatch):
+    monkeypatch.setattr("phmrun.metrics.translation._MOST_RESAMPLED", 10)
+    score = bleu(*corpus(20))
+    assert score.ci is None
+    assert "bs:" not in score.signature
+    assert any("no confidence interval" in warning for warning in score.warnings)
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
+def test_real_text_equals_the_command_line(tmp_path):
+    folder = Path(os.environ["PHMRUN_DATA"]) / "multi30k"
+    if not (folder / "test_2016_flickr.de.gz").exists():
+        pytest.skip("no multi30k")
+    with gzip.open(folder / "test_2016_flickr.de.gz", "rt", encoding="utf-8") as handle:
+        references = handle.read().splitlines()
+    hypotheses = [" ".join(line.split()[:-1]) for line in references]
+    theirs = command_line(tmp_path, hypotheses, references, "-m", "bleu")
+    assert bleu(hypotheses, references, resamples=0).value == pytest.approx(theirs["score"], abs=1e-9)
