@@ -4,7 +4,6 @@ The YAML of version 1.1 reads ``no`` as false, ``1e-3`` as text and ``1:30:00`` 
 schema of version 1.2 instead: ``true`` and ``false`` only, numbers as every programmer writes them, times as text.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -158,9 +157,11 @@ def _yaml_lines(values: Mapping[str, Any], prefix: str, comments: Mapping[str, s
 
 
 def _one_line(value: Any) -> str:
-    if isinstance(value, str) and not value.isprintable():
-        return json.dumps(value)  # a JSON string is a YAML string, on one line whatever it holds
-    text = yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=10**6, default_flow_style=True)
+    escape = isinstance(value, str) and not value.isprintable()  # line ends and the like, kept on the one line
+    style = '"' if escape else None
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, allow_unicode=not escape, width=10**6, default_flow_style=True, default_style=style
+    )
     return text.removesuffix("...\n").strip()
 
 

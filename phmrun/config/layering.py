@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -11,7 +12,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from phmrun.config.documents import line_numbers, parse_mapping, read_config_text
 from phmrun.config.experiment import Experiment
 from phmrun.config.identity import semantic_values
-from phmrun.config.problems import ConfigError, Problem, from_validation, unknown_key
+from phmrun.config.problems import ConfigError, Problem, choices, from_validation, unknown_key
 from phmrun.config.schema import Section, is_section
 from phmrun.config.sections import LayerConfig
 from phmrun.errors import PhmrunError, nearest
@@ -237,7 +238,10 @@ def _check_layers(merged: _Merged, options_of: OptionsOf) -> dict[str, LayerConf
                 merged.problems.append(Problem(key, what, said_by, valid, nearest(option, options)))
             else:
                 checked[option] = _option_value(key, options[option], value, said_by, merged.problems)
-        defaults = {option.name: option.default for option in options.values()}
+        defaults = {option.name: option.default for option in options.values() if option.default is not Parameter.empty}
+        for option in options.keys() - defaults.keys() - given.keys():
+            what = f"the layer {structure!r} needs its option {option!r}"
+            merged.problems.append(Problem(f"{name}.{option}", what, merged.origin.get(f"{name}.structure")))
         layers[name] = field.annotation(structure=structure, **checked).with_defaults(defaults)
     return layers
 
@@ -251,10 +255,10 @@ def _option_value(key: str, option: Option, value: Any, said_by: str | None, pro
     except PydanticUserError:
         return value  # a type of the structure's own making, which its constructor checks
     except ValidationError as error:
-        problems += [
-            Problem(key, problem.what, said_by, problem.valid, problem.suggestion)
-            for problem in from_validation(error, Section, {})
-        ]
+        valid = choices(option.annotation)
+        close = nearest(value, valid) if isinstance(value, str) else []
+        whats = dict.fromkeys(problem.what for problem in from_validation(error, Section, {}))
+        problems.append(Problem(key, " or ".join(whats), said_by, valid, close))
         return value
     problems.append(Problem(key, f"must be a number, not {str(value).lower()}", said_by))
     return value

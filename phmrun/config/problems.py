@@ -78,9 +78,9 @@ def from_validation(error: ValidationError, schema: type[Section], origin: Mappi
 
 def valid_values(field: FieldInfo) -> list[str]:
     """The choices of a field, or its range, as short texts."""
-    choices = _choices(field.annotation)
-    if choices:
-        return choices
+    among = choices(field.annotation)
+    if among:
+        return among
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
     return [
         f"{sign} {getattr(bound, name)}" for bound in field.metadata for name, sign in signs.items()
@@ -88,14 +88,15 @@ def valid_values(field: FieldInfo) -> list[str]:
     ]  # fmt: skip
 
 
-def _choices(annotation: Any) -> list[str]:
+def choices(annotation: Any) -> list[str]:
+    """The values of a type that has few: a ``Literal``, a truth value, or a union of such."""
     origin = get_origin(annotation)
     if origin is Literal:
         return [str(value) for value in get_args(annotation)]
     if annotation is bool:
         return ["true", "false"]
     if origin in (Union, types.UnionType):
-        parts = [_choices(part) for part in get_args(annotation) if part is not type(None)]
+        parts = [choices(part) for part in get_args(annotation) if part is not type(None)]
         if all(parts):
             optional = ["null"] if type(None) in get_args(annotation) else []
             return [value for part in parts for value in part] + optional

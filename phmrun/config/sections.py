@@ -161,6 +161,18 @@ class HardwareConfig(Section):
     deterministic: bool = Field(False, description="Refuse operations whose result differs from call to call on a GPU.")
     compile: bool = Field(False, description="Compile the model with torch.compile before training.")
 
+    @field_validator("devices", mode="before")
+    @classmethod
+    def _count_as_a_number(cls, value: Any) -> Any:
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+    @field_validator("devices")
+    @classmethod
+    def _at_least_one(cls, value: int | str) -> int | str:
+        if value in (0, "") or (isinstance(value, int) and value < -1):
+            raise ValueError("must be a number of devices from 1 on, -1 for all, a list or auto")
+        return value
+
 
 class LoggingConfig(Section):
     """What is reported while training, and to whom."""

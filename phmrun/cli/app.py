@@ -1,0 +1,139 @@
+"""The entry point ``phmrun``: all verbs, and what becomes of a mistake."""
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from phmrun import __version__
+from phmrun.cli import bench, console, data, doctor, layers, runs
+from phmrun.cli import count_params as count_params_verb
+from phmrun.cli import eval as eval_verb
+from phmrun.cli import predict as predict_verb
+from phmrun.cli import schema as schema_verb
+from phmrun.cli import train as train_verb
+from phmrun.cli.console import Verbosity
+from phmrun.cli.sync import sync
+from phmrun.errors import ExitCode, PhmrunError
+
+EXPERIMENTS, INSPECT, MACHINE, MIRROR = "Experiments", "Inspect", "Machine", "W&B"
+_ANYWHERE = ("--debug", "--verbose", "-v", "--quiet", "-q")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="The options -v, -q and --debug may stand anywhere. Exit codes: 0 fine, 1 a bug, 2 usage, 3 data, "
+    "4 training failed, 130 interrupted.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"phmrun {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def everywhere(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and warnings.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Replace a network's weight matrices by a structure with 1/n of the parameters: what is lost, what is gained?"""
+    console.set_verbosity(Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL)
+
+
+app.command("train", rich_help_panel=EXPERIMENTS, epilog=train_verb.EPILOG)(train_verb.train)
+app.command("eval", rich_help_panel=EXPERIMENTS, epilog=eval_verb.EPILOG)(eval_verb.evaluate)
+app.command("predict", rich_help_panel=EXPERIMENTS, epilog=predict_verb.EPILOG)(predict_verb.predict)
+app.command("count-params", rich_help_panel=INSPECT, epilog=count_params_verb.EPILOG)(count_params_verb.count_params)
+app.add_typer(layers.app, name="layers", rich_help_panel=INSPECT)
+app.add_typer(data.app, name="data", rich_help_panel=INSPECT)
+app.add_typer(runs.app, name="runs", rich_help_panel=INSPECT)
+app.command("schema", rich_help_panel=INSPECT, epilog=schema_verb.EPILOG)(schema_verb.schema)
+app.add_typer(bench.app, name="bench", rich_help_panel=MACHINE)
+app.command("doctor", rich_help_panel=MACHINE)(doctor.doctor)
+app.command("sync", rich_help_panel=MIRROR)(sync)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line and ends the process with the exit code of ``phmrun.errors.ExitCode``.
+
+    Args:
+        arguments: What follows the program's name; by default that of this process.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    moved = _globals_first(given)
+    try:
+        app(moved, prog_name="phmrun")
+    except SystemExit as end:
+        sys.exit(_flushed(end.code))
+    except BaseException as error:  # noqa: BLE001  (the one place where every error ends)
+        if "--debug" in moved:
+            traceback.print_exception(error)
+        sys.exit(_report(error))
+    sys.exit(ExitCode.OK)
+
+
+def _globals_first(arguments: list[str]) -> list[str]:
+    """The arguments with the options that are valid everywhere moved before the verb; ``--`` ends the search."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    head, tail = arguments[:end], arguments[end:]
+    moved = [argument for argument in head if argument in _ANYWHERE]
+    return [*moved, *(argument for argument in head if argument not in _ANYWHERE), *tail]
+
+
+def _report(error: BaseException) -> int:
+    """Says what went wrong in the user's terms, and returns the exit code."""
+    if isinstance(error, PhmrunError):
+        console.print_error(error)
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        print("\ninterrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        _discard_output()
+        return ExitCode.OK
+    if _is_out_of_memory(error):
+        hint = "Give a smaller --batch-size with a larger --accumulate, or a smaller --preset."
+        console.print_error(PhmrunError("the memory is not enough", hint=hint, code=ExitCode.TRAINING))
+        return ExitCode.TRAINING
+    summary = " ".join(str(error).split())[:300]
+    print(
+        f"phmrun: this is a bug: {type(error).__name__}: {summary} (run the command again with --debug to see where)",
+        file=sys.stderr,
+    )
+    return ExitCode.BUG
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python or torch ran out of memory; torch is recognised by name, since it may not be loaded."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    )
+
+
+def _flushed(code: object) -> object:
+    """The exit code, once what was printed has gone out; a reader that has left is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+    return code
+
+
+def _discard_output() -> None:
+    """Points standard output at nothing, so that the interpreter's last flush does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

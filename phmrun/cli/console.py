@@ -1,0 +1,118 @@
+"""What the user sees: results on standard output, everything else on standard error."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from phmrun.errors import PhmrunError
+
+_WIDTH_OF_A_FILE = 160
+
+
+class Verbosity(IntEnum):
+    """How much is said besides results: ``-q``, nothing, ``-v``."""
+
+    QUIET = -1
+    NORMAL = 0
+    VERBOSE = 1
+
+
+class _StandardError(logging.Handler):
+    """Writes the bare message to whatever standard error is at the time."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
+def set_verbosity(verbosity: Verbosity) -> None:
+    """Shows messages of phmrun's own loggers on standard error, from the level that the user asked for."""
+    levels = {Verbosity.QUIET: logging.WARNING, Verbosity.NORMAL: logging.INFO, Verbosity.VERBOSE: logging.DEBUG}
+    logger = logging.getLogger("phmrun")
+    logger.setLevel(levels[verbosity])
+    if not any(isinstance(handler, _StandardError) for handler in logger.handlers):
+        logger.addHandler(_StandardError())
+
+
+def verbosity() -> Verbosity:
+    """What the user asked for on the command line."""
+    level = logging.getLogger("phmrun").getEffectiveLevel()
+    if level >= logging.WARNING:
+        return Verbosity.QUIET if logging.getLogger("phmrun").level else Verbosity.NORMAL
+    return Verbosity.VERBOSE if level <= logging.DEBUG else Verbosity.NORMAL
+
+
+def stdout() -> Console:
+    """The console for results; wide where it is a file or a pipe, so that tables keep their rows."""
+    return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+
+
+def stderr() -> Console:
+    """The console for everything else."""
+    return Console(stderr=True, width=None if sys.stderr.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on one line of standard output."""
+    print(json.dumps(value, ensure_ascii=False, default=str), flush=True)
+
+
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title: str | None = None) -> None:
+    """A table of texts and numbers on standard output; numbers stand at the right."""
+    filled = [[_cell(value) for value in row] for row in rows]
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for index, column in enumerate(columns):
+        right = any(justified for justified in (row[index][1] for row in filled))
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for row in filled:
+        table.add_row(*(Text(text) for text, _ in row))
+    stdout().print(table)
+
+
+def print_scores(metrics: Mapping[str, Any]) -> None:
+    """The scores of a run: each metric with its value and, where it has one, its signature."""
+    rows = []
+    for name, metric in metrics.items():
+        if isinstance(metric, Mapping):
+            rows.append((name, metric.get("value"), metric.get("signature", "")))
+        else:
+            rows.append((name, metric, ""))
+    print_table(("metric", "value", "signature"), rows)
+
+
+def print_error(error: PhmrunError) -> None:
+    """What is wrong, where, what would be valid, and what to do: a panel on a terminal, plain lines elsewhere."""
+    console = stderr()
+    if not console.is_terminal:
+        print(f"phmrun: error: {error}", file=sys.stderr, flush=True)
+        return
+    body = Text()
+    if error.where:
+        body.append(f"{error.where}\n", style="cyan")
+    body.append(error.what)
+    if error.valid:
+        body.append("\nvalid: ", style="dim")
+        body.append(", ".join(error.valid))
+    if error.hint:
+        body.append(f"\n{error.hint}", style="green")
+    console.print(Panel(body, title="Error", title_align="left", border_style="red"))
+
+
+def _cell(value: Any) -> tuple[str, bool]:
+    """The text of a cell, and whether it is a number."""
+    if value is None:
+        return "–", False
+    if isinstance(value, bool):
+        return ("yes" if value else "no"), False
+    if isinstance(value, int):
+        return f"{value:,}", True
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1 else f"{value:,.2f}", True
+    return str(value), False

@@ -1,0 +1,181 @@
+"""``phmrun doctor``: is this machine ready? Numbered checks, each with what to do."""
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from phmrun.cli import console
+from phmrun.cli.options import Json, RunsDirectory
+from phmrun.errors import ExitCode
+
+_MALICIOUS_LIGHTNING = ("2.6.2", "2.6.3")
+_LITTLE_SPACE = 2 * 2**30  # bytes; a few runs of the preset base with their checkpoints
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    Args:
+        name: What was looked at.
+        status: "ok", "warning" (something will not work), or "failed" (nothing will).
+        found: What was found.
+        advice: What to do about it.
+        code: The exit code that a failure stands for.
+    """
+
+    name: str
+    status: Literal["ok", "warning", "failed"]
+    found: str
+    advice: str = ""
+    code: ExitCode = ExitCode.USAGE
+
+
+def doctor(*, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
+    """Checks Python, torch, devices, data, the run directory, W&B and the disk."""
+    checks = list(_checks(runs_dir))
+    failed = [check for check in checks if check.status == "failed"]
+    if as_json:
+        console.print_json({"usable": not failed, "checks": [_facts(check) for check in checks]})
+    else:
+        marks = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "failed": "[red]✗[/]"}
+        out = console.stdout()
+        for number, check in enumerate(checks, start=1):
+            out.print(f"{number:>2} {marks[check.status]} {check.name}: ", end="")
+            out.print(check.found, markup=False, soft_wrap=True)
+            if check.advice:
+                out.print(f"     → {check.advice}", markup=False, soft_wrap=True)
+    if failed:
+        raise typer.Exit(failed[0].code)
+
+
+def _facts(check: Check) -> dict[str, str]:
+    return {"name": check.name, "status": check.status, "found": check.found, "advice": check.advice}
+
+
+def _checks(runs_dir: Path) -> Iterator[Check]:
+    yield _python()
+    yield from _torch()
+    yield _lightning()
+    yield _torchtext()
+    yield from _data()
+    yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
+    yield _wandb()
+    yield _disk(runs_dir)
+
+
+def _python() -> Check:
+    found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    if _numbers(platform.python_version()) < (3, 11):
+        return Check("Python", "failed", found, "Install Python 3.11 or newer.")
+    return Check("Python", "ok", found)
+
+
+def _torch() -> Iterator[Check]:
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        yield Check("torch", "failed", f"does not import: {error}", "pip install torch, for your system: pytorch.org.")
+        return
+    yield Check("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads on {os.cpu_count()} cores")
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        yield Check("devices", "ok", ", ".join(names))
+    elif torch.backends.mps.is_available():
+        yield Check("devices", "ok", "mps")
+    else:
+        advice = "The preset tiny trains in minutes here; base wants a GPU and a torch that was built for it."
+        yield Check("devices", "warning", "CPU only", advice)
+
+
+def _lightning() -> Check:
+    found = _version("pytorch-lightning")
+    advice = 'pip install "pytorch-lightning>=2.6.6,<3"'
+    if found is None:
+        return Check("pytorch-lightning", "failed", "not installed", advice)
+    if found in _MALICIOUS_LIGHTNING:
+        advice += "; then treat every credential on this machine as stolen"
+        return Check("pytorch-lightning", "failed", f"{found}, a malicious release", advice)
+    if _numbers(found) < (2, 6, 6):
+        return Check("pytorch-lightning", "failed", f"{found}: its checkpoints can run code", advice)
+    return Check("pytorch-lightning", "ok", found)
+
+
+def _torchtext() -> Check:
+    found = _version("torchtext")
+    if found == "0.6.0":
+        return Check("torchtext", "ok", found)
+    advice = "pip install torchtext==0.6.0 (later ones need a torch of their own time); only word vocabularies need it."
+    return Check("torchtext", "warning", found or "not installed", advice)
+
+
+def _data() -> Iterator[Check]:
+    from phmrun.datasets import CATALOGUE, data_dir, is_here
+
+    folder = data_dir()
+    advice = "Name a directory in PHMRUN_DATA; the built-in corpus needs none of its files."
+    yield _writable("data directory", folder, advice, ExitCode.DATA, fatal=False)
+    names = CATALOGUE.names()
+    here = [name for name in names if is_here(CATALOGUE.get(name))]
+    if here:
+        yield Check("datasets", "ok", f"{', '.join(here)} ({len(here)} of {len(names)})")
+    else:
+        yield Check("datasets", "warning", "only the built-in corpus", "phmrun data list, then phmrun data fetch NAME.")
+
+
+def _wandb() -> Check:
+    if _version("wandb") is None:
+        return Check("W&B", "warning", "not installed", "pip install wandb, or train with --wandb disabled.")
+    mode = os.environ.get("WANDB_MODE", "offline")
+    if mode == "online" and "WANDB_API_KEY" not in os.environ:
+        return Check(
+            "W&B", "warning", "online, but WANDB_API_KEY is not set", "Set it, unless `wandb login` has been run."
+        )
+    return Check("W&B", "ok", f"{_version('wandb')}, {mode}")
+
+
+def _disk(folder: Path) -> Check:
+    existing = _existing(folder)
+    free = shutil.disk_usage(existing).free
+    found = f"{free / 2**30:.1f} GiB free at {existing}"
+    if free < _LITTLE_SPACE:
+        return Check("disk", "warning", found, "Make room, or put runs elsewhere with --runs-dir.")
+    return Check("disk", "ok", found)
+
+
+def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bool = True) -> Check:
+    """Whether a directory can be written, or made; nothing is made here."""
+    existing = _existing(folder)
+    state = str(folder) if folder.is_dir() else f"{folder} (will be made)"
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return Check(name, "ok", state)
+    return Check(name, "failed" if fatal else "warning", f"{folder} cannot be written", advice, code)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version: ``2.6.6.post1`` is (2, 6, 6)."""
+    numbers: list[int] = []
+    for part in text.split("+")[0].split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)

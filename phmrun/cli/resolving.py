@@ -1,0 +1,108 @@
+"""From the options of a verb to a validated configuration."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from phmrun.cli.options import ExperimentOptions
+from phmrun.config import (
+    ConfigError,
+    Experiment,
+    Problem,
+    Resolved,
+    Source,
+    Task,
+    config_source,
+    nested,
+    parse_value,
+    read_source,
+    resolve,
+    task_defaults,
+)
+from phmrun.errors import PhmrunError, unknown
+from phmrun.registry import TASKS, load_plugin
+
+_SCOPES = ("layer", "embedding", "output")
+_SELECTORS = ("model.preset", *_SCOPES, *(f"{scope}.structure" for scope in _SCOPES))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for.
+
+    Args:
+        task: The task.
+        resolved: The configuration and where each value came from.
+        plugins: SHA-256 sums of the user's own layers, by file.
+    """
+
+    task: Task
+    resolved: Resolved[Experiment]
+    plugins: dict[Path, str]
+
+
+def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -> Request:
+    """The configuration that the options describe.
+
+    In rising order of strength: the schema's defaults, the task's file (or the parent run's configuration), each
+    ``--config``, each ``--set``, and the flags. Presets and structures named on the command line come before its
+    other settings, so that ``--set layer.n=4 --layer phm`` means what it says in either order.
+
+    Args:
+        options: As given.
+        parent: The configuration of a run that this one extends.
+
+    Raises:
+        PhmrunError: Unknown names, unknown keys, bad values; all those of the configuration at once.
+    """
+    task: Task = TASKS.get(options.task)
+    plugins = {path: load_plugin(path) for path in options.plugin or []}
+    base = read_source(parent) if parent else task_defaults(task.name)
+    sources = [base, *(config_source(name) for name in options.config or [])]
+    sources += _command_line(options)
+    from phmrun.layers import options_of  # imports torch, and only now does the verb need it
+
+    resolved: Resolved[Experiment] = resolve(task.load("schema"), sources, options_of)
+    _check_dataset(resolved)
+    return Request(task, resolved, plugins)
+
+
+def _command_line(options: ExperimentOptions) -> list[Source]:
+    """One source per setting, those that select a preset or a structure first, and flags after ``--set``."""
+    settings = _settings(options.set_ or [])
+    flags = [(key, value, flag) for key, (flag, value) in options.explicit().items()]
+    ordered = sorted([*settings, *flags], key=lambda setting: not _selects(setting[0], setting[1]))
+    return [Source(label, nested({key: value})) for key, value, label in ordered]
+
+
+def _selects(key: str, value: Any) -> bool:
+    """Whether a setting names a preset or a structure, which others then refine."""
+    return key in _SELECTORS and isinstance(value, str)
+
+
+def _settings(texts: list[str]) -> list[tuple[str, Any, str]]:
+    """Dotted key, value and label of every ``--set``; all malformed ones are reported together."""
+    settings, problems = [], []
+    for text in texts:
+        key, equals, value = text.partition("=")
+        label = f"--set {text}"
+        if not equals or not all(part.strip() == part != "" for part in key.split(".")):
+            problems.append(Problem(label, "is not of the form key=value, as in --set training.clip=1"))
+            continue
+        try:
+            settings.append((key, parse_value(value, label), label))
+        except PhmrunError as error:
+            problems.append(Problem(label, f"the value is not YAML: {error.what}"))
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+def _check_dataset(resolved: Resolved[Experiment]) -> None:
+    """Refuses a dataset that nobody knows, with the nearest names."""
+    from phmrun.datasets import CATALOGUE
+
+    name = resolved.config.data.name
+    known = {"builtin", "files", *CATALOGUE.names()}
+    if name not in known:
+        raise unknown("dataset", name, known, where=f"data.name (from {resolved.origin['data.name']})")

@@ -1,0 +1,27 @@
+"""``phmrun schema``: the configuration's JSON Schema, for editors."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from phmrun.cli import completion
+from phmrun.registry import STRUCTURES, TASKS
+
+EPILOG = """Example:
+
+phmrun schema nmt > nmt.schema.json, and in the first line of a YAML file:
+
+# yaml-language-server: $schema=nmt.schema.json"""
+
+
+def schema(
+    task: Annotated[str, typer.Argument(help="Name of a task.", autocompletion=completion.tasks)],
+) -> None:
+    """Prints the JSON Schema of a task's configuration files: keys, types, bounds, meanings."""
+    found = TASKS.get(task).load("schema")
+    from phmrun.config import json_schema
+    from phmrun.layers import options_of
+
+    structures = {name: options_of(name) for name in STRUCTURES.names()}
+    print(json.dumps(json_schema(found, structures), indent=2, ensure_ascii=False, default=str))

@@ -1,0 +1,125 @@
+"""``phmrun train``: run one experiment, or continue it."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from phmrun.cli import completion, console
+from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, spread
+from phmrun.cli.resolving import Request, resolve_options
+from phmrun.errors import PhmrunError
+
+if TYPE_CHECKING:
+    from phmrun.training.experiment import DryRun
+
+EPILOG = """Examples:
+
+phmrun train nmt --layer phm --n 8
+
+phmrun train nmt --data multi30k --config configs/nmt/multi30k-small.yaml --layer phm --n 4 --seed 2
+
+phmrun train nmt --prefix corpus/ --source en --target fr --set data.vocabulary.size=8000 --dry-run
+
+The same command again continues the run, or says that it is done."""
+
+
+@spread
+def train(
+    options: ExperimentOptions,
+    *,
+    runs_dir: RunsDirectory = Path("runs"),
+    extend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Start a new run from the last checkpoint of this one, with its configuration; give --max-steps.",
+            rich_help_panel=RUNS,
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Start over: delete what this run has so far.", rich_help_panel=RUNS)
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before --restart.", rich_help_panel=RUNS)
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the configuration and where each value came from, the data and the counts; train nothing.",
+            rich_help_panel=RUNS,
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Trains one model and scores it, or continues where a former call of the same command stopped."""
+    request = resolve_options(options, parent=_config_of(runs_dir, extend) if extend else None)
+    if dry_run:
+        from phmrun.training import experiment
+
+        _show(request, experiment.dry_run(request.resolved.config), as_json)
+        return
+    if restart and not yes:
+        _ask()
+    from phmrun.training import experiment
+
+    result = experiment.train(
+        request.resolved.config,
+        origin=request.resolved.origin,
+        runs_dir=runs_dir,
+        plugins=request.plugins,
+        restart=restart,
+        extend=extend,
+        verbosity=int(console.verbosity()),
+    )
+    if as_json:
+        console.print_json({"run_id": result.run_id, "run_dir": str(result.run_dir), "metrics": result.metrics})
+    else:
+        console.print_scores(result.metrics)
+        console.stdout().print(f"run {result.run_id} is {result.state}", markup=False, soft_wrap=True)
+
+
+def _config_of(runs_dir: Path, reference: str) -> Path:
+    from phmrun.ledger import Run
+
+    return Run.find(runs_dir, reference).config_path
+
+
+def _ask() -> None:
+    """Asks before a run is started over.
+
+    Raises:
+        PhmrunError: There is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        raise PhmrunError("--restart deletes what the run has so far", hint="Say --restart --yes to go on unasked.")
+    typer.confirm("Start over and delete what this run has so far?", abort=True, err=True)
+
+
+def _show(request: Request, plan: "DryRun", as_json: bool) -> None:
+    """The plan of a run: configuration with origins, statistics of the data, counts of parameters."""
+    config, origin = request.resolved.config, request.resolved.origin
+    if as_json:
+        report: dict[str, Any] = {"config": config.model_dump(mode="json"), "origin": dict(origin)}
+        console.print_json({**report, "data": plan.data, "parameters": plan.parameters})
+        return
+    from phmrun.config import to_yaml
+
+    out = console.stdout()
+    said = {key: label for key, label in origin.items() if label != "default"}
+    out.print(to_yaml(config, said), markup=False, soft_wrap=True)
+    for title, facts in (("data", plan.data), ("parameters", plan.parameters)):
+        flat = {key: value for key, value in _flat(facts).items() if not isinstance(value, list)}
+        console.print_table((title, ""), flat.items())
+        out.print()
+
+
+def _flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested facts as one level of names joined by dots."""
+    flat: dict[str, Any] = {}
+    for name, value in facts.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

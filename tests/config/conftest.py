@@ -1,0 +1,60 @@
+"""A small schema and structures of our own, so that these tests need neither torch nor a task."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import pytest
+from pydantic import Field
+
+from phmrun.config import DataConfig, Experiment, LayerConfig, ModelConfig, Unhashed
+from phmrun.config.layering import OptionsOf
+from phmrun.errors import unknown
+
+
+@dataclass(frozen=True)
+class Option:
+    name: str
+    annotation: Any
+    default: Any
+    help: str = ""
+
+
+STRUCTURES = {
+    "dense": (),
+    "phm": (Option("n", int, 4, "Order."), Option("variant", Literal["paper", "released"], "paper", "Which formula.")),
+    "rank": (Option("rank", int, 8, "Rank."), Option("scale", float | None, None, "Factor.")),
+}
+
+
+class ToyModel(ModelConfig):
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"tiny": {"width": 16, "depth": 1}, "big": {"width": 64, "depth": 4}}
+    preset: Annotated[Literal["tiny", "big"], Unhashed()] = Field("tiny", description="Size.")
+    width: int = Field(16, ge=1, description="Width.")
+    depth: int = Field(1, ge=1, le=9, description="Blocks.")
+
+
+class ToyExperiment(Experiment):
+    task: Literal["toy"] = Field("toy", description="A toy.")
+    data: DataConfig = Field(DataConfig(), description="Data.")
+    model: ToyModel = Field(ToyModel(), description="Model.")
+    embedding: LayerConfig = Field(LayerConfig(structure="rank"), description="Structure of the embedding tables.")
+
+
+@pytest.fixture(scope="session")
+def schema() -> type[ToyExperiment]:
+    return ToyExperiment
+
+
+@pytest.fixture(scope="session")
+def options_of() -> OptionsOf:
+    def options(name: str) -> tuple[Option, ...]:
+        if name not in STRUCTURES:
+            raise unknown("layer", name, STRUCTURES)
+        return STRUCTURES[name]
+
+    return options
+
+
+@pytest.fixture(scope="session")
+def structures() -> dict[str, tuple[Option, ...]]:
+    return dict(STRUCTURES)

@@ -1,0 +1,159 @@
+import pytest
+
+from phmrun.config import ConfigError, Source, leaves, nested, read_source, resolve
+
+
+def problems(schema, options_of, *sources):
+    with pytest.raises(ConfigError) as caught:
+        resolve(schema, sources, options_of)
+    return {problem.key: problem for problem in caught.value.problems}
+
+
+def test_defaults_alone(schema, options_of):
+    resolved = resolve(schema, [], options_of)
+    assert resolved.config.model.width == 16
+    assert resolved.config.layer.structure == "dense"
+    assert set(resolved.origin.values()) == {"default"}
+
+
+def test_later_sources_win_and_origins_name_them(schema, options_of):
+    sources = [
+        Source("a.yaml", {"seed": 2, "model": {"width": 32}}),
+        Source("b.yaml", {"model": {"width": 48}}),
+        Source("--seed", {"seed": 9}),
+    ]
+    resolved = resolve(schema, sources, options_of)
+    assert (resolved.config.seed, resolved.config.model.width) == (9, 48)
+    assert resolved.origin["seed"] == "--seed"
+    assert resolved.origin["model.width"] == "b.yaml"
+    assert resolved.origin["model.depth"] == "default"
+
+
+def test_origins_cover_every_value(schema, options_of):
+    resolved = resolve(schema, [Source("x", {"layer": "phm"})], options_of)
+    assert list(resolved.origin) == [key for key, _ in leaves(resolved.config)]
+    assert resolved.origin["layer.n"] == "default"
+
+
+def test_file_sources_give_lines(schema, options_of, tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("# first\nlayer: phm\nmodel:\n  width: 32\n")
+    resolved = resolve(schema, [read_source(path)], options_of)
+    assert resolved.origin["model.width"] == f"{path}:4"
+    assert resolved.origin["layer.structure"] == f"{path}:2"
+
+
+def test_a_heading_without_keys_is_nothing(schema, options_of):
+    assert resolve(schema, [Source("x", {"model": None})], options_of).config.model.width == 16
+
+
+@pytest.mark.parametrize("layer", ["phm", {"structure": "phm"}])
+def test_layer_shorthand(schema, options_of, layer):
+    config = resolve(schema, [Source("x", {"layer": layer})], options_of).config
+    assert config.layer.structure == "phm"
+    assert config.layer.options == {"n": 4, "variant": "paper"}
+
+
+def test_another_structure_drops_the_former_options(schema, options_of):
+    sources = [Source("a", {"layer": {"structure": "phm", "n": 8}}), Source("b", {"layer": "rank"})]
+    assert resolve(schema, sources, options_of).config.layer.options == {"rank": 8, "scale": None}
+
+
+def test_the_same_structure_named_again_keeps_its_options(schema, options_of):
+    sources = [Source("a", {"layer": {"structure": "phm", "n": 8}}), Source("b", {"layer": "phm"})]
+    assert resolve(schema, sources, options_of).config.layer.options["n"] == 8
+
+
+def test_options_without_a_structure_belong_to_the_default_one(schema, options_of):
+    assert resolve(schema, [Source("a", {"embedding": {"rank": 3}})], options_of).config.embedding.options["rank"] == 3
+    assert "layer.n" in problems(schema, options_of, Source("--n", {"layer": {"n": 8}}))
+
+
+def test_preset_comes_before_other_keys_of_its_source(schema, options_of):
+    config = resolve(schema, [Source("a", {"model": {"width": 5, "preset": "big"}})], options_of)
+    assert (config.config.model.width, config.config.model.depth) == (5, 4)
+    assert config.origin["model.depth"] == "preset big, a"
+
+
+def test_later_preset_overrides_earlier_width_and_is_overridden_later(schema, options_of):
+    sources = [Source("a", {"model": {"width": 5}}), Source("b", {"model": {"preset": "big"}})]
+    assert resolve(schema, sources, options_of).config.model.width == 64
+    sources.append(Source("c", {"model": {"width": 7}}))
+    config = resolve(schema, sources, options_of).config
+    assert (config.model.width, config.model.depth) == (7, 4)
+
+
+def test_all_problems_at_once(schema, options_of):
+    found = problems(
+        schema,
+        options_of,
+        Source(
+            "a.yaml",
+            {
+                "sed": 1,
+                "model": {"widht": 3, "depth": 10, "preset": "bigg"},
+                "layer": {"structure": "phm", "m": 3, "n": "x"},
+                "batch": 3,
+                "training": {"optimizer": {"name": "adm"}},
+            },
+            {"model.widht": 7},
+        ),
+        Source("--output", {"output": "pmh"}),
+    )
+    assert set(found) == {
+        "sed", "model.widht", "model.depth", "model.preset", "layer.m", "layer.n", "batch",
+        "training.optimizer.name", "output.structure",
+    }  # fmt: skip
+    assert found["sed"].suggestion == ["seed"]
+    assert found["model.widht"].suggestion == ["width"]
+    assert found["model.widht"].source == "a.yaml:7"
+    assert found["model.depth"].valid == [">= 1", "<= 9"]
+    assert found["model.preset"].suggestion == ["big"]
+    assert found["layer.m"].valid == ["n", "variant"]
+    assert found["layer.n"].what == "must be a whole number, not 'x'"
+    assert found["training.optimizer.name"].valid == ["adam", "adamw"]
+    assert found["output.structure"].suggestion[0] == "phm"
+    assert found["output.structure"].source == "--output"
+
+
+@pytest.mark.parametrize(
+    ("layer", "key"),
+    [
+        ({"structure": "phm", "n": True}, "layer.n"),
+        ({"structure": "phm", "n": 2.5}, "layer.n"),
+        ({"structure": "phm", "variant": "papr"}, "layer.variant"),
+        ({"structure": 3}, "layer.structure"),
+        ([1], "layer"),
+    ],
+)
+def test_bad_layers(schema, options_of, layer, key):
+    assert key in problems(schema, options_of, Source("a", {"layer": layer}))
+
+
+def test_option_choices_are_listed_with_the_nearest(schema, options_of):
+    found = problems(schema, options_of, Source("a", {"layer": {"structure": "phm", "variant": "papr"}}))
+    assert found["layer.variant"].suggestion == ["paper"]
+    assert found["layer.variant"].valid == ["paper", "released"]
+
+
+def test_options_take_their_own_type(schema, options_of):
+    config = resolve(
+        schema, [Source("a", {"layer": {"structure": "rank", "rank": "3", "scale": 2}})], options_of
+    ).config
+    assert config.layer.options == {"rank": 3, "scale": 2.0}
+    assert isinstance(config.layer.options["scale"], float)
+
+
+@pytest.mark.parametrize("value", [True, "x", None, [1], {"a": 1}, -1, 2**32, float("nan"), 1.5])
+def test_bad_seeds(schema, options_of, value):
+    assert set(problems(schema, options_of, Source("a", {"seed": value}))) == {"seed"}
+
+
+def test_configs_are_frozen(schema, options_of):
+    config = resolve(schema, [], options_of).config
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 3
+
+
+def test_nested():
+    assert nested({"a.b.c": 1, "a.d": 2, "e": 3}) == {"a": {"b": {"c": 1}, "d": 2}, "e": 3}

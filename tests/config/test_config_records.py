@@ -1,0 +1,59 @@
+import logging
+
+import pytest
+
+from phmrun.config import ConfigError, Source, load_run_config, resolve, run_id, to_yaml
+from phmrun.errors import PhmrunError
+
+
+@pytest.fixture
+def saved(schema, options_of, tmp_path):
+    values = {"layer": {"structure": "phm", "n": 8}, "seed": 5, "training": {"max_time": 90}}
+    config = resolve(schema, [Source("x", values)], options_of).config
+    path = tmp_path / "config.yaml"
+    path.write_text(to_yaml(config), encoding="utf-8")
+    return config, path
+
+
+def test_round_trip(saved, schema, options_of):
+    config, path = saved
+    loaded = load_run_config(path, schema=schema, options_of=options_of)
+    assert loaded == config
+    assert run_id(loaded, fingerprints={}) == run_id(config, fingerprints={})
+
+
+def test_round_trip_without_structures(saved, schema):
+    config, path = saved
+    assert load_run_config(path, schema=schema).model_dump() == config.model_dump()
+
+
+def test_keys_of_another_version_are_left_out_and_said(saved, schema, caplog):
+    config, path = saved
+    path.write_text(path.read_text() + "novelty: 3\n")
+    with caplog.at_level(logging.WARNING):
+        loaded = load_run_config(path, schema=schema)
+    assert loaded.model_dump() == config.model_dump()
+    assert "novelty" in caplog.text
+
+
+def test_missing_keys_take_their_defaults(tmp_path, schema):
+    path = tmp_path / "config.yaml"
+    path.write_text("task: toy\nseed: 4\n")
+    assert load_run_config(path, schema=schema).seed == 4
+
+
+def test_bad_values_are_still_errors(saved, schema):
+    _, path = saved
+    path.write_text(path.read_text().replace("seed: 5", "seed: five"))
+    with pytest.raises(ConfigError, match="seed: must be a whole number"):
+        load_run_config(path, schema=schema)
+
+
+def test_the_task_names_the_schema(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("seed: 4\n")
+    with pytest.raises(PhmrunError, match="'task' is missing"):
+        load_run_config(path)
+    path.write_text("task: nmmt\n")
+    with pytest.raises(PhmrunError, match="no task 'nmmt'"):
+        load_run_config(path)
