@@ -1,0 +1,205 @@
+"""``phmrun runs``: what has been run, what came of it, and removing it."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from phmrun.cli import completion, console
+from phmrun.cli.options import Json, RunArgument, RunsDirectory
+from phmrun.errors import PhmrunError
+
+if TYPE_CHECKING:
+    from phmrun.ledger.description import Description
+
+app = typer.Typer(help="Run directories: list, show, remove.", no_args_is_help=True)
+
+FILTER = "Filter"
+_ROWS_OF_HISTORY = 5
+
+
+@app.command("list")
+def list_runs(
+    *,
+    task: Annotated[
+        str | None, typer.Option(help="Only this task.", rich_help_panel=FILTER, autocompletion=completion.tasks)
+    ] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(
+            help="Only this structure or number: phm, n=8, 'phm n=8'.",
+            rich_help_panel=FILTER,
+            autocompletion=completion.layers,
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Only this data set.", rich_help_panel=FILTER, autocompletion=completion.datasets)
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(help="Only queued, running, done, failed, interrupted or damaged runs.", rich_help_panel=FILTER),
+    ] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            help="Column to sort by: name, state, layer, parameters, step, seconds, updated … or a score such as "
+            "test/bleu; a leading - turns the order round: --sort=-test/bleu."
+        ),
+    ] = "name",
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Lists the runs with state, layer, size and scores."""
+    from phmrun.ledger import listing
+    from phmrun.ledger.values import plain
+
+    found = listing.list_runs(runs_dir)
+    chosen = listing.sort(listing.select(found, task=task, layer=layer, data=data, state=state), sort)
+    if as_json:
+        console.print_json(plain([run.to_json() for run in chosen]))
+        return
+    if not chosen:
+        console.stderr().print(f"no runs in {runs_dir}" if not found else "no run fits", markup=False)
+        return
+    scores = [name for name in listing.score_names(chosen) if name.startswith("test/")] or listing.score_names(chosen)
+    rows = [
+        [
+            run.id,
+            run.state,
+            run.about("layer"),
+            run.about("parameters"),
+            run.status.step if run.status else None,
+            *(run.score(name) for name in scores),
+        ]
+        for run in chosen
+    ]
+    console.print_table(("run", "state", "layer", "parameters", "step", *scores), rows)
+    for run in chosen:
+        if run.damage:
+            console.stderr().print(f"{run.path}: {run.damage}", markup=False, soft_wrap=True)
+
+
+@app.command("show")
+def show(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
+    """Shows one run: state, configuration, scores, size, the last of its history, sample outputs, files."""
+    from phmrun.ledger import Run
+    from phmrun.ledger.description import describe
+    from phmrun.ledger.values import plain
+
+    description = describe(Run.find(runs_dir, run))
+    changed = _differences(description.path / "config.yaml")
+    if as_json:
+        console.print_json(plain(_as_json(description, changed)))
+    else:
+        _print(description, changed)
+
+
+@app.command("rm")
+def remove(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN…", help="Run ids, their unique beginnings, or paths.", autocompletion=completion.runs
+        ),
+    ],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    runs_dir: RunsDirectory = Path("runs"),
+) -> None:
+    """Deletes runs with everything in them; a run that a process is working on is refused."""
+    from phmrun.ledger import Run
+
+    found = {run.path.resolve(): run for run in (Run.find(runs_dir, reference) for reference in runs)}
+    if not yes:
+        if not sys.stdin.isatty():
+            raise PhmrunError("there is nobody to ask whether to delete", hint="Say --yes to delete unasked.")
+        for run in found.values():
+            console.stderr().print(str(run.path), markup=False, soft_wrap=True)
+        typer.confirm(f"Delete {len(found)} run{'s' if len(found) > 1 else ''}?", abort=True, err=True)
+    for run in found.values():
+        run.remove()
+        console.stderr().print(f"deleted {run.path}", markup=False, soft_wrap=True)
+
+
+def _differences(path: Path) -> dict[str, Any] | None:
+    """The values of a config that are not the defaults; ``None`` if this installation cannot tell."""
+    from phmrun.config import load_run_config, semantic_values
+
+    try:
+        return semantic_values(load_run_config(path))
+    except (PhmrunError, ImportError):
+        return None
+
+
+def _as_json(description: "Description", changed: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "run_id": description.id,
+        "run_dir": str(description.path),
+        "status": description.status.to_json() if description.status else None,
+        "config_differences": changed,
+        "metrics": description.metrics,
+        "parameters": description.parameters,
+        "history": description.history[-_ROWS_OF_HISTORY:],
+        "samples": description.samples,
+        "files": {entry.name: entry.size for entry in description.entries},
+        "damage": description.damage,
+    }
+
+
+def _print(description: "Description", changed: dict[str, Any] | None) -> None:
+    """The run as a document on standard output."""
+    from phmrun.ledger.card import flat, number, score_row
+
+    _heading(description.id)
+    console.print_table(("", ""), _state(description))
+    if changed is None:
+        _heading("Configuration")
+        console.stdout().print(description.config.rstrip(), markup=False, soft_wrap=True)
+    elif changed:
+        _heading("Configuration, where it is not the default")
+        console.print_table(("key", "value"), [(key, str(value)) for key, value in changed.items()])
+    if description.metrics:
+        _heading("Scores")
+        rows = [score_row(name, score) for name, score in description.metrics.items()]
+        console.print_table(("score", "value", "also", "signature"), rows)
+    if description.parameters:
+        _heading("Parameters")
+        console.print_table(("", ""), flat(description.parameters))
+    if description.history:
+        last = description.history[-_ROWS_OF_HISTORY:]
+        columns = list({key: None for row in last for key in row})
+        _heading(f"The last of {len(description.history):,} rows of history")
+        console.print_table(columns, [[number(row.get(column)) for column in columns] for row in last])
+    if description.samples:
+        _heading("Samples")
+        console.print_table(description.samples["columns"], description.samples["rows"])
+    _heading("Files")
+    console.print_table(("", "bytes", ""), [(entry.name, entry.size, entry.meaning) for entry in description.entries])
+    for damage in description.damage:
+        console.stderr().print(damage, markup=False, soft_wrap=True)
+
+
+def _state(description: "Description") -> list[tuple[str, Any]]:
+    """What the run is and does, line by line."""
+    from phmrun.ledger.card import duration
+
+    status = description.status
+    if status is None:
+        return [("directory", str(description.path)), ("state", "damaged")]
+    why = f": {status.reason}" if status.reason else ""
+    holder = f"process {description.holder.pid} on {description.holder.host}" if description.holder else None
+    lines = [
+        ("directory", str(description.path)),
+        *((key, str(status.about[key])) for key in ("task", "data", "layer", "seed") if key in status.about),
+        ("state", f"{status.state}{why}"),
+        ("held by", holder),
+        ("step", f"{status.step:,}"),
+        ("training time", duration(status.seconds)),
+        *((name, getattr(status, name)) for name in ("started", "updated", "ended")),
+    ]
+    return [(name, value) for name, value in lines if value is not None]
+
+
+def _heading(title: str) -> None:
+    console.stdout().print(f"\n{title}", style="bold", markup=False, soft_wrap=True)

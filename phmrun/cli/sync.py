@@ -1,0 +1,64 @@
+"""``phmrun sync``: a run's record in Weights & Biases, made whole from the run directory."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phmrun.cli import completion, console
+from phmrun.cli.options import Json, RunsDirectory
+
+
+def sync(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN…", help="Run ids, their unique beginnings, or paths.", autocompletion=completion.runs
+        ),
+    ],
+    *,
+    online: Annotated[
+        bool | None,
+        typer.Option(
+            "--online/--offline",
+            help="Upload, or write one complete W&B directory to upload later (default: WANDB_MODE, else online).",
+        ),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Weights & Biases project (default: the one it was trained with).")
+    ] = None,
+    entity: Annotated[
+        str | None, typer.Option(help="Weights & Biases user or team (default: the account's own).")
+    ] = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Replays the history of runs, each as one W&B run of the same name.
+
+    What training mirrors offline comes in one segment per process, and segments of one run overwrite each other when
+    they are uploaded one by one. This writes or uploads the whole run from its directory instead, and deletes nothing.
+    """
+    from phmrun.ledger import Run
+    from phmrun.ledger.replay import sync as replay
+    from phmrun.ledger.wandb_mirror import wandb_mode
+
+    asked = None if online is None else "online" if online else "offline"
+    mode = wandb_mode(asked or os.environ.get("WANDB_MODE") or "online")
+    for run in [Run.find(runs_dir, reference) for reference in runs]:
+        synced = replay(run, mode, project=project, entity=entity)
+        if as_json:
+            console.print_json(
+                {
+                    "run_id": synced.run_id,
+                    "mode": synced.mode,
+                    "rows": synced.rows,
+                    "wandb_dir": str(synced.directory),
+                    "url": synced.url,
+                }
+            )
+            continue
+        where = synced.url or synced.directory
+        console.stdout().print(f"{synced.run_id}: {synced.rows:,} rows in {where}", markup=False, soft_wrap=True)
+        if synced.mode == "offline":
+            console.stderr().print(f"upload it with: wandb sync {synced.directory}", markup=False, soft_wrap=True)

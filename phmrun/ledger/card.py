@@ -1,0 +1,135 @@
+"""The run's own page: a ``README.md`` that tells a reader what the model is, how well it does, and how to use it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from phmrun.files import write_text
+from phmrun.ledger.description import Description, describe
+from phmrun.ledger.run import Run
+from phmrun.ledger.status import State, Status
+
+_OUTCOMES = {
+    State.QUEUED: "It has not run yet.",
+    State.RUNNING: "It was training when this page was written.",
+    State.DONE: "Training is done.",
+    State.FAILED: "Training failed.",
+    State.INTERRUPTED: "Training was interrupted; the same command continues it.",
+}
+
+
+def write_card(run: Run) -> Path:
+    """Writes the page from what the run directory holds now, and returns its path."""
+    write_text(run.card_path, card(describe(run)))
+    return run.card_path
+
+
+def card(description: Description) -> str:
+    """The page as Markdown."""
+    sections = [
+        [f"# {description.id}", *_opening(description.status)],
+        _section("Scores", _scores(description.metrics)),
+        _section("Size", _size(description.parameters)),
+        _section("Samples", _samples(description.samples)),
+        _section("Use", _use(description.id)),
+        _section("Configuration", ["```yaml", description.config.rstrip(), "```"] if description.config else []),
+        _section("Files", _table(("file", "what it is"), _files(description))),
+    ]
+    return "\n".join("\n".join(lines) + "\n" for lines in sections if lines)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: ``42 s``, ``12 min``, ``3 h 20 min``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def number(value: Any) -> str:
+    """A figure as a table shows it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 1 else f"{value:,.2f}"
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested figures under names joined by dots; lists are left out."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        elif not isinstance(value, list):
+            yield f"{prefix}{key}", value
+
+
+def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
+    """A score's name, value, what else was measured with it, and its signature."""
+    if not isinstance(score, Mapping):
+        return name, number(score), "", ""
+    further = {key: value for key, value in score.items() if key not in ("value", "signature")}
+    notes = ", ".join(f"{key} {number(value)}" for key, value in flat(further))
+    return name, number(score.get("value")), notes, str(score.get("signature", ""))
+
+
+def _opening(status: Status | None) -> list[str]:
+    """What the run is and how it ended, in sentences."""
+    if status is None:
+        return ["", "The status of this run cannot be read."]
+    about = status.about
+    what = f"A model for the task **{about.get('task', 'unknown')}**"
+    for word, key in (("on", "data"), ("with the layer", "layer"), ("and seed", "seed")):
+        if about.get(key) is not None:
+            what += f" {word} **{about[key]}**"
+    outcome = _OUTCOMES[status.state].rstrip(".") + (f": {status.reason}." if status.reason else ".")
+    course = f"{status.step:,} optimizer steps, {duration(status.seconds)} of training"
+    times = ", ".join(f"{word} {time}" for word, time in (("begun", status.started), ("ended", status.ended)) if time)
+    return ["", f"{what}.", f"{outcome} {course}{f' ({times})' if times else ''}."]
+
+
+def _scores(metrics: Mapping[str, Any]) -> list[str]:
+    rows = [score_row(name, score) for name, score in metrics.items()]
+    table = _table(("score", "value", "also", "signature"), rows)
+    return [*table, "", "A signature says exactly how its score was computed."] if rows else []
+
+
+def _size(parameters: Mapping[str, Any]) -> list[str]:
+    return _table(("parameters", "count"), ((name, number(value)) for name, value in flat(parameters)))
+
+
+def _samples(samples: Mapping[str, Any]) -> list[str]:
+    return _table(samples["columns"], samples["rows"]) if samples else []
+
+
+def _use(run_id: str) -> list[str]:
+    return [
+        "```",
+        f"phmrun predict {run_id} < sentences.txt    # one input per line, one output per line",
+        f"phmrun eval {run_id} --split test          # scores it again",
+        f"phmrun runs show {run_id}",
+        "```",
+        "",
+        "The model knows what its training data taught it and nothing else; check its outputs before relying on them.",
+    ]
+
+
+def _files(description: Description) -> Iterator[tuple[str, str]]:
+    for entry in description.entries:
+        if entry.meaning and entry.name not in ("README.md", "lock"):
+            yield f"`{entry.name}`", entry.meaning
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"## {title}", "", *lines] if lines else []
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """A Markdown table; nothing without rows."""
+    body = [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
+    if not body:
+        return []
+    return [f"| {' | '.join(map(_cell, columns))} |", f"|{'---|' * len(columns)}", *body]
+
+
+def _cell(value: Any) -> str:
+    """A text that cannot break its table."""
+    return " ".join(str(value).split()).replace("|", "\\|")

@@ -1,0 +1,208 @@
+"""A mirror of a run in Weights & Biases. The run directory is the source; nothing is ever read back from here.
+
+Each process that trains a run writes its own segment. A run that was continued offline therefore has several, and W&B
+keeps only the last of those that are uploaded one by one: `phmrun.ledger.replay.sync` makes one whole record instead.
+W&B itself is imported when a mirror begins to write.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.files import write_json
+from phmrun.ledger.run import Run
+from phmrun.ledger.values import plain, restored
+
+Mode = Literal["offline", "online", "disabled"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+STEP, SECONDS = "trainer/global_step", "trainer/seconds"
+INIT_SECONDS = 60.0
+"""Seconds to wait for the server before training begins."""
+
+_log = logging.getLogger(__name__)
+
+
+def wandb_mode(asked: str | None = None) -> Mode:
+    """The mode to use: what was asked for, else what ``WANDB_MODE`` says, else ``offline``.
+
+    Raises:
+        PhmrunError: There is no such mode.
+    """
+    mode = asked or os.environ.get("WANDB_MODE") or "offline"
+    mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)
+    if mode not in MODES:
+        raise unknown("W&B mode", mode, MODES, where="--wandb" if asked else "WANDB_MODE")
+    return mode
+
+
+class Mirror:
+    """One segment of a run's mirror, from now until `finish`.
+
+    The server is reached before training starts or not at all: a mirror that fails later says so once in the log and
+    falls silent, while training goes on.
+
+    Args:
+        run: The run.
+        mode: ``offline`` (files under ``wandb/`` in the run), ``online``, or ``disabled``: nothing is imported or
+            written. ``None`` stands for ``WANDB_MODE`` or offline.
+        project: The W&B project.
+        entity: The W&B user or team; ``None`` for the account's own.
+        config: The hyper-parameters, of plain values.
+        tags: Words to filter by: layer, n.
+        group: What the run belongs to, the name of a sweep.
+        job_type: The task.
+        whole: This segment is to have all of the run, so a run of that name on the server is written over.
+
+    Raises:
+        PhmrunError: W&B cannot be reached online, or refuses.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        mode: str | None = None,
+        *,
+        project: str = "phmrun",
+        entity: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+        group: str | None = None,
+        job_type: str | None = None,
+        whole: bool = False,
+    ) -> None:
+        self.mode = wandb_mode(mode)
+        self._step: int | None = None
+        self._segment: Any = None
+        self._surroundings = ExitStack()
+        if self.mode == "disabled":
+            return
+        labels = {"project": project, "entity": entity, "group": group, "job_type": job_type, "tags": list(tags)}
+        resume = "allow" if self.mode == "online" and not whole else None
+        with self._surroundings:
+            self._surroundings.enter_context(_surroundings(run.wandb_dir, self.mode))
+            self._segment = _init(run, self.mode, config or {}, whole, {**labels, "resume": resume})
+            if not whole:
+                write_json(labels_path(run), {"mode": self.mode, **labels})
+            self._surroundings = self._surroundings.pop_all()
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the segment's files are; ``None`` if the mirror is disabled."""
+        return Path(self._segment.settings.sync_dir) if self._segment else None
+
+    @property
+    def url(self) -> str | None:
+        """The run's page; ``None`` unless online."""
+        return self._segment.url if self._segment and self.mode == "online" else None
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Mirrors one row of the history; ``step`` and ``time`` become ``trainer/global_step`` and ``…/seconds``."""
+        names = {"step": STEP, "time": SECONDS}
+        figures = {names.get(key, key): value for key, value in restored(plain(row)).items() if value is not None}
+        self._step = figures.get(STEP, self._step)
+        self._send(lambda segment: segment.log(figures))
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Mirrors a table, a file of its own each time: meant for the samples of an evaluation."""
+
+        def send(segment: Any) -> None:
+            import wandb
+
+            table = wandb.Table(columns=list(columns), data=[list(row) for row in rows])
+            segment.log({name: table} if self._step is None else {name: table, STEP: self._step})
+
+        self._send(send)
+
+    def summary(self, values: Mapping[str, Any]) -> None:
+        """Mirrors figures and texts that hold for the whole run: final scores, counts, the model's description."""
+        self._send(lambda segment: segment.summary.update(restored(plain(values))))
+
+    def finish(self, exit_code: int = 0) -> None:
+        """Ends the segment; online, waits until everything has arrived.
+
+        Args:
+            exit_code: 0 if the run ended well.
+        """
+        self._send(lambda segment: segment.finish(exit_code=exit_code))
+        self._segment = None
+        self._surroundings.close()
+
+    def _send(self, action: Callable[[Any], object]) -> None:
+        """Does something to the segment; the first failure is the last."""
+        if self._segment is None:
+            return
+        try:
+            action(self._segment)
+        except Exception as error:  # noqa: BLE001  (whatever W&B raises, training goes on)
+            self._segment = None
+            _log.warning("the W&B mirror stopped, training goes on: %s: %s", type(error).__name__, error)
+
+
+def labels_path(run: Run) -> Path:
+    """Where the labels of a mirrored run are kept, so that a replay can use them again."""
+    return run.wandb_dir / "labels.json"
+
+
+def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options: Mapping[str, Any]) -> Any:
+    """Begins a W&B run whose id is the run's name, with its own step axis."""
+    import wandb
+
+    settings = wandb.Settings(
+        console="off",
+        disable_code=True,
+        disable_git=True,
+        init_timeout=INIT_SECONDS,
+        quiet=True,
+        show_errors=False,
+        silent=True,
+        x_disable_stats=True,
+        # W&B names a directory by the second, and a run may be continued within one.
+        x_sync_dir_suffix="whole" if whole else f"part-{len(list(run.wandb_dir.glob('*-part-*'))) + 1}",
+    )
+    given: dict[str, Any] = {key: value for key, value in options.items() if value}
+    given |= {"id": run.id, "name": run.id, "dir": run.path, "config": restored(plain(config))}
+    try:
+        segment = wandb.init(mode=mode, reinit="create_new", settings=settings, **given)
+        # Steps of a continued run begin again before the last one, which W&B's own step axis does not allow.
+        segment.define_metric(STEP)
+        segment.define_metric("*", step_metric=STEP)
+    except (wandb.errors.Error, OSError, ValueError) as error:
+        raise PhmrunError(
+            f"W&B cannot be used {mode}: {' '.join(str(error).split())[:300]}",
+            hint="Run `wandb login` or set WANDB_API_KEY, or use --wandb offline and upload later by `phmrun sync`.",
+            code=ExitCode.USAGE,
+        ) from error
+    return segment
+
+
+@contextmanager
+def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
+    """Keeps W&B's caches and staging areas inside the run for a while, and its messages off the terminal.
+
+    Online, its own config directory stays what it is: that holds the address of the user's server.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    base = directory.resolve()
+    wanted = {
+        "WANDB_DIR": str(base.parent),
+        "WANDB_CACHE_DIR": str(base / "cache"),
+        "WANDB_DATA_DIR": str(base / "data"),
+        "WANDB_ARTIFACT_DIR": str(base / "artifacts"),
+        "WANDB_SILENT": "true",
+    }
+    if mode == "offline":
+        wanted["WANDB_CONFIG_DIR"] = str(base / "config")
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
