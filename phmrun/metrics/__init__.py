@@ -1,6 +1,6 @@
 """Scores: a value, the signature that says exactly how it was computed, and how far to trust it."""
 
-from phmrun.metrics.translation import bleu, chrf
 from phmrun.metrics.score import Score
+from phmrun.metrics.translation import bleu, chrf
 
 __all__ = ["Score", "bleu", "chrf"]

@@ -204,6 +204,20 @@ def test_finished_sentences_leave_the_batch():
     assert decoder.selects >= 1
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_when_finished_sentences_leave_does_not_matter(beam, monkeypatch):
+    """A penalty this large would make a finished sentence that is not left alone find better and better outputs."""
+    sources = sources_of(30)
+    found = []
+    for part in (1e-9, 1 / 8, 2.0):
+        monkeypatch.setattr("phmrun.decoding.beam.LEAVING_PART", part)
+        monkeypatch.setattr("phmrun.decoding.greedy.LEAVING_PART", part)
+        decoder = TableDecoder(10, 6, ending=1.0)
+        found.append(run(decoder, sources, beam=beam, alpha=2.0, limits=[25] * 30, nbest=beam))
+        assert (decoder.selects > 0) == (part < 1)
+    assert found[0] == found[1] == found[2]
+
+
 def test_lengths_may_be_a_list_and_no_sentence_is_no_work():
     decoder = TableDecoder(8, 0)
     sources = sources_of(2)

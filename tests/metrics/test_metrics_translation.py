@@ -14,26 +14,8 @@ import pytest
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.metrics import bleu, chrf
 
-WORDS = [
-    "the",
-    "a",
-    "small",
-    "old",
-    "cat",
-    "dog",
-    "house",
-    "sees",
-    "finds",
-    ",",
-    "under",
-    "green",
-    "Bäume",
-    "über",
-    "straße",
-    "didn't",
-    "3.5",
-    "well-known",
-]
+TEXT = "the a small old cat dog house sees finds , under green Bäume über straße didn't 3.5 well-known"
+WORDS = TEXT.split()
 
 
 def corpus(count, seed=0):
