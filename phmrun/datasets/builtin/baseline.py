@@ -1,0 +1,66 @@
+"""Two translations that need no model: word by word with a dictionary, and copying the source."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+_TOKEN = re.compile(r"\w+(?:[-']\w+)*|[.,?]")
+_ROUNDS = 3
+
+
+def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The likeliest German word form of each English one.
+
+    The counts are those of the classic lexical alignment model: expectation maximisation over co-occurrence, ``t(g | e)``, with an empty English
+    word. Brown et al. (1993), model 1.
+
+    Args:
+        pairs: Sentence pairs, source and target.
+    """
+    corpus = [(("", *tokens(source)), tokens(target)) for source, target in pairs]
+    table: Mapping[str, Mapping[str, float]] | None = None
+    for _ in range(_ROUNDS):
+        counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for source, target in corpus:
+            rows = [counts[word] for word in source]
+            old = None if table is None else [table[word] for word in source]
+            for german in target:
+                if old is None:
+                    share = 1 / len(source)
+                    for row in rows:
+                        row[german] += share
+                else:
+                    weights = [row.get(german, 0.0) for row in old]
+                    total = sum(weights)
+                    for row, weight in zip(rows, weights, strict=True):
+                        if weight > 1e-4 * total:
+                            row[german] += weight / total
+        table = {
+            word: {german: count / total for german, count in row.items()}
+            for word, row in counts.items()
+            for total in (sum(row.values()),)
+        }
+    # Ties are broken by the word itself, so that the order of the corpus does not matter.
+    return {word: min(row, key=lambda g: (-row[g], g)) for word, row in (table or {}).items() if row and word}
+
+
+def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]) -> list[str]:
+    """Translates word by word, in the source's order, with the dictionary learned from training pairs; unknown words are copied.
+
+    Args:
+        train: Sentence pairs, source and target.
+        sources: The sentences to translate.
+    """
+    forms = dictionary(train)
+    return [_join(forms.get(word, word) for word in tokens(source)) for source in sources]
+
+
+def tokens(text: str) -> list[str]:
+    """Words and punctuation marks, the first word as it would be inside the sentence where that is known to be small."""
+    found = _TOKEN.findall(text)
+    return [found[0][0].lower() + found[0][1:], *found[1:]] if found else []
+
+
+def _join(words: Iterable[str]) -> str:
+    text = re.sub(r" ([.,?])", r"\1", " ".join(words))
+    return text[:1].upper() + text[1:]
