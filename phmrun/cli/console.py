@@ -43,10 +43,8 @@ def set_verbosity(verbosity: Verbosity) -> None:
 
 def verbosity() -> Verbosity:
     """What the user asked for on the command line."""
-    level = logging.getLogger("phmrun").getEffectiveLevel()
-    if level >= logging.WARNING:
-        return Verbosity.QUIET if logging.getLogger("phmrun").level else Verbosity.NORMAL
-    return Verbosity.VERBOSE if level <= logging.DEBUG else Verbosity.NORMAL
+    level = logging.getLogger("phmrun").level
+    return {logging.WARNING: Verbosity.QUIET, logging.DEBUG: Verbosity.VERBOSE}.get(level, Verbosity.NORMAL)
 
 
 def stdout() -> Console:

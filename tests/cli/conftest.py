@@ -1,0 +1,91 @@
+"""The command line run in this process, and a stand-in for what trains."""
+
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def phmrun(capfd, monkeypatch) -> Callable[..., Result]:
+    """Calls ``phmrun`` with these arguments."""
+    from phmrun.cli.app import main
+
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("PHMRUN_RUNS", raising=False)
+
+    def run(*arguments: str) -> Result:
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        return Result(end.value.code, *capfd.readouterr())
+
+    return run
+
+
+class FakeExperiment(types.ModuleType):
+    """Records its calls in place of ``phmrun.training.experiment``."""
+
+    def __init__(self) -> None:
+        super().__init__("phmrun.training.experiment")
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.error: BaseException | None = None
+
+    def _called(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self.calls.append((name, args, options))
+        if self.error:
+            raise self.error
+
+    def train(self, config: Any, **options: Any) -> Any:
+        self._called("train", (config,), options)
+        metrics = {"test/bleu": {"value": 31.25, "signature": "nrefs:1|case:mixed"}, "test/loss": 2.5}
+        return types.SimpleNamespace(run_id="nmt-x", run_dir=Path("runs/nmt-x"), metrics=metrics, state="done")
+
+    def dry_run(self, config: Any, **options: Any) -> Any:
+        self._called("dry_run", (config,), options)
+        data = {"train": {"sentences": 20_000}, "languages": ["en", "de"]}
+        return types.SimpleNamespace(data=data, parameters={"total": 123_456})
+
+    def evaluate(self, run: Any, **options: Any) -> dict[str, Any]:
+        self._called("evaluate", (run,), options)
+        return {"test/bleu": {"value": 30.5, "signature": "nrefs:1"}}
+
+    def predictor(self, run: Any, **options: Any) -> Any:
+        self._called("predictor", (run,), options)
+
+        def predict(lines: Iterable[str]) -> Iterator[str]:
+            yield from (line.upper() for line in lines)
+
+        return types.SimpleNamespace(predict=predict)
+
+
+@pytest.fixture
+def experiment(monkeypatch) -> FakeExperiment:
+    import phmrun.training
+
+    fake = FakeExperiment()
+    monkeypatch.setitem(sys.modules, "phmrun.training.experiment", fake)
+    monkeypatch.setattr(phmrun.training, "experiment", fake, raising=False)
+    return fake
+
+
+@pytest.fixture
+def run_dir(tmp_path) -> Path:
+    """A finished run of the task nmt, in ``tmp_path / "runs"``."""
+    from phmrun.config import Source, resolve, task_defaults, to_yaml
+    from phmrun.ledger import Run, State
+    from tasks.nmt.config import TranslationExperiment
+
+    values = {"layer": {"structure": "phm", "n": 2}, "seed": 7}
+    resolved = resolve(TranslationExperiment, [task_defaults("nmt"), Source("test", values)], None)
+    run = Run.create(tmp_path / "runs", "nmt-builtin-phm-7-0123456789ab", to_yaml(resolved.config))
+    run.set_state(State.DONE)
+    return run.path

@@ -1,0 +1,116 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+from phmrun import __version__
+from phmrun.cli.app import _globals_first
+from phmrun.errors import ExitCode, PhmrunError
+
+VERBS = ["train", "eval", "predict", "count-params", "layers", "data", "runs", "schema", "doctor", "sync"]
+HEAVY = {"torch", "pytorch_lightning", "wandb", "numpy", "transformers"}
+
+
+def test_help_lists_every_verb(phmrun):
+    result = phmrun("--help")
+    assert result.code == 0
+    assert all(f" {verb} " in result.out for verb in VERBS)
+
+
+def test_version(phmrun):
+    assert phmrun("--version")[:2] == (0, f"phmrun {__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([verb, "-h"] for verb in VERBS), ["layers", "show", "--help"]])
+def test_help_is_fast_and_imports_nothing_heavy(arguments):
+    code = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+        "from phmrun.cli.app import main\n"
+        f"main({arguments!r})"
+    )
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - start
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+    assert not HEAVY & set(done.stderr.split())
+    assert seconds < 5  # half a second on a quiet machine; loose, since tests share theirs
+
+
+@pytest.mark.parametrize("arguments", [["trian"], ["train"], ["train", "nmt", "--n", "x"], ["train", "nmt", "--nope"]])
+def test_usage_errors(phmrun, arguments):
+    result = phmrun(*arguments)
+    assert result.code == ExitCode.USAGE
+    assert result.out == ""
+    assert "Traceback" not in result.err
+
+
+def test_unknown_verb_brings_the_nearest(phmrun):
+    assert "Did you mean 'train'?" in phmrun("trian").err
+
+
+def test_bare_command_shows_the_help(phmrun):
+    assert "Usage" in phmrun().out
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named like torch's own."""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (PhmrunError("it broke", where="a.yaml:3", valid=["x", "y"], hint="Do so."), 2, "valid: x, y"),
+        (PhmrunError("no data", code=ExitCode.DATA), 3, "no data"),
+        (PhmrunError("NaN", code=ExitCode.TRAINING), 4, "NaN"),
+        (MemoryError(), 4, "memory"),
+        (OutOfMemoryError("CUDA out of memory"), 4, "memory"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), 4, "memory"),
+        (RuntimeError("shape mismatch\nat line 2"), 1, "this is a bug: RuntimeError: shape mismatch at line 2"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_every_error_has_its_exit_code(phmrun, experiment, error, code, text):
+    experiment.error = error
+    result = phmrun("train", "nmt")
+    assert result.code == code
+    assert result.out == ""
+    assert text in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_debug_shows_the_traceback_wherever_it_stands(phmrun, experiment, place):
+    experiment.error = RuntimeError("shape mismatch")
+    arguments = ["train", "nmt"]
+    arguments.insert(place, "--debug")
+    assert "Traceback" in phmrun(*arguments).err
+
+
+def test_verbosity_reaches_the_verb(phmrun, experiment):
+    said = []
+    for flag in ([], ["-v"], ["-q"]):
+        phmrun("train", "nmt", *flag)
+        said.append(experiment.calls[-1][2]["verbosity"])
+    assert said == [0, 1, -1]
+
+
+def test_global_options_move_to_the_front():
+    assert _globals_first(["train", "nmt", "-v", "--n", "8", "--debug"]) == [
+        "-v",
+        "--debug",
+        "train",
+        "nmt",
+        "--n",
+        "8",
+    ]
+    assert _globals_first(["predict", "--", "-v"]) == ["predict", "--", "-v"]
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = f'{sys.executable} -c \'from phmrun.cli.app import main; main(["schema", "nmt"])\' | head -n 1'
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+    assert done.stdout == "{\n"
+    assert done.stderr == ""

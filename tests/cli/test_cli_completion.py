@@ -1,0 +1,52 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from phmrun.cli import completion
+
+
+class Context:
+    def __init__(self, **params):
+        self.params = params
+
+
+def test_names():
+    assert "nmt" in completion.tasks("n")
+    assert completion.layers("ph") == ["phm"]
+    assert {"builtin", "multi30k"} <= set(completion.datasets(""))
+    assert "configs/tasks/nmt.yaml" in completion.configs("configs/")
+    assert completion.tasks("zzz") == []
+
+
+def test_run_ids(run_dir, monkeypatch, tmp_path):
+    monkeypatch.delenv("PHMRUN_RUNS", raising=False)
+    (run_dir.parent / "README.md").write_text("no run\n")
+    assert completion.runs(Context(runs_dir=run_dir.parent), "nmt-") == [run_dir.name]
+    assert completion.runs(Context(runs_dir=tmp_path / "none"), "") == []
+    monkeypatch.setenv("PHMRUN_RUNS", str(run_dir.parent))
+    assert completion.runs(Context(), "") == [run_dir.name]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("phmrun train n", "nmt"), ("phmrun train nmt --layer p", "phm"), ("phmrun train nmt --data m", "multi30k"),
+        ("phmrun layers show d", "dense"), ("phmrun schema ", "nmt"), ("phmrun eval nmt-b", "nmt-builtin-phm-7"),
+        ("phmrun predict ", "nmt-builtin-phm-7"), ("phmrun co", "count-params"),
+    ],
+)  # fmt: skip
+def test_the_shell_is_answered(words, expected, run_dir):
+    environment = {
+        **os.environ,
+        "_PHMRUN_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "PHMRUN_RUNS": str(run_dir.parent),
+    }
+    code = "from phmrun.cli.app import main; import atexit, sys\n"
+    code += "atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr)); main()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert expected in done.stdout
+    assert done.stderr == "False\n"

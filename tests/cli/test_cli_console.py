@@ -1,0 +1,73 @@
+import io
+import logging
+
+import pytest
+from rich.console import Console
+
+from phmrun.cli import console
+from phmrun.cli.console import Verbosity
+from phmrun.errors import PhmrunError
+
+ERROR = PhmrunError("it broke [red]x[/red]", where="a.yaml:3", valid=["x", "y"], hint="Do so.")
+
+
+@pytest.fixture(autouse=True)
+def usual_verbosity():
+    yield
+    console.set_verbosity(Verbosity.NORMAL)
+
+
+def test_plain_error_lines_where_there_is_no_terminal(capsys):
+    console.print_error(ERROR)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "phmrun: error: a.yaml:3: it broke [red]x[/red]\nvalid: x, y\nDo so.\n"
+
+
+def test_a_panel_on_a_terminal(monkeypatch):
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=60, color_system=None)
+    monkeypatch.setattr(console, "stderr", lambda: terminal)
+    console.print_error(ERROR)
+    text = screen.getvalue()
+    assert "╭─ Error" in text
+    for part in ("a.yaml:3", "it broke [red]x[/red]", "valid: x, y", "Do so."):
+        assert part in text
+
+
+def test_numbers_stand_at_the_right_and_text_is_not_markup(capsys):
+    console.print_table(("name", "count"), [("[bold]a[/bold]", 1234567), ("b", None), ("c", 0.12345)])
+    lines = capsys.readouterr().out.splitlines()
+    assert "[bold]a[/bold]" in lines[1]
+    assert lines[1].rstrip().endswith("1,234,567")
+    assert lines[2].rstrip().endswith("–")
+    assert lines[3].rstrip().endswith("0.1235")
+
+
+def test_long_cells_are_not_cut(capsys):
+    console.print_table(("metric", "value", "signature"), [("bleu", 1.0, "x" * 300)])
+    assert capsys.readouterr().out.count("x") == 300
+
+
+def test_json_is_one_line(capsys):
+    console.print_json({"a": "ü", "b": [1, None]})
+    assert capsys.readouterr().out == '{"a": "ü", "b": [1, null]}\n'
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "seen"),
+    [
+        (Verbosity.QUIET, ["warning"]),
+        (Verbosity.NORMAL, ["info", "warning"]),
+        (Verbosity.VERBOSE, ["debug", "info", "warning"]),
+    ],
+)
+def test_verbosity(capsys, verbosity, seen):
+    console.set_verbosity(verbosity)
+    assert console.verbosity() == verbosity
+    logger = logging.getLogger("phmrun.some.module")
+    for level in ("debug", "info", "warning"):
+        getattr(logger, level)(level)
+    printed = capsys.readouterr()
+    assert printed.err.split() == seen
+    assert printed.out == ""

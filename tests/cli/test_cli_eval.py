@@ -1,0 +1,33 @@
+import json
+
+
+def test_overrides_reach_the_evaluation(phmrun, experiment, run_dir):
+    options = ["--split", "dev", "--beam", "3", "--alpha", "0.5", "--average", "4", "--checkpoint", "last"]
+    result = phmrun("eval", "nmt-b", *options, "--batch-size", "9", "--runs-dir", str(run_dir.parent))
+    assert result.code == 0
+    [(_, (run,), given)] = experiment.calls
+    assert run.path == run_dir
+    assert given == {
+        "split": "dev", "decoding": {"beam": 3, "alpha": 0.5}, "checkpoint": "last", "average": 4, "batch_size": 9,
+        "device": "auto",
+    }  # fmt: skip
+    assert "nrefs:1" in result.out
+
+
+def test_what_is_not_said_is_the_run_s_own(phmrun, experiment, run_dir):
+    phmrun("eval", str(run_dir))
+    given = experiment.calls[0][2]
+    assert (given["split"], given["decoding"], given["average"], given["checkpoint"]) == ("test", {}, None, None)
+
+
+def test_json(phmrun, experiment, run_dir):
+    report = json.loads(phmrun("eval", str(run_dir), "--json").out)
+    assert report["run_id"] == run_dir.name
+    assert report["run_dir"] == str(run_dir)
+    assert report["metrics"]["test/bleu"]["value"] == 30.5
+
+
+def test_unknown_run(phmrun, experiment, run_dir):
+    result = phmrun("eval", "nmt-bulitin-phm-7-0123456789ab", "--runs-dir", str(run_dir.parent))
+    assert result.code == 2
+    assert run_dir.name in result.err

@@ -1,0 +1,60 @@
+import json
+
+import pytest
+
+from phmrun.registry import STRUCTURES
+
+
+def test_list(phmrun):
+    facts = {fact["name"]: fact for fact in json.loads(phmrun("layers", "list", "--json").out)}
+    assert set(STRUCTURES.names()) == set(facts)
+    table = phmrun("layers", "list").out
+    for fact in facts.values():
+        assert fact["formula"]
+        assert fact["source"]
+        assert fact["name"] in table
+        assert fact["count_formula"] in table
+
+
+def test_show(phmrun):
+    report = json.loads(phmrun("layers", "show", "phm", "--json").out)
+    options = {option["name"]: option for option in report["options"]}
+    assert options["n"]["type"] == "int"
+    assert options["n"]["default"] == 4
+    assert all(option["help"] for option in report["options"])
+    text = phmrun("layers", "show", "phm").out
+    assert "k·d/n + n³" in text
+    assert "variant" in text
+
+
+def test_show_without_options(phmrun):
+    assert "no options" in phmrun("layers", "show", "dense").out
+
+
+def test_unknown(phmrun):
+    result = phmrun("layers", "show", "pmh")
+    assert result.code == 2
+    assert "Did you mean 'phm'" in result.err
+
+
+PLUGIN = '''
+from phmrun.layers import Structure, register
+
+@register("listed-for-test")
+class Listed(Structure):
+    """Listed."""
+    formula, count_formula, source = "W = 0", "0", "none"
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(PLUGIN)
+    yield str(file)
+    STRUCTURES._registered.pop("listed-for-test", None)
+
+
+def test_plugins(phmrun, plugin):
+    assert "listed-for-test" in phmrun("layers", "list", "--plugin", plugin).out
+    assert "W = 0" in phmrun("layers", "show", "listed-for-test", "--plugin", plugin).out

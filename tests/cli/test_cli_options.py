@@ -1,0 +1,53 @@
+import dataclasses
+import inspect
+from typing import Annotated, get_args, get_type_hints
+
+import pytest
+import typer
+
+from phmrun.cli.options import ExperimentOptions, Key, spread
+from tasks.nmt.config import TranslationExperiment
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    first: Annotated[str, typer.Argument()]
+    second: Annotated[int | None, Key("a.b"), typer.Option("--second")] = None
+
+
+def test_spread_puts_a_group_in_place_of_itself():
+    seen = []
+
+    @spread
+    def verb(group: Group, *, last: bool = False) -> None:
+        """Says so."""
+        seen.append((group, last))
+
+    assert list(inspect.signature(verb).parameters) == ["first", "second", "last"]
+    assert verb.__doc__ == "Says so."
+    verb(first="x", second=3, last=True)
+    assert seen == [(Group("x", 3), True)]
+
+
+def test_explicit_holds_what_was_given():
+    options = ExperimentOptions("nmt", n=8, max_steps=0, deterministic=True, train_src="a")
+    assert options.explicit() == {
+        "layer.n": ("--n", 8),
+        "training.max_steps": ("--max-steps", 0),
+        "hardware.deterministic": ("--deterministic", True),
+        "data.train_source": ("--train-src", "a"),
+    }
+
+
+def keys():
+    for hint in get_type_hints(ExperimentOptions, include_extras=True).values():
+        yield from (mark.name for mark in get_args(hint) if isinstance(mark, Key))
+
+
+@pytest.mark.parametrize("key", [key for key in keys() if key != "layer.n"])
+def test_every_flag_sets_a_key_that_exists(key):
+    section = TranslationExperiment
+    *parents, name = key.split(".")
+    for parent in parents:
+        section = section.model_fields[parent].annotation
+    assert name in section.model_fields

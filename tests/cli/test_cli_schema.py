@@ -1,0 +1,15 @@
+import json
+
+
+def test_schema(phmrun):
+    result = phmrun("schema", "nmt")
+    document = json.loads(result.out)
+    assert document["title"] == "phmrun nmt"
+    layer = document["$defs"]["LayerConfig"]["anyOf"][0]["properties"]
+    assert "n" in layer
+    assert layer["structure"]["examples"][:1] == ["dense"]
+    assert document["$defs"]["BatchConfig"]["properties"]["size"]["minimum"] == 1
+
+
+def test_unknown_task(phmrun):
+    assert phmrun("schema", "nmmt").code == 2
