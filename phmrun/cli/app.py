@@ -124,7 +124,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _flushed(code: object) -> object:
+def _flushed(code: str | int | None) -> str | int | None:
     """The exit code, once what was printed has gone out; a reader that has left is no error."""
     try:
         sys.stdout.flush()

@@ -6,7 +6,6 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import ExperimentOptions, Json, spread
-from phmrun.cli.resolving import resolve_options
 
 EPILOG = """Example:
 
@@ -23,6 +22,8 @@ def count_params(
     as_json: Json = False,
 ) -> None:
     """Counts the parameters of a model, beside the dense model of the same shape."""
+    from phmrun.cli.resolving import resolve_options
+
     request = resolve_options(options)
     from phmrun.training.counting import count_parameters
 

@@ -12,7 +12,7 @@ from phmrun.registry import STRUCTURES, load_plugin
 app = typer.Typer(help="Weight structures: formulas, options, constraints.", no_args_is_help=True)
 
 Plugin = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="Python file that registers layers of your own; may be repeated.")
+    list[Path] | None, typer.Option(metavar="FILE", help="Python file that registers your own layers; may be repeated.")
 ]
 _FACTS = ("formula", "count_formula", "constraint", "source")
 

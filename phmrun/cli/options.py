@@ -101,7 +101,7 @@ class ExperimentOptions:
     plugin: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="Python file that registers layers of your own; may be repeated.", rich_help_panel=LAYER
+            metavar="FILE", help="Python file that registers your own layers; may be repeated.", rich_help_panel=LAYER
         ),
     ] = None
 

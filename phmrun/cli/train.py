@@ -8,10 +8,10 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, spread
-from phmrun.cli.resolving import Request, resolve_options
 from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
+    from phmrun.cli.resolving import Request
     from phmrun.training.experiment import DryRun
 
 EPILOG = """Examples:
@@ -56,6 +56,8 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Trains one model and scores it, or continues where a former call of the same command stopped."""
+    from phmrun.cli.resolving import resolve_options
+
     request = resolve_options(options, parent=_config_of(runs_dir, extend) if extend else None)
     if dry_run:
         from phmrun.training import experiment
@@ -99,7 +101,7 @@ def _ask() -> None:
     typer.confirm("Start over and delete what this run has so far?", abort=True, err=True)
 
 
-def _show(request: Request, plan: "DryRun", as_json: bool) -> None:
+def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
     """The plan of a run: configuration with origins, statistics of the data, counts of parameters."""
     config, origin = request.resolved.config, request.resolved.origin
     if as_json:

@@ -95,7 +95,7 @@ BAD = [
     (["nmt", "--set", "model.heads=3"], "3 heads do not divide the width 128"),
     (["nmt", "--config", "none.yaml"], "no such file"),
     (["nmt", "--max-steps", "0"], "valid: >= 1"),
-    (["nmt", "--max-steps", "many"], "'many'"),
+    (["nmt", "--max-steps", "many"], "--max-steps'"),
     (["nmt", "--lr", "nan"], "must be a finite number"),
     (["nmt", "--max-time", "soon"], "must be HH:MM:SS or a number of minutes"),
     (["nmt", "--precision", "8"], "valid: 32, bf16-mixed, 16-mixed, 64"),
