@@ -112,7 +112,7 @@ def remove(
 
     found = {run.path.resolve(): run for run in (Run.find(runs_dir, reference) for reference in runs)}
     if not yes:
-        if not sys.stdin.isatty():
+        if not _can_ask():
             raise PhmrunError("there is nobody to ask whether to delete", hint="Say --yes to delete unasked.")
         for run in found.values():
             console.stderr().print(str(run.path), markup=False, soft_wrap=True)
@@ -120,6 +120,11 @@ def remove(
     for run in found.values():
         run.remove()
         console.stderr().print(f"deleted {run.path}", markup=False, soft_wrap=True)
+
+
+def _can_ask() -> bool:
+    """Whether somebody sits at the other end."""
+    return sys.stdin.isatty()
 
 
 def _differences(path: Path) -> dict[str, Any] | None:

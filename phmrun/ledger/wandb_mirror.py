@@ -127,7 +127,9 @@ class Mirror:
         Args:
             exit_code: 0 if the run ended well.
         """
-        self._send(lambda segment: segment.finish(exit_code=exit_code))
+        if self.mode != "disabled":
+            self._send(lambda segment: segment.finish(exit_code=exit_code))
+            _stop_service(exit_code)
         self._segment = None
         self._surroundings.close()
 
@@ -170,13 +172,22 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
         # Steps of a continued run begin again before the last one, which W&B's own step axis does not allow.
         segment.define_metric(STEP)
         segment.define_metric("*", step_metric=STEP)
-    except (wandb.errors.Error, OSError, ValueError) as error:
+    except Exception as error:
+        _stop_service(1)
         raise PhmrunError(
             f"W&B cannot be used {mode}: {' '.join(str(error).split())[:300]}",
             hint="Run `wandb login` or set WANDB_API_KEY, or use --wandb offline and upload later by `phmrun sync`.",
             code=ExitCode.USAGE,
         ) from error
     return segment
+
+
+def _stop_service(exit_code: int) -> None:
+    """Ends W&B's own process, which writes the last records after a run has been finished, and waits for it."""
+    import wandb
+
+    if wandb.run is None:  # else a run that is not ours still needs it
+        wandb.teardown(exit_code)
 
 
 @contextmanager
@@ -192,6 +203,7 @@ def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
         "WANDB_CACHE_DIR": str(base / "cache"),
         "WANDB_DATA_DIR": str(base / "data"),
         "WANDB_ARTIFACT_DIR": str(base / "artifacts"),
+        "WANDB_DISABLE_GIT": "true",
         "WANDB_SILENT": "true",
     }
     if mode == "offline":

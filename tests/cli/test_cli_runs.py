@@ -1,0 +1,178 @@
+"""``phmrun runs`` and ``phmrun sync`` as a user meets them."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from phmrun.cli import runs as runs_verbs
+from phmrun.cli.sync import sync
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run, State
+
+app = typer.Typer()
+app.add_typer(runs_verbs.app, name="runs")
+app.command("sync")(sync)
+
+PHM, DENSE = "nmt-builtin-phm-1-0123456789ab", "nmt-builtin-dense-1-ba9876543210"
+
+
+@pytest.fixture
+def runs_dir(tmp_path: Path) -> Path:
+    path = tmp_path / "runs"
+    for name, layer, bleu in ((PHM, "{structure: phm, n: 4}", 31.25), (DENSE, "dense", 30.5)):
+        run = Run.create(path, name, f"task: nmt\nseed: 1\ndata: {{name: builtin}}\nlayer: {layer}\n")
+        run.update_metrics("test/bleu", {"value": bleu, "signature": "nrefs:1|tok:13a"})
+        run.set_state(State.DONE, step=500)
+    return path
+
+
+def phmrun(runs_dir: Path, *arguments: str) -> tuple[str, str]:
+    """Standard output and standard error of one command that ends well."""
+    answer = CliRunner().invoke(app, [*arguments, "--runs-dir", str(runs_dir)], env={"COLUMNS": "200"})
+    if answer.exception is not None:
+        raise answer.exception
+    return answer.stdout, answer.stderr
+
+
+def test_list_shows_scores_in_order(runs_dir: Path) -> None:
+    out, err = phmrun(runs_dir, "runs", "list", "--sort=-test/bleu")
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", PHM, DENSE]
+    assert "phm n=4" in lines[1]
+    assert "31.25" in lines[1]
+    assert err == ""
+
+
+def test_list_filters(runs_dir: Path) -> None:
+    found = json.loads(phmrun(runs_dir, "runs", "list", "--layer", "dense", "--state", "done", "--json")[0])
+    assert [run["run_id"] for run in found] == [DENSE]
+    assert found[0]["metrics"]["test/bleu"]["signature"] == "nrefs:1|tok:13a"
+    assert found[0]["seed"] == 1
+    assert phmrun(runs_dir, "runs", "list", "--task", "parse") == ("", "no run fits\n")
+
+
+def test_list_of_nothing(tmp_path: Path) -> None:
+    out, err = phmrun(tmp_path / "none", "runs", "list")
+    assert out == ""
+    assert err.startswith("no runs in")
+    assert phmrun(tmp_path / "none", "runs", "list", "--json")[0] == "[]\n"
+
+
+def test_list_with_a_damaged_run(runs_dir: Path) -> None:
+    (runs_dir / PHM / "status.json").write_text("garbage")
+    out, err = phmrun(runs_dir, "runs", "list")
+    assert "damaged" in out
+    assert DENSE in out
+    assert "status.json" in err
+
+
+def test_list_is_strict_json_for_a_diverged_run(runs_dir: Path) -> None:
+    Run(runs_dir / PHM).update_metrics("val/loss", math.nan)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    for arguments in (("runs", "list", "--json"), ("runs", "show", PHM, "--json")):
+        json.loads(phmrun(runs_dir, *arguments)[0], parse_constant=refuse)
+
+
+def test_show_reads_as_a_document(runs_dir: Path) -> None:
+    run = Run(runs_dir / PHM)
+    for step in range(10):
+        run.history.append({"step": step, "train/loss": 2.0 - step / 10})
+    run.write_parameters({"total": 12345})
+    run.write_samples(("source", "translation"), [("a [bold] dog", "ein Hund")])
+    out, err = phmrun(runs_dir, "runs", "show", "0123456")
+    for part in (
+        PHM,
+        "done",
+        "31.25",
+        "nrefs:1|tok:13a",
+        "12,345",
+        "The last of 10 rows",
+        "a [bold] dog",
+        "config.yaml",
+    ):
+        assert part in out
+    assert err == ""
+
+
+def test_show_as_json(runs_dir: Path) -> None:
+    shown = json.loads(phmrun(runs_dir, "runs", "show", PHM, "--json")[0])
+    assert shown["run_id"] == PHM
+    assert shown["status"]["state"] == "done"
+    assert shown["metrics"]["test/bleu"]["value"] == 31.25
+    assert "config.yaml" in shown["files"]
+
+
+def test_show_of_a_damaged_run(runs_dir: Path) -> None:
+    (runs_dir / PHM / "status.json").write_text("{")
+    out, err = phmrun(runs_dir, "runs", "show", PHM)
+    assert "damaged" in out
+    assert "no status" in err
+
+
+def test_unknown_run(runs_dir: Path) -> None:
+    with pytest.raises(PhmrunError) as refused:
+        phmrun(runs_dir, "runs", "show", "nmt-builtin-phn-1")
+    assert refused.value.code == ExitCode.USAGE
+    assert PHM in str(refused.value)
+
+
+def test_rm_asks_first(runs_dir: Path) -> None:
+    with pytest.raises(PhmrunError) as refused:
+        phmrun(runs_dir, "runs", "rm", PHM)
+    assert "--yes" in str(refused.value)
+    assert (runs_dir / PHM).exists()
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y", [DENSE]), ("n", [DENSE, PHM])])
+def test_rm_heeds_the_answer(runs_dir: Path, monkeypatch: pytest.MonkeyPatch, answer: str, left: list[str]) -> None:
+    monkeypatch.setattr("phmrun.cli.runs._can_ask", lambda: True)
+    CliRunner().invoke(app, ["runs", "rm", PHM, "--runs-dir", str(runs_dir)], input=f"{answer}\n")
+    assert sorted(path.name for path in runs_dir.iterdir()) == left
+
+
+def test_rm_of_several_names_all_or_none(runs_dir: Path) -> None:
+    with pytest.raises(PhmrunError, match="no run"):
+        phmrun(runs_dir, "runs", "rm", PHM, "typo", "--yes")
+    assert (runs_dir / PHM).exists()
+    out, err = phmrun(runs_dir, "runs", "rm", PHM, DENSE, PHM, "--yes")
+    assert out == ""
+    assert err.count("deleted") == 2
+    assert list(runs_dir.iterdir()) == []
+
+
+def test_rm_is_refused_while_locked(runs_dir: Path) -> None:
+    with Run(runs_dir / PHM).lock(), pytest.raises(PhmrunError, match=f"in use by process {os.getpid()}"):
+        phmrun(runs_dir, "runs", "rm", PHM, "--yes")
+    assert (runs_dir / PHM / "config.yaml").exists()
+
+
+def test_sync_offline_names_the_directory(runs_dir: Path) -> None:
+    pytest.importorskip("wandb")
+    Run(runs_dir / PHM).history.append({"step": 1, "train/loss": 2.0})
+    synced = json.loads(phmrun(runs_dir, "sync", PHM, "--offline", "--json")[0])
+    assert (synced["run_id"], synced["mode"], synced["rows"]) == (PHM, "offline", 1)
+    assert list(Path(synced["wandb_dir"]).glob("*.wandb"))
+
+
+def test_sync_follows_wandb_mode(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with pytest.raises(PhmrunError, match="disabled"):
+        phmrun(runs_dir, "sync", PHM)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys, phmrun.cli.runs, phmrun.cli.sync\n"
+        "print([name for name in ('torch', 'wandb', 'pydantic', 'numpy', 'yaml') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
