@@ -31,8 +31,9 @@ VERSION = 1
 TRAIN = "train"
 CHUNK = 1024
 """Sentence pairs encoded at a time."""
-SAMPLE = 1_000_000
-"""Most sentence pairs that a subword vocabulary is learnt from, evenly spaced over the corpus."""
+SAMPLE = 100_000_000
+"""Characters, of both sides, that a subword vocabulary is learnt from at most, in pairs evenly spaced over the corpus.
+SentencePiece holds them in memory, at about 20 bytes each."""
 NOISY = 1_000_000
 """From this many pairs on, the rarest 0.01 % of characters are left out of the alphabet, as web text needs."""
 
@@ -177,35 +178,36 @@ def _build(
     vocabularies: Vocabularies | None,
 ) -> None:
     """Fills ``path``: checks all text first, so that a fault in the last line is known before the long work."""
-    pairs = {split: _count(split, *sides) for split, sides in files.items()}
+    sizes = {split: _measure(split, *sides) for split, sides in files.items()}
     if vocabularies is None:
-        vocabularies = _learn(files[TRAIN], pairs[TRAIN], settings)
+        vocabularies = _learn(files[TRAIN], *sizes[TRAIN], settings)
     vocabularies.save(path / "vocabulary")
     splits = {}
     for split, sides in files.items():
         limit = max_length if split == TRAIN else None
-        splits[split] = _encode(split, sides, pairs[split], vocabularies, limit, path / split)
+        splits[split] = _encode(split, sides, sizes[split][0], vocabularies, limit, path / split)
         if not splits[split]["sentences"]:
             what = f"no pair of {split!r} has at most {max_length} tokens on both sides"
             raise PhmrunError(what, where=str(sides[0]), code=ExitCode.DATA)
     write_json(path / "statistics.json", {"vocabulary": _described(vocabularies), "splits": splits})
 
 
-def _count(split: str, source: Path, target: Path) -> int:
-    """Pairs of a split; reads all of it and so raises every fault of the text."""
-    count = 0
+def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
+    """Pairs of a split, and characters of both sides; reads all of it and so raises every fault of the text."""
+    pairs = characters = 0
     with progress(f"checking {split}", None, "sentences") as advance:
-        for _ in read_parallel(source, target):
-            count += 1
-            if not count % CHUNK:
+        for left, right in read_parallel(source, target):
+            pairs += 1
+            characters += len(left) + len(right)
+            if not pairs % CHUNK:
                 advance(CHUNK)
-    return count
+    return pairs, characters
 
 
-def _learn(sides: tuple[Path, Path], pairs: int, settings: VocabularySettings) -> Vocabularies:
-    """Vocabularies of the training split; words are counted in all of it, subwords learnt from at most ``SAMPLE``."""
+def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: VocabularySettings) -> Vocabularies:
+    """Vocabularies of the training split; words are counted in all of it, subwords in a sample."""
     subwords = settings.kind != "word"
-    sample = min(pairs, SAMPLE) if subwords else pairs
+    sample = max(1, pairs * SAMPLE // characters) if subwords and characters > SAMPLE else pairs
     coverage = 0.9999 if pairs >= NOISY else 1.0
     if sample < pairs:
         note(f"the subword vocabulary is learnt from {sample:,} of {pairs:,} sentence pairs, evenly spaced")

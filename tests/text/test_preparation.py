@@ -129,10 +129,10 @@ def test_large_corpora_are_sampled_evenly(files, cache, monkeypatch):
         seen.extend(kept)
         return original(kept, **settings)
 
-    monkeypatch.setattr(preparation_module, "SAMPLE", 100)
+    monkeypatch.setattr(preparation_module, "SAMPLE", 2 * sum(map(len, TRAIN)) // 3)
     monkeypatch.setattr(preparation_module, "train_vocabulary", spy)
     prepare_parallel(files, size=80, cache=cache)
-    assert len(seen) == 200
+    assert len(seen) == 2 * (len(TRAIN) // 3)
     rows = [TRAIN.index(line) for line in seen[::2]]
     assert rows[0] < 5
     assert rows[-1] > 290 or TRAIN.count(seen[-2]) > 1
