@@ -156,3 +156,17 @@ def test_writer_killed_at_a_random_moment(tmp_path: Path) -> None:
         writer.communicate()
         rows = History(path).read()
         assert [row["step"] for row in rows] == list(range(1, len(rows) + 1))
+
+
+def test_full_disk_leaves_whole_rows(tmp_path: Path) -> None:
+    script = (
+        "import resource, signal, sys; from pathlib import Path; from phmrun.ledger import History\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "history = History(Path(sys.argv[1])); history.append({'step': 1, 'text': 'x' * 30})\n"
+        "try: history.append({'step': 2, 'text': 'x' * 200})\n"
+        "except OSError: print('full')"
+    )
+    path = tmp_path / "history.jsonl"
+    answer = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+    assert answer.stdout == "full\n"
+    assert path.read_bytes() == b'{"step": 1, "text": "' + b"x" * 30 + b'"}\n'
