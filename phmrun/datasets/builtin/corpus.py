@@ -6,7 +6,7 @@ from pathlib import Path
 
 from phmrun.datasets.builtin import english, german
 from phmrun.datasets.builtin.lexicon import lexicon
-from phmrun.datasets.builtin.pairings import novel_pairings
+from phmrun.datasets.builtin.pairings import HELD_OUT, novel_pairings
 from phmrun.datasets.builtin.sample_sentences import SentenceSampler
 from phmrun.datasets.builtin.tree import Clause
 from phmrun.errors import PhmrunError
@@ -23,7 +23,8 @@ _MOST_WORDS = 25
 class Pair:
     """A sentence in both languages, with the tree that both were made from.
 
-    ``part`` is ``"novel"`` where the tree has a construction pairing that training lacks (``novelties`` names them), else ``"seen"``.
+    ``part`` is ``"novel"`` where the tree has a construction pairing that training lacks (``novelties`` names them),
+    else ``"seen"``.
     """
 
     source: str
@@ -36,7 +37,7 @@ class Pair:
 def translation(seed: int = 1, *, sizes: Mapping[str, int] | None = None) -> dict[str, list[Pair]]:
     """The English–German corpus of a seed, always the same.
 
-    No sentence of the test or dev split occurs in another split, neither as source nor as target; no source occurs twice.
+    No sentence of one split occurs in another, neither as source nor as target, and none occurs twice.
 
     Args:
         seed: Any integer; another seed is another sample of the same language.
@@ -64,6 +65,8 @@ def _split(sampler: SentenceSampler, seed: int, name: str, size: int, taken: set
     """Draws a split; its strings are added to ``taken``."""
     novel_wanted = size // _NOVEL_SHARE if name == "test" else 0
     pools: dict[str, list[Pair]] = {"seen": [], "novel": []}
+    met = dict.fromkeys(HELD_OUT, 0)
+    most = 3 * novel_wanted // (2 * len(HELD_OUT)) + 1  # so that no pairing crowds out the others
     room = {"seen": size - novel_wanted, "novel": novel_wanted}
     attempt = 0
     while len(pools["seen"]) < room["seen"] or len(pools["novel"]) < room["novel"]:
@@ -76,6 +79,10 @@ def _split(sampler: SentenceSampler, seed: int, name: str, size: int, taken: set
         source, target = english.sentence(tree), german.sentence(tree)
         if source in taken or target in taken or max(source.count(" "), target.count(" ")) >= _MOST_WORDS:
             continue
+        if any(met[novelty] >= most for novelty in novelties):
+            continue
+        for novelty in novelties:
+            met[novelty] += 1
         taken.update((source, target))
         pools[part].append(Pair(source, target, part, novelties, tree))
     return _interleaved(pools["seen"], pools["novel"])
@@ -93,7 +100,9 @@ def _interleaved(seen: list[Pair], novel: list[Pair]) -> list[Pair]:
 
 
 def write_translation(directory: Path, seed: int = 1) -> None:
-    """Writes ``{train,dev,test}.{en,de}`` and ``test.part`` (a line per test pair: seen or novel), each file whole or not at all.
+    """Writes ``{train,dev,test}.{en,de}`` and ``test.part``, each file whole or not at all.
+
+    ``test.part`` has a line per test pair: ``seen`` or ``novel``.
 
     Args:
         directory: Where to; it is made if it is not there.

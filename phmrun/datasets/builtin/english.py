@@ -52,7 +52,7 @@ def clause(node: Clause) -> list[Token]:
             tokens += [finite[0], *subject, *finite[1:]]
         else:
             tokens += [*subject, *finite]
-        tokens += _with_frequency(node, finite, rest, fronted)
+        tokens += _with_frequency(node, rest, fronted)
     tokens += _after_verb(node, fronted)
     if node.complement is not None:
         tokens += clause(node.complement)
@@ -85,18 +85,17 @@ def _gap(node: Clause, role: str) -> list[Token]:
     """The fronted constituent of a relative clause: "who", "for whom", "whose dog"."""
     if role == "phrase":
         governed: Any = node.phrase
-        pronoun = governed.nominal
         if not governed.english:
-            return nominal(pronoun, "subject")
-        return [Token(governed.english, governed, "case"), *nominal(pronoun, "prepositional")]
+            return nominal(governed.nominal, "subject")
+        return [Token(governed.english, governed, "case"), *nominal(governed.nominal, "prepositional")]
     if role == "indirect" and node.verb.frame == "g":
-        pronoun = node.indirect
+        pronoun: Any = node.indirect  # a relative pronoun
         return [Token("to", pronoun, "case"), *nominal(pronoun, "prepositional")]
     return nominal(getattr(node, role), "subject")
 
 
-def _with_frequency(node: Clause, finite: list[Token], rest: list[Token], fronted: Any) -> list[Token]:
-    """The non-finite verbs with the frequency adverb after the first auxiliary; before a sole main verb it is put by moving that verb."""
+def _with_frequency(node: Clause, rest: list[Token], fronted: Any) -> list[Token]:
+    """The frequency adverb, then the verbs that follow the first auxiliary."""
     adverbs = [
         Token(adverb.word.english, adverb, HEAD)
         for adverb in node.adverbs

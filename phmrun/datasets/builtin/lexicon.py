@@ -23,6 +23,7 @@ class Noun:
     scheme: str  # how the place is stood in and entered, see prepositions.py; empty: no place
     complement: str  # the class of its genitive complement ("the bank of the river"); empty: none
     needs_complement: bool  # only the complement tells the sense
+    definite: bool  # always with "the": the sun
 
     @property
     def mass(self) -> bool:
@@ -57,6 +58,12 @@ class Verb:
     instruments: str
     passive: bool
     place: bool
+    often: float  # how much more often than others of its frame it is drawn
+
+    @property
+    def past_is_present(self) -> bool:
+        """Whether "they put" may be past or present."""
+        return self.english[0] == self.english[1]
 
     @property
     def german_lemma(self) -> str:
@@ -76,6 +83,7 @@ class Adjective:
     classes: tuple[str, ...]
     attributive_only: bool
     has_comparative: bool
+    scale: str  # two adjectives of one scale never describe one thing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +121,9 @@ def lexicon() -> Lexicon:
         nouns=nouns,
         verbs=verbs,
         adjectives=adjectives,
-        words=MappingProxyType({kind: tuple(w for w in words if w.kind == kind) for kind in {w.kind: 0 for w in words}}),
+        words=MappingProxyType(
+            {kind: tuple(w for w in words if w.kind == kind) for kind in {w.kind: 0 for w in words}}
+        ),
         nouns_of=MappingProxyType({name: tuple(n for n in nouns if name in n.classes) for name in classes}),
         adjectives_of=MappingProxyType({name: tuple(a for a in adjectives if name in a.classes) for name in classes}),
         verbs_of=MappingProxyType({f: tuple(v for v in verbs if v.frame == f) for f in {v.frame: 0 for v in verbs}}),
@@ -126,10 +136,10 @@ def lemmas(language: str) -> list[str]:
     words = [word for kind in entries.words.values() for word in kind]
     if language == "en":
         verbs = [" ".join((verb.english[0], verb.english_particle)).strip() for verb in entries.verbs]
-        others = [entry.english for entry in (*entries.nouns, *entries.adjectives, *words)]
+        others = [entry.english for table in (entries.nouns, entries.adjectives, words) for entry in table]
     else:
         verbs = [verb.german_lemma for verb in entries.verbs]
-        others = [entry.german for entry in (*entries.nouns, *entries.adjectives, *words)]
+        others = [entry.german for table in (entries.nouns, entries.adjectives, words) for entry in table]
     return sorted({*verbs, *others})
 
 
@@ -168,6 +178,7 @@ def _noun(fields: list[str]) -> Noun:
         scheme=options.get("at", ""),
         complement=options.get("of", options.get("of!", "")),
         needs_complement="of!" in options,
+        definite="def" in options,
     )
 
 
@@ -200,6 +211,7 @@ def _verb(fields: list[str]) -> Verb:
         instruments=options.get("with", ""),
         passive=frame == "t" and "nopass" not in options,
         place="place" in options or frame == "t",
+        often=float(options.get("often", "1")),
     )
 
 
@@ -217,6 +229,7 @@ def _adjective(fields: list[str]) -> Adjective:
         german_stem=stem or german.removesuffix("e"),
         classes=tuple(_field(fields, 2).split()),
         attributive_only="attr" in _field(fields, 3),
+        scale=_options(_field(fields, 3)).get("scale", german),
         has_comparative=german not in ("kaputt", "leer", "voll", "wahr", "geheim", "tot", "ganz", "hölzern"),
     )
 

@@ -31,8 +31,9 @@ def genitive(word: str) -> str:
 
 
 def article(following: str) -> str:
-    """"a" or "an", by the word that follows (by its sound)."""
-    return "an" if following[0] in "aeiou" and not following.startswith(("uni", "use")) or following == "honest" else "a"
+    """The indefinite article before a word, by the sound that the word begins with."""
+    silent = following == "honest"
+    return "an" if silent or (following[0] in "aeiou" and not following.startswith(("uni", "use"))) else "a"
 
 
 def determiner_form(determiner: str, plural: bool) -> str:
@@ -68,7 +69,7 @@ def past(verb: Verb, person: str) -> str:
 
 
 def be_past(person: str) -> str:
-    """"was" or "were"."""
+    """The past of "be"."""
     return "was" if person in ("1s", "3s") else "were"
 
 

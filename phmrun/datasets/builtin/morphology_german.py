@@ -4,7 +4,7 @@ import re
 
 from phmrun.datasets.builtin.lexicon import Adjective, Noun, Verb
 
-# The endings of "dieser", which all determiners of its kind and strong adjectives share: gender (p = plural) to case to ending.
+# The endings of "dieser", shared by its kind and by strong adjectives: gender (p = plural), then case.
 STRONG = {
     "m": {"nom": "er", "acc": "en", "dat": "em", "gen": "es"},
     "f": {"nom": "e", "acc": "e", "dat": "er", "gen": "er"},
@@ -48,7 +48,7 @@ POSSESSIVE = {
 }
 INTERROGATIVE = {"who": {"nom": "wer", "acc": "wen", "dat": "wem"}, "what": {"nom": "was", "acc": "was", "dat": "was"}}
 
-# English determiner to the German stem and the declension of a following adjective. "ein"-words take no ending where adjectives are mixed.
+# English determiner to the German stem and the declension of a following adjective.
 DETERMINERS = {
     "the": ("d", "weak"),
     "this": ("dies", "weak"),
@@ -145,7 +145,7 @@ def adjective_ending(declension: str, gender: str, case: str) -> str:
 
 
 def contracted(preposition: str, article: str) -> str | None:
-    """"im" for "in dem" and the like; None where the two stay apart."""
+    """The one word for a preposition and an article ("im"), or None where they stay apart."""
     return _CONTRACTIONS.get((preposition, article))
 
 

@@ -2,8 +2,9 @@
 
 from phmrun.datasets.builtin.tree import Clause, NounPhrase, walk
 
-# Each construction of a held-out pairing is common in training; only their meeting is new. Relative clauses: gap, role of the phrase that
-# the clause belongs to, form of the verb that governs it. Subordinate clauses: conjunction, position, form of the main verb.
+# Each construction of a held-out pairing is common in training; only their meeting is new. Relative clauses: gap,
+# role of the phrase that the clause belongs to, form of the verb that governs it. Subordinate clauses: conjunction,
+# position, form of the main verb.
 HELD_OUT = (
     "relative object/subject/perfect",
     "relative object/object/modal",

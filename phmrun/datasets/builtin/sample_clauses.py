@@ -7,18 +7,39 @@ from phmrun.datasets.builtin.choices import Choices
 from phmrun.datasets.builtin.lexicon import Adjective, Lexicon, Noun, Verb, Word
 from phmrun.datasets.builtin.prepositions import SCHEMES
 from phmrun.datasets.builtin.sample_nominals import ADJUNCT_PLACES, PERSON, NominalSampler
-from phmrun.datasets.builtin.tree import Adverb, Clause, Name, Nominal, NounPhrase, Phrase, Predicate, Pronoun, RelativePronoun
+from phmrun.datasets.builtin.tree import (
+    Adverb,
+    Clause,
+    Nominal,
+    NounPhrase,
+    Phrase,
+    Predicate,
+    Pronoun,
+    RelativePronoun,
+    animate,
+    person_of,
+    reference,
+)
 from phmrun.datasets.builtin.verbs_by import VerbIndex
 
 TENSES = (("present", 36), ("past", 28), ("perfect", 12), ("future", 8), ("progressive", 6), ("modal", 15))
-MODALS = (("can", 3), ("must", 3), ("should", 2), ("may", 1.5), ("want to", 3), ("could", 2), ("had to", 2), ("wanted to", 2))
+MODALS = (
+    ("can", 3),
+    ("must", 3),
+    ("should", 2),
+    ("may", 1.5),
+    ("want to", 3),
+    ("could", 2),
+    ("had to", 2),
+    ("wanted to", 2),
+)
 _WILLED = ("want to", "wanted to", "may", "can", "could")
 _GAPS = (("subject", 4), ("object", 4), ("indirect", 2), ("phrase", 2.5), ("owner", 1.5))
 _PAST_MODALS = ("could", "had to", "wanted to")
 _TARGETS = ("furniture", "container")
 _JUMPS = ("furniture", "stream", "top", "tree")
-_DESTINATIONS = (*ADJUNCT_PLACES, "way", "stop", "shore", "sight", "land", "wood", "openable", "sea")
-_SHORES = ("shore", "sight", "shore")
+_DESTINATIONS = (*ADJUNCT_PLACES, "way", "shore", "sight", "land", "wood", "openable", "sea")
+_SHORES = ("shore", "coast", "shore")
 _RESTS = ("furniture", "land", "outside", "room")
 _HOMES = ("building", "town", "town")
 
@@ -61,18 +82,19 @@ class ClauseSampler:
         choices = self.choices
         given = dict(roles or {})
         verb = verb or self.verbs.draw(choices, given, depth)
+        while tenses[0][0] == "pluperfect" and verb.state and "subject" not in given:
+            verb = self.verbs.draw(choices, given, depth)  # what happened before: no states
         negated = negatable and choices.chance(0.12)
         tense = choices.weighted(tenses)
         passive = passive and verb.passive and not given and kind in ("main", "embedded") and choices.chance(0.14)
-        if passive and tense == "progressive":
-            tense = "past"
-        if verb.state and tense == "progressive":
-            tense = "present"
         if "subject" not in given:
             given["subject"] = self._subject(verb, passive, plain=negated, depth=depth)
+        told = passive or negated or kind == "question"  # an auxiliary tells the tense of "put"
+        tense = _settled(tense, tenses, verb, given["subject"], passive, told)
         modal = self._modal(verb, given["subject"], passive, tenses) if tense == "modal" else ""
         if verb.frame in ("be", "become", "look") and "predicate" not in given:
-            given["predicate"] = self._predicate(verb, given["subject"], depth)
+            changing = verb.frame == "become" or tense in ("pluperfect", "future")
+            given["predicate"] = self._predicate(verb, given["subject"], depth, changing)
         self._objects(verb, given, passive, negated, depth)
         self._places(verb, given)
         result = Clause(
@@ -90,7 +112,7 @@ class ClauseSampler:
     def _modal(self, verb: Verb, subject: Nominal, passive: bool, tenses: tuple[tuple[str, float], ...]) -> str:
         """A modal that fits the subject and the tenses that are allowed."""
         allowed = {tense for tense, _ in tenses}
-        willed = not passive and _animate(subject)
+        willed = not passive and animate(subject)
         options = [
             (modal, weight)
             for modal, weight in MODALS
@@ -103,19 +125,21 @@ class ClauseSampler:
     def _subject(self, verb: Verb, passive: bool, *, plain: bool, depth: int) -> Nominal:
         if verb.frame in ("be", "become"):
             person = verb.frame == "become" or self.choices.chance(0.4)
-            classes = PERSON if person else (self.choices.of(self.verbs.described),)
+            classes: tuple[str, ...] = PERSON if person else (self.choices.of(self.verbs.described),)
         else:
             classes = verb.objects if passive else verb.subjects
         subject = self.nominals.nominal(classes, plain=plain, depth=depth)
         return self.with_relative(subject, depth)
 
-    def _predicate(self, verb: Verb, subject: Nominal, depth: int) -> Predicate:
+    def _predicate(self, verb: Verb, subject: Nominal, depth: int, changing: bool) -> Predicate:
         """An adjective that fits the subject, perhaps compared with a thing of its own kind."""
         choices = self.choices
-        adjectives = [a for a in self.verbs.adjectives_for(subject) if not a.attributive_only]
-        if verb.frame == "become":
+        said = [adjective.scale for adjective in getattr(subject, "adjectives", ())]
+        possible = self.verbs.adjectives_for(subject)
+        adjectives = [adjective for adjective in possible if adjective.scale not in said] or possible
+        if changing:
             adjectives = [a for a in adjectives if a.english in self.verbs.changing] or adjectives
-        adjective: Adjective = choices.early(adjectives)
+        adjective: Adjective = choices.of(adjectives)
         comparable = verb.frame == "be" and adjective.has_comparative and isinstance(subject, NounPhrase) and depth < 2
         if comparable and choices.chance(0.22):
             noun: Noun = subject.noun  # type: ignore[union-attr]
@@ -144,13 +168,20 @@ class ClauseSampler:
         return Phrase(verb.english_preposition, verb.german_preposition, verb.german_case, nominal, "object")
 
     def _other(
-        self, given: Roles, classes: tuple[str, ...], plain: bool, depth: int, *, bare: bool = False, definite: bool = False
+        self,
+        given: Roles,
+        classes: tuple[str, ...],
+        plain: bool,
+        depth: int,
+        *,
+        bare: bool = False,
+        definite: bool = False,
     ) -> Nominal:
-        taken = [_key(given[role]) for role in ("subject", "object", "indirect") if role in given]
+        taken = [reference(given[role]) for role in ("subject", "object", "indirect") if role in given]
         while True:
             ambiguous = definite and plain
             drawn = self.nominals.nominal(classes, plain=plain, depth=2 if bare else depth, object_=not ambiguous)
-            if _key(drawn) not in taken and not (_first_person(drawn) and any(t[:1] == "1" for t in taken)):
+            if reference(drawn) not in taken and not (_first_person(drawn) and any(t[:1] == "1" for t in taken)):
                 break
         return drawn if bare else self.with_relative(drawn, depth)
 
@@ -195,7 +226,7 @@ class ClauseSampler:
         """The nominal, now and then with a relative clause."""
         if not isinstance(nominal, NounPhrase) or depth > 0 or nominal.modifier or nominal.complement:
             return nominal
-        if isinstance(nominal.possessor, NounPhrase) or not self.choices.chance(0.15):
+        if isinstance(nominal.possessor, NounPhrase) or not self.choices.chance(0.2):
             return nominal
         relative = self.relative(nominal)
         return replace(nominal, relative=relative) if relative else nominal
@@ -232,7 +263,7 @@ class ClauseSampler:
         clause = self.clause(
             "embedded", depth=1, verb=verb, roles={gap: filler}, gap=gap, passive=False, to_dative=gap == "object"
         )
-        return None if _key(clause.subject) == _key(host) and gap != "subject" else clause
+        return None if reference(clause.subject) == reference(host) and gap != "subject" else clause
 
     def _with_complement(self, node: Clause, depth: int) -> Clause:
         """Adds the clause that the verb asks for."""
@@ -240,7 +271,9 @@ class ClauseSampler:
         if frame in ("that", "whether", "wh"):
             past = node.tense in ("past", "pluperfect") or node.modal in _PAST_MODALS
             tenses: tuple[tuple[str, float], ...] = (
-                (("past", 5), ("pluperfect", 1.5)) if past else (("present", 5), ("past", 3), ("future", 2), ("perfect", 2), ("modal", 2))
+                (("past", 5), ("pluperfect", 1.5))
+                if past
+                else (("present", 5), ("past", 3), ("future", 2), ("perfect", 2), ("modal", 2))
             )
             kinds = {word.german: word for word in self.lexicon.words["conjunction"]}
             if frame == "wh":
@@ -277,25 +310,36 @@ class ClauseSampler:
             adjuncts.append(Phrase("by", "von", "dat", agent, "agent"))
         if node.kind != "infinitive" and choices.chance(share):
             lasting = verb.frame == "loc" or (verb.frame == "i" and verb.place)
-            fitting = [w for w in self.lexicon.words["time"] if tense in w.options and (lasting or "lasting" not in w.options)]
+            fitting = [
+                w for w in self.lexicon.words["time"] if tense in w.options and (lasting or "lasting" not in w.options)
+            ]
             if fitting and self._passing(node):
                 adverbs.append(Adverb(choices.of(fitting)))
         elif depth == 0 and not verb.state and node.kind == "main" and node.complement is None and choices.chance(0.09):
             adjuncts.append(self._circumstance())
-        if node.kind != "infinitive" and not node.negated and not node.passive and choices.chance(0.11):
+        if node.kind != "infinitive" and not (node.negated or node.passive or adverbs) and choices.chance(0.13):
             never = getattr(node.subject, "determiner", "") != "no"
-            fitting = [w for w in self.lexicon.words["frequency"] if tense in w.options and (never or "negative" not in w.options)]
+            fitting = [
+                w
+                for w in self.lexicon.words["frequency"]
+                if tense in w.options and (never or "negative" not in w.options)
+            ]
             if fitting and self._passing(node):
                 adverbs.append(Adverb(choices.of(fitting)))
-        acts = not verb.state and not node.passive and _animate(node.subject) and verb.frame in ("i", "t", "d", "p", "g", "dir", "put")
-        if acts and verb.german not in self.verbs.no_manner and choices.chance(0.13):
+        acts = (
+            not verb.state
+            and not node.passive
+            and animate(node.subject)
+            and verb.frame in ("i", "t", "d", "p", "g", "dir", "put")
+        )
+        if acts and not node.negated and verb.german not in self.verbs.no_manner and choices.chance(0.13):
             fitting = [w for w in self.lexicon.words["manner"] if verb.frame in w.options]
             if fitting:
                 adverbs.append(Adverb(choices.of(fitting)))
         if verb.instruments and not node.passive and choices.chance(0.3):
             tool = self.nominals.simple((verb.instruments,))
             adjuncts.append(Phrase("with", "mit", "dat", tool, "instrument"))
-        elif acts and verb.place and not node.gap == "phrase" and choices.chance(0.17):
+        elif acts and verb.place and node.gap != "phrase" and choices.chance(0.17):
             subject = getattr(node.subject, "noun", None)
             if verb.frame == "i" or not _is_place(node.object):
                 adjuncts.append(self.nominals.place(ADJUNCT_PLACES, 0, other=subject))
@@ -320,33 +364,30 @@ class ClauseSampler:
         return Phrase(english, german, case, self.nominals.simple((classes,)), "time")
 
 
+def _settled(
+    tense: str, tenses: tuple[tuple[str, float], ...], verb: Verb, subject: Nominal, passive: bool, told: bool
+) -> str:
+    """The drawn tense, or another one where it does not go with the verb or the subject."""
+    first = tenses[0][0]
+    if tense == "progressive" and (passive or verb.state):
+        return "past" if passive else "present"
+    if tense in ("modal", "perfect") and verb.frame in ("be", "look"):
+        return first
+    if tense == "modal" and not passive and not animate(subject):
+        tense = first
+    if tense == "past" and verb.past_is_present and not told and person_of(subject) != "3s":
+        allowed = [name for name, _ in tenses]
+        return next((name for name in ("perfect", "pluperfect") if name in allowed), "modal")
+    return tense
+
+
 def draw_into(nominals: NominalSampler) -> Phrase:
     """Into a glass, a cup or a bottle."""
     return Phrase("into", "in", "acc", nominals.simple(("vessel",)), "direction")
 
 
-def _animate(nominal: Nominal) -> bool:
-    noun = getattr(nominal, "noun", None) or getattr(nominal, "antecedent", None)
-    if noun is not None:
-        return noun.person or "animal" in noun.classes
-    return not isinstance(nominal, Phrase)
-
-
 def _is_place(nominal: Nominal | None) -> bool:
     return isinstance(nominal, NounPhrase) and bool(nominal.noun.scheme)
-
-
-def _key(nominal: Nominal) -> str:
-    """What a nominal stands for, roughly, so that no one sees himself."""
-    match nominal:
-        case Pronoun():
-            return nominal.person + nominal.gender
-        case NounPhrase() | RelativePronoun():
-            return nominal.noun.english
-        case Name():
-            return nominal.word.english
-        case _:
-            return "coordination"
 
 
 def _first_person(nominal: Nominal) -> bool:

@@ -11,6 +11,7 @@ _PLURAL = (
     *(("the", 40), ("", 10), ("this", 5), ("that", 3), ("owner", 9), ("all", 4), ("both", 2), ("many", 5), ("some", 5)),
     *(("several", 3), ("few", 2), ("number", 8), ("the number", 3)),
 )
+_DEFINITE = (("the", 1),)
 _MASS = (("the", 55), ("", 25), ("this", 6), ("owner", 14))
 # In negated clauses "every", "no", "many" and their kind would leave the scope of "not" open.
 _PLAIN_SINGULAR = (("the", 60), ("this", 8), ("that", 4), ("owner", 16))
@@ -22,10 +23,20 @@ _PRONOUNS = (
 )
 _OWNERS = (*_PRONOUNS[:2], (Pronoun("3s", "m"), 4), (Pronoun("3s", "f"), 4), (Pronoun("3p"), 3))
 
-ADJUNCT_PLACES = ("room", "outside", "town", "building", "market", "firm")
-_MODIFIER_PLACES = ("furniture", "room", "outside", "container", "building", "way")
-_SOLID = ("building", "vehicle", "furniture", "tree")
-_BEARERS = ("thing", "furniture", "text", "clothes", "tree", "flower", "person", "building", "tall", "animal", "vehicle")
+ADJUNCT_PLACES = ("room", "outside", "town", "building", "market", "firm", "stop")
+# Where a thing that a subject names may be, by the first of its classes that is listed.
+_MODIFIER_PLACES = (
+    *(("person", ("room", "outside", "building", "firm")), ("animal", ("outside", "land", "way"))),
+    *(("furniture", ("room", "building")), ("vehicle", ("way", "town")), ("building", ("town", "height"))),
+    *(
+        ("plant", ("outside", "land")),
+        ("thing", ("furniture", "container")),
+        ("text", ("furniture",)),
+        ("clothes", ("furniture",)),
+    ),
+)
+_TARGETS = ("furniture", "container", "tree")
+_SOLID = ("building", "vehicle", "tree", "building")
 
 
 class NominalSampler:
@@ -38,6 +49,8 @@ class NominalSampler:
 
     def noun(self, classes: tuple[str, ...]) -> Noun:
         """A noun of one of the classes."""
+        if len(classes) > 1 and self.choices.chance(0.5):
+            classes = (self.choices.of(classes),)  # so that the nouns of small classes are not drowned
         if classes not in self._nouns:
             found = {noun: None for name in classes for noun in self.lexicon.nouns_of[name]}
             self._nouns[classes] = tuple(found)
@@ -81,7 +94,10 @@ class NominalSampler:
         """A noun phrase around a noun, without a relative clause."""
         choices = self.choices
         plural = not noun.mass and not noun.needs_complement and choices.chance(0.32)
-        if noun.mass:
+        table: tuple[tuple[str, int], ...]
+        if noun.definite:
+            table = _DEFINITE
+        elif noun.mass:
             table = _MASS
         elif plain:
             negatable = (_NEGATABLE_PLURAL, _NEGATABLE_SINGULAR) if object_ else (_PLAIN_PLURAL, _PLAIN_SINGULAR)
@@ -91,6 +107,8 @@ class NominalSampler:
         determiner = choices.weighted(table)
         if determiner == "no" and object_:
             determiner = "a"
+        if determiner == "" and "bound" in noun.classes:
+            determiner = "the"
         if determiner == "owner" and noun.person and "bound" not in noun.classes:
             determiner = "the"
         complement = None
@@ -122,7 +140,7 @@ class NominalSampler:
         while noun is other:
             noun = self.noun(classes)
         determiner = self.choices.weighted((("the", 12), ("this", 1), ("owner", 2)))
-        if noun.person and "bound" not in noun.classes:
+        if noun.definite or (noun.person and "bound" not in noun.classes):
             determiner = "the"
         possessor = self.choices.weighted(_OWNERS) if determiner == "owner" else None
         plural = not noun.mass and not noun.needs_complement and self.choices.chance(0.2)
@@ -136,13 +154,17 @@ class NominalSampler:
         """No, one or rarely two adjectives that fit the noun."""
         if not self.choices.chance(probability):
             return ()
+        of = self.lexicon.adjectives_of
         fitting = self.fitting(noun)
         if not fitting:
             return ()
-        first = self.choices.early(fitting)
+        if self.choices.chance(0.6):  # so that the adjectives of small classes are not drowned
+            by_class = [of[name] for name in noun.classes if of.get(name)]
+            fitting = self.choices.of(by_class)
+        first = self.choices.of(fitting)
         second = self.choices.of(fitting) if self.choices.chance(0.08) else first
         # Two senses of one English word, or two words for one German word, would make an odd pair.
-        if second.english == first.english or second.german == first.german:
+        if second.english == first.english or second.scale == first.scale:
             return (first,)
         return (first, second)
 
@@ -160,7 +182,7 @@ class NominalSampler:
         return self.choices.weighted(_OWNERS)
 
     def _modifier(self, noun: Noun, object_: bool) -> Phrase | None:
-        """A prepositional attribute. After an object a place would read as one of the clause, so only subjects have those."""
+        """A prepositional attribute; only subjects have places, which after objects would read as the clause's."""
         choices = self.choices
         if "text" in noun.classes or "film" in noun.classes:
             return Phrase("about", "über", "acc", self.simple(("person", "law", "sight", "war")), "attribute")
@@ -170,9 +192,12 @@ class NominalSampler:
             noun = self.noun(("clothes", "pet"))
             worn = NounPhrase(noun, choices.chance(0.3), "the", self.adjectives(noun, 0.75))
             return Phrase("with", "mit", "dat", worn, "attribute")
-        if object_ or not any(name in _BEARERS for name in noun.classes):
+        places = next((found for name, found in _MODIFIER_PLACES if name in noun.classes), None)
+        if object_ or places is None:
             return None
-        return self.near(noun, "dat") if choices.chance(0.35) else self.place(_MODIFIER_PLACES, 0, other=noun)
+        if "furniture" not in places and choices.chance(0.3):
+            return self.near(noun, "dat")
+        return self.place(places, 0, other=noun)
 
     def place(self, classes: tuple[str, ...], motion: int, *, other: Noun | None = None) -> Phrase:
         """A place: 0 where something is, 1 where someone goes, 2 where a thing is put."""
@@ -185,7 +210,8 @@ class NominalSampler:
     def near(self, other: Noun | None, case: str) -> Phrase:
         """A place behind, next to or in front of a larger thing."""
         english, german = self.choices.of(NEAR)
-        return Phrase(english, german, case, self.simple(_SOLID, other=other), "place" if case == "dat" else "direction")
+        classes, kind = (_SOLID, "place") if case == "dat" else (_TARGETS, "direction")
+        return Phrase(english, german, case, self.simple(classes, other=other), kind)
 
     def city(self, motion: int) -> Phrase:
         """In or to a city or country."""

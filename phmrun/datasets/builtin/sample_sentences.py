@@ -5,7 +5,7 @@ from typing import Any
 
 from phmrun.datasets.builtin.choices import Choices
 from phmrun.datasets.builtin.lexicon import Lexicon, Noun, Word
-from phmrun.datasets.builtin.sample_clauses import TENSES, ClauseSampler
+from phmrun.datasets.builtin.sample_clauses import ClauseSampler
 from phmrun.datasets.builtin.sample_nominals import NominalSampler
 from phmrun.datasets.builtin.tree import (
     Adverb,
@@ -25,8 +25,18 @@ _FUTURE_TENSES = (("future", 2.0), ("present", 2.0), ("modal", 2.0))
 _PAST_TENSES = (("past", 5.0), ("modal", 1.0))
 _QUESTION_TENSES = (("present", 4.0), ("past", 3.0), ("perfect", 2.0), ("future", 1.0), ("modal", 2.0))
 _ADDRESS_TENSES = (("present", 3.0), ("perfect", 2.0), ("future", 1.0), ("modal", 4.0))
-# Conjunctions by the German word, which settles the sense; those of time want an event in the past or a habit in the present.
-_CONJUNCTIONS = (("weil", 5), ("obwohl", 3), ("wenn", 4), ("if", 3), ("als", 4), ("während", 2), ("bevor", 2.5), ("nachdem", 3), ("bis", 1.5))
+# Conjunctions by the German word, which settles the sense ("if" is wenn, too).
+_CONJUNCTIONS = (
+    ("weil", 5),
+    ("obwohl", 3),
+    ("wenn", 4),
+    ("if", 3),
+    ("als", 4),
+    ("während", 2),
+    ("bevor", 2.5),
+    ("nachdem", 3),
+    ("bis", 1.5),
+)
 
 
 class SentenceSampler:
@@ -42,7 +52,9 @@ class SentenceSampler:
         """The tree that belongs to a key, for ever."""
         choices = Choices(key)
         clauses = ClauseSampler(choices, self.lexicon, self.verbs, NominalSampler(choices, self.lexicon, self._nouns))
-        shape = choices.weighted((("statement", 62), ("adverbial", 20), ("coordinated", 6), ("question", 7), ("address", 5)))
+        shape = choices.weighted(
+            (("statement", 62), ("adverbial", 20), ("coordinated", 6), ("question", 7), ("address", 5))
+        )
         match shape:
             case "statement":
                 return self._fronted(choices, clauses.clause("main"))
@@ -64,7 +76,11 @@ class SentenceSampler:
         if stages and choices.chance(0.35 if stages[0].kind == "time" else 0.12):
             return replace(node, front=stages[0])
         patient = node.object
-        topical = isinstance(patient, NounPhrase) and patient.determiner in ("this", "that") and not isinstance(node.subject, Name)
+        topical = (
+            isinstance(patient, NounPhrase)
+            and patient.determiner in ("this", "that")
+            and not isinstance(node.subject, Name)
+        )
         if topical and node.verb.frame == "t" and choices.chance(0.5):
             return replace(node, front=patient)
         return node
@@ -78,7 +94,7 @@ class SentenceSampler:
             "wenn": self._conjunctions["wenn/when"],
         }.get(name) or next(w for w in self.lexicon.words["conjunction"] if w.german == name)
         main_tenses = _PAST_TENSES if past else _FUTURE_TENSES if name in ("if", "bis") else _PRESENT_TENSES
-        tenses = (("past", 1.0),) if past else (("present", 1.0),)
+        tenses: tuple[tuple[str, float], ...] = (("past", 1.0),) if past else (("present", 1.0),)
         if name == "nachdem":
             tenses = (("pluperfect", 1.0),)
         elif name in ("weil", "obwohl"):
@@ -117,7 +133,9 @@ class SentenceSampler:
         candidates = [
             part
             for part in (clause.subject, clause.object)
-            if isinstance(part, NounPhrase) and part.determiner in ("the", "this", "that", "a", "owner", "both") and part.numeral is None
+            if isinstance(part, NounPhrase)
+            and part.determiner in ("the", "this", "that", "a", "owner", "both")
+            and part.numeral is None
         ]
         if not candidates:
             return None
@@ -166,7 +184,12 @@ class SentenceSampler:
         ambiguous = self.verbs.is_ambiguous(node.verb)
         times = any(adverb.word.kind == "time" for adverb in node.adverbs)
         match form:
-            case "word" if node.phrase is not None and node.phrase.kind in ("place", "direction") and not node.object and not ambiguous:
+            case "word" if (
+                node.phrase is not None
+                and node.phrase.kind in ("place", "direction")
+                and not node.object
+                and not ambiguous
+            ):
                 kind = node.phrase.kind
                 where = next(w for w in self.lexicon.words["question"] if kind in w.options)
                 adverb = Adverb(where)
@@ -204,7 +227,13 @@ class SentenceSampler:
             address, you = NounPhrase(noun, True, ""), Pronoun("2p")
         verb = self.verbs.draw(choices, {"subject": you}, 1)
         node = clauses.clause(
-            "question", tenses=_ADDRESS_TENSES, verb=verb, roles={"subject": you}, negatable=False, depth=1, address=address
+            "question",
+            tenses=_ADDRESS_TENSES,
+            verb=verb,
+            roles={"subject": you},
+            negatable=False,
+            depth=1,
+            address=address,
         )
         return replace(node, adverbs=tuple(a for a in node.adverbs if a.word.kind != "frequency"))
 

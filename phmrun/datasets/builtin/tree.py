@@ -1,8 +1,9 @@
 """The abstract syntax of a sentence, common to all its linearisations.
 
-A sentence is a tree of typed nodes that hold lexical entries and features, no word forms and no word order. Each linearisation (English,
-German, …) turns it into words; every word names the node that it belongs to and its relation inside that node, and exactly one
-word of a node has the relation ``HEAD``. So dependency trees, agreement items and paraphrases all follow from the one tree.
+A sentence is a tree of typed nodes that hold lexical entries and features, no word forms and no word order. Each
+linearisation (English, German, …) turns it into words; every word names the node that it belongs to and its relation in
+that node, and one word of a node has the relation ``HEAD``. A phrase and a coordination have no head word of their own
+(``HEAD_ROLES``). So dependency trees, agreement items and paraphrases follow from the one tree.
 """
 
 from collections.abc import Iterator
@@ -52,8 +53,7 @@ class Name:
 class NounPhrase:
     """A noun with its determiner and modifiers.
 
-    ``determiner``: a key of ``DETERMINERS`` in the German morphology, ``""`` for none, ``"owner"`` when ``possessor`` fills its place, a numeral's
-    English form when ``numeral`` is given.
+    ``determiner`` is its English form in the singular, ``""`` for none, ``"owner"`` when ``possessor`` fills its place.
     """
 
     noun: Noun
@@ -105,9 +105,10 @@ class Predicate:
 class Clause:
     """A verb with its roles, features and adjuncts.
 
-    ``tense``: present, past, perfect, pluperfect, future or progressive (present where ``modal`` is given). ``voice``: in the passive the
-    patient is the ``subject``. ``front``: the constituent that stands first. ``gap``: in a relative clause, the role of the constituent that
-    holds the relative pronoun. ``kind``: main, question, embedded (verb-final in German), infinitive.
+    ``kind`` is main, question, embedded (verb-final in German) or infinitive. ``tense`` is present, past, perfect,
+    pluperfect, future or progressive (present where ``modal`` is given; "ing" marks an English infinitive in -ing). In the
+    passive the patient is the ``subject``. ``front`` is the constituent that stands first. ``gap`` is, in a relative
+    clause, the role of the constituent that holds the relative pronoun ("owner": inside the subject).
     """
 
     verb: Verb
@@ -148,6 +149,10 @@ ROLES: dict[type, tuple[str, ...]] = {
         *("adverbs", "adjuncts", "adverbial", "coordinated", "address"),
     ),
 }
+
+
+# The role whose head word is the head of a node that has none of its own.
+HEAD_ROLES: dict[type, str] = {Phrase: "nominal", Coordination: "first"}
 
 
 def children(node: Node) -> Iterator[tuple[str, Any]]:
@@ -191,7 +196,9 @@ def person_of(nominal: "Nominal") -> str:
         case NounPhrase() | RelativePronoun():
             return "3p" if nominal.plural else "3s"
         case Coordination():
-            return "1p" if any(is_pronoun(n) and person_of(n) == "1s" for n in (nominal.first, nominal.second)) else "3p"
+            return (
+                "1p" if any(is_pronoun(n) and person_of(n) == "1s" for n in (nominal.first, nominal.second)) else "3p"
+            )
         case _:
             return "3s"
 
@@ -207,3 +214,24 @@ def detokenise(tokens: list[Token], final: str) -> str:
             text += f" {token.form}" if text else token.form
     text = text.rstrip(",")
     return text[:1].upper() + text[1:] + final
+
+
+def animate(nominal: Nominal) -> bool:
+    """Whether a nominal names a person or an animal."""
+    noun = getattr(nominal, "noun", None) or getattr(nominal, "antecedent", None)
+    if noun is not None:
+        return noun.person or "animal" in noun.classes
+    return True
+
+
+def reference(nominal: Nominal) -> str:
+    """What a nominal stands for, roughly, so that no one sees himself."""
+    match nominal:
+        case Pronoun():
+            return nominal.person + nominal.gender
+        case NounPhrase() | RelativePronoun():
+            return nominal.noun.english
+        case Name():
+            return nominal.word.english
+        case _:
+            return "coordination"

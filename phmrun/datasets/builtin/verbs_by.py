@@ -7,11 +7,37 @@ from phmrun.datasets.builtin.tree import Name, Nominal, NounPhrase, Pronoun, Rel
 # How often a verb is drawn, by its frame: frames with few verbs need more of each.
 _WEIGHTS = {
     **{"i": 1.0, "t": 1.0, "d": 1.5, "g": 1.6, "p": 1.2, "dir": 1.3, "city": 1.3, "far": 2.0, "loc": 2.2, "put": 2.5},
-    **{"put0": 1.6, "pour": 2.0, "that": 1.2, "whether": 1.5, "wh": 2.0, "inf": 1.4, "ing": 2.0, "be": 26.0, "become": 4.0, "look": 3.0},
+    **{
+        "put0": 1.6,
+        "pour": 2.0,
+        "that": 1.2,
+        "whether": 1.5,
+        "wh": 2.0,
+        "inf": 1.4,
+        "ing": 2.0,
+        "be": 26.0,
+        "become": 4.0,
+        "look": 3.0,
+    },
 }
 _CLAUSAL = ("that", "whether", "wh", "inf", "ing")
 _GAP_FRAMES = {"object": ("t", "g"), "indirect": ("d", "g"), "phrase": ("p", "loc"), "subject": tuple(_WEIGHTS)}
-_CHANGING = ("tired", "sad", "angry", "hungry", "thirsty", "ill", "happy", "lonely", "rich", "famous", "curious", "proud", "late", "dirty")
+_CHANGING = (
+    "tired",
+    "sad",
+    "angry",
+    "hungry",
+    "thirsty",
+    "ill",
+    "happy",
+    "lonely",
+    "rich",
+    "famous",
+    "curious",
+    "proud",
+    "late",
+    "dirty",
+)
 
 
 class VerbIndex:
@@ -19,13 +45,17 @@ class VerbIndex:
 
     changing = _CHANGING
     # Verbs that an adverb of manner makes silly.
-    no_manner = frozenset(("erblassen", "vergessen", "verschwinden", "verlieren", "wachsen", "gehören", "brennen", "bemerken"))
+    no_manner = frozenset(
+        ("erblassen", "vergessen", "verschwinden", "verlieren", "wachsen", "gehören", "brennen", "bemerken")
+    )
 
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
-        self._weighted = [(verb, _WEIGHTS[verb.frame]) for verb in lexicon.verbs]
+        self._weighted = [(verb, _WEIGHTS[verb.frame] * verb.often) for verb in lexicon.verbs]
         self._shallow = [(verb, weight) for verb, weight in self._weighted if verb.frame not in _CLAUSAL]
-        self._active = [pair for pair in self._shallow if not pair[0].state and pair[0].frame not in ("be", "become", "look")]
+        self._active = [
+            pair for pair in self._shallow if not pair[0].state and pair[0].frame not in ("be", "become", "look")
+        ]
         classes = {name: None for noun in lexicon.nouns for name in noun.classes}
         self.described = [
             name
@@ -53,12 +83,13 @@ class VerbIndex:
     def for_subject(self, choices: Choices, noun: Noun, frames: tuple[str, ...] = ()) -> Verb | None:
         """A verb that the noun can be the subject of, without a clause of its own; None where there is none."""
         if noun not in self._by_subject:
-            described = any(not a.attributive_only for name in noun.classes for a in self.lexicon.adjectives_of.get(name, ()))
+            described = any(
+                not a.attributive_only for name in noun.classes for a in self.lexicon.adjectives_of.get(name, ())
+            )
             self._by_subject[noun] = [
                 (verb, min(weight, 6.0))
                 for verb, weight in self._shallow
-                if any(name in verb.subjects for name in noun.classes)
-                and not (verb.frame == "look" and not described)
+                if (any(name in verb.subjects for name in noun.classes) and (described or verb.frame != "look"))
                 or (verb.frame == "be" and described)
             ]
         options = [pair for pair in self._by_subject[noun] if not frames or pair[0].frame in frames]
@@ -90,7 +121,9 @@ class VerbIndex:
         """The adjectives that can be said of a nominal; of a name or pronoun those said of persons."""
         noun = getattr(nominal, "noun", None) or getattr(nominal, "antecedent", None)
         classes = noun.classes if noun is not None else ("person",)
-        return list({a: None for name in classes for a in self.lexicon.adjectives_of.get(name, ()) if not a.attributive_only})
+        return list(
+            {a: None for name in classes for a in self.lexicon.adjectives_of.get(name, ()) if not a.attributive_only}
+        )
 
     def _ambiguous(self) -> frozenset[tuple[str, str, str]]:
         """The English verbs that only their object (or subject) translates."""
