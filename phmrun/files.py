@@ -54,3 +54,12 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def cache_dir() -> Path:
+    """Where prepared corpora are kept: ``PHMRUN_CACHE``, or phmrun's folder in the user's cache directory."""
+    if given := os.environ.get("PHMRUN_CACHE"):
+        return Path(given).expanduser()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("phmrun", appauthor=False) / "prepared"

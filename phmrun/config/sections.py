@@ -153,7 +153,7 @@ class HardwareConfig(Section):
     """The machine that the experiment runs on; no part of what the experiment is."""
 
     accelerator: str = Field("auto", description="auto, cpu, gpu, mps … as Lightning names it.")
-    devices: int | str = Field("auto", description='How many devices, a list such as "0,2", or auto.')
+    devices: int | str = Field(1, description='How many devices, a list such as "0,2", or auto for all.')
     nodes: int = Field(1, ge=1, description="How many machines.")
     strategy: str = Field("auto", description="How devices share the work: auto, ddp … as Lightning names it.")
     workers: int = Field(0, ge=0, description="Processes that load data beside each training process.")

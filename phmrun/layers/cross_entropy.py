@@ -4,12 +4,12 @@ The logits of a few hundred positions at a time are turned into their own gradie
 ``[positions, vocabulary]`` matrix is never kept: less memory, and about half the passes over it.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn import functional as F
 
 CHUNK = 512
 
@@ -40,40 +40,51 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(Function):
-    """Forward computes the gradients along the way; backward only scales them."""
+    """Forward computes the gradients along the way; backward only scales them.
+
+    With e = exp(logits - max) and Z = Σ_v e, the gradient of a position is e/Z - (1 - ε)·onehot - ε/vocabulary. Only e
+    is made, in one buffer that all chunks share: 1/Z scales the narrow side of each product, and the constant
+    ε/vocabulary contributes a sum of rows.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        needs_gradient = any(ctx.needs_input_grad)
-        grad_hidden = torch.empty_like(hidden) if needs_gradient else None
-        grad_weight = torch.zeros_like(weight) if needs_gradient else None
-        grad_bias = torch.zeros_like(bias) if needs_gradient and bias is not None else None
-        loss = weight.new_zeros(())
-        nll = weight.new_zeros(())
-        for start in range(0, hidden.shape[0], CHUNK):
-            part, wanted = hidden[start : start + CHUNK], targets[start : start + CHUNK, None]
-            logits = F.linear(part, weight, bias)
-            logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
-            normaliser = logits.logsumexp(1, keepdim=True)
-            part_nll = (normaliser - logits.gather(1, wanted)).sum()
-            nll += part_nll
-            loss += (1 - smoothing) * part_nll
-            if smoothing:
-                loss += smoothing * (normaliser.sum() - logits.mean(1).sum())
-            if grad_hidden is None or grad_weight is None:
-                continue
-            gradient = logits.sub_(normaliser).exp_()
-            if smoothing:
-                gradient.sub_(smoothing / weight.shape[0])
-            gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, smoothing - 1))
-            gradient = gradient.to(part.dtype)
-            grad_hidden[start : start + CHUNK] = gradient @ weight.to(part.dtype)
-            grad_weight += gradient.t() @ part
-            if grad_bias is not None:
-                grad_bias += gradient.sum(0)
-        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        device, vocabulary = hidden.device.type, weight.shape[0]
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        total = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+        with torch.autocast(device, enabled=False):
+            narrow, table = hidden.to(dtype), weight.to(dtype)
+            even = smoothing / vocabulary
+            mean_row = table.to(total).mean(0)
+            grads = _Gradients(ctx.needs_input_grad, hidden, weight, bias, total)
+            loss, nll = hidden.new_zeros((), dtype=total), hidden.new_zeros((), dtype=total)
+            buffer = narrow.new_empty(min(CHUNK, len(targets)), vocabulary)
+            for start in range(0, len(targets), CHUNK):
+                rows = slice(start, start + CHUNK)
+                part, wanted = narrow[rows], targets[rows, None]
+                logits = torch.mm(part, table.t(), out=buffer[: len(part)])
+                if bias is not None:
+                    logits.add_(bias.to(dtype))
+                logits = logits.to(total)
+                top = logits.amax(1, keepdim=True)
+                chosen = logits.gather(1, wanted)
+                raised = logits.sub_(top).exp_()
+                partition = raised.sum(1, keepdim=True)
+                normaliser = partition.log().add_(top)
+                part_nll = (normaliser - chosen).sum()
+                nll += part_nll
+                loss += (1 - smoothing) * part_nll
+                if smoothing:
+                    mean = part.to(total) @ mean_row
+                    if bias is not None:
+                        mean += bias.to(total).mean()
+                    loss += smoothing * (normaliser.squeeze(1) - mean).sum()
+                if grads.wanted:
+                    raised.scatter_add_(1, wanted, partition * (smoothing - 1))
+                    grads.add(rows, raised.to(dtype), partition.reciprocal(), part, table, mean_row, even)
+        ctx.save_for_backward(*grads.results())
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -82,3 +93,47 @@ class _LinearCrossEntropy(Function):
         scaled = (None if saved is None else saved * gradients[0].to(saved.dtype) for saved in ctx.saved_tensors)
         grad_hidden, grad_weight, grad_bias = scaled
         return grad_hidden, grad_weight, grad_bias, None, None
+
+
+class _Gradients:
+    """Gradients of hidden, weight and bias, gathered chunk by chunk."""
+
+    def __init__(
+        self, needs: Sequence[bool], hidden: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype
+    ) -> None:
+        self.wanted = any(needs)
+        self.hidden = torch.empty_like(hidden) if self.wanted else None
+        self.weight = torch.zeros_like(weight, dtype=dtype) if self.wanted else None
+        self.bias = torch.zeros_like(bias, dtype=dtype) if self.wanted and bias is not None else None
+        self.types = weight.dtype
+
+    def add(
+        self,
+        rows: slice,
+        raised: Tensor,
+        scale: Tensor,
+        part: Tensor,
+        table: Tensor,
+        mean_row: Tensor,
+        even: float,
+    ) -> None:
+        """Adds a chunk whose unnormalised gradient is ``raised [positions, vocabulary]``, rows to be scaled."""
+        if self.hidden is None or self.weight is None:
+            return
+        sum_of_rows = mean_row * (len(table) * even)
+        self.hidden[rows] = (raised @ table).to(scale.dtype).mul_(scale).sub_(sum_of_rows)
+        scaled = (part.to(scale.dtype) * scale).to(part.dtype)
+        if self.weight.dtype == raised.dtype:
+            self.weight.addmm_(raised.t(), scaled)
+        else:
+            self.weight.add_(raised.t() @ scaled)
+        if even:
+            self.weight.sub_(part.to(scale.dtype).sum(0), alpha=even)
+        if self.bias is not None:
+            self.bias.add_((scale.t().to(raised.dtype) @ raised).squeeze(0)).sub_(even * len(part))
+
+    def results(self) -> tuple[Tensor | None, ...]:
+        """The gradients in the types of what they belong to."""
+        weight = None if self.weight is None else self.weight.to(self.types)
+        bias = None if self.bias is None else self.bias.to(self.types)
+        return self.hidden, weight, bias

@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,21 @@ from phmrun.layers.linear import Application, Linear
 from phmrun.layers.structure import Structure
 
 Model = TypeVar("Model", bound=nn.Module)
+
+FEW_TOKENS = 32
+"""Up to so many tokens per call, reading 1/n of the weights saves more than the second product costs."""
+
+
+def resolve_application(asked: Literal["auto", "dense", "factored"], tokens: int) -> Application:
+    """How a part of a model applies its weights, decided once per run from the tokens that each call will bring.
+
+    Args:
+        asked: "auto" decides by ``tokens``; anything else stands.
+        tokens: Most tokens per call: batch × beam in decoding.
+    """
+    if asked == "auto":
+        return "factored" if tokens <= FEW_TOKENS else "dense"
+    return asked
 
 
 class PackedLinear(nn.Module):

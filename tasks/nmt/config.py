@@ -120,6 +120,11 @@ class DecodingConfig(Section):
         1.5, gt=0, description="A translation has at most ratio · source tokens + offset tokens."
     )
     max_length_offset: int = Field(10, ge=1, description="See `max_length_ratio`; tokens.")
+    application: Literal["auto", "dense", "factored"] = Field(
+        "auto",
+        description="How the decoder applies structured maps: W built once, or its factors at every step; auto: "
+        "factored up to 32 hypotheses (batch times beam) at a time.",
+    )
     batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences translated at a time.")
     nbest: Annotated[int, Unhashed()] = Field(1, ge=1, description="Hypotheses written per sentence.")
 

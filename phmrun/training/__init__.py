@@ -1,0 +1,1 @@
+"""The Lightning side: modules, data modules, exact resume, optimisers, schedules, progress."""

@@ -1,0 +1,115 @@
+"""Checkpoints of a run: written whole or not at all, loaded without executing anything.
+
+``last.ckpt`` holds everything that exact resume needs; ``best.ckpt`` and ``step-<n>.ckpt`` hold the weights.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.io import TorchCheckpointIO
+from pytorch_lightning.callbacks import Callback
+from torch import Tensor
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import replacing
+
+LAST, BEST = "last.ckpt", "best.ckpt"
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning's checkpoint files, written beside, flushed to disk and renamed."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """Writes ``checkpoint`` to ``path``; a reader sees the old file or the new one."""
+        with replacing(Path(path)) as temporary:
+            torch.save(checkpoint, temporary)
+
+
+class Checkpoints(Callback):
+    """Writes ``last.ckpt`` every so many optimizer steps and at the end, and the weights of the last few beside it.
+
+    Args:
+        directory: Where the files go.
+        every: Optimizer steps between checkpoints.
+        keep: How many of the latest weights are kept, for averaging.
+    """
+
+    def __init__(self, directory: Path, every: int, keep: int) -> None:
+        self.directory = directory
+        self.every = every
+        self.keep = keep
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+        """Saves where a step has just been completed and a checkpoint is due; last of all callbacks."""
+        step = trainer.global_step
+        due = step % self.every == 0 or step == trainer.max_steps or trainer.should_stop
+        if window_completed(trainer) and due:
+            self.save(trainer)
+
+    def save(self, trainer: pl.Trainer) -> None:
+        """Writes the checkpoints of this moment; on all processes, because Lightning gathers."""
+        if self.keep > 1 and trainer.is_global_zero:
+            save_weights(self.directory / f"step-{trainer.global_step:09d}.ckpt", trainer)
+            for old in step_checkpoints(self.directory)[: -self.keep]:
+                old.unlink()
+        trainer.save_checkpoint(self.directory / LAST)
+
+
+def window_completed(trainer: pl.Trainer) -> bool:
+    """Whether the batch that has just been processed completed an optimizer step."""
+    return trainer.fit_loop.epoch_loop.batch_progress.total.ready % trainer.accumulate_grad_batches == 0
+
+
+def save_weights(path: Path, trainer: pl.Trainer) -> None:
+    """Writes the module's ``state_dict`` and the step."""
+    with replacing(path) as temporary:
+        torch.save({"state_dict": trainer.lightning_module.state_dict(), "global_step": trainer.global_step}, temporary)
+
+
+def step_checkpoints(directory: Path) -> list[Path]:
+    """The weights kept for averaging, oldest first."""
+    return sorted(directory.glob("step-*.ckpt"))
+
+
+def remove_after(directory: Path, step: int) -> None:
+    """Removes weights of later steps than ``step``, which a resumed run writes anew."""
+    for path in step_checkpoints(directory):
+        if int(path.stem.removeprefix("step-")) > step:
+            path.unlink()
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint's contents, on the CPU, without executing anything in it.
+
+    Raises:
+        PhmrunError: The file is missing or damaged.
+    """
+    if not path.is_file():
+        raise PhmrunError(
+            "there is no such checkpoint", where=str(path), hint="Train the run first.", code=ExitCode.DATA
+        )
+    try:
+        checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:
+        raise PhmrunError(f"the checkpoint cannot be read: {error}", where=str(path), code=ExitCode.DATA) from error
+    return checkpoint
+
+
+def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of several checkpoints' weights, entry by entry, summed in double precision.
+
+    Raises:
+        PhmrunError: There are no checkpoints, or one is damaged.
+    """
+    if not paths:
+        raise PhmrunError("there are no checkpoints to average", valid=("training.keep_last > 1",), code=ExitCode.DATA)
+    totals: dict[str, Tensor] = {}
+    kinds: dict[str, torch.dtype] = {}
+    for path in paths:
+        for name, weight in load_checkpoint(path)["state_dict"].items():
+            kinds[name] = weight.dtype
+            totals[name] = weight.double() + totals[name] if name in totals else weight.double()
+    return {name: (total / len(paths)).to(kinds[name]) for name, total in totals.items()}

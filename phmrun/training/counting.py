@@ -1,0 +1,89 @@
+"""How many parameters a configured model has: built on the meta device, so that no weight is allocated."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from phmrun.config import Experiment, Task
+from phmrun.layers import Structure
+from phmrun.registry import TASKS
+from phmrun.text.vocabulary import padded_size
+
+BYTES = 4
+"""Bytes of a weight, a gradient, or a number of the optimizer's state, in single precision."""
+
+
+def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -> dict[str, Any]:
+    """Counts of the model that ``train`` would build.
+
+    Args:
+        config: The resolved config.
+        sizes: Source and target vocabulary entries; unless given, the sizes that the config asks for.
+
+    Returns:
+        ``total`` and ``dense_total`` (the same model with dense maps); ``by_scope`` and ``modules``, whose entries have
+        ``count`` and ``dense``; ``block_matrices``, the weight matrices inside the blocks; ``memory``, bytes in single
+        precision.
+
+    Raises:
+        PhmrunError: Sizes and structures that do not go together.
+    """
+    task: Task = TASKS.get(config.task)
+    if sizes is None:
+        vocabulary = config.data.vocabulary  # type: ignore[attr-defined]
+        size = padded_size(vocabulary.size, vocabulary.multiple_of)
+        sizes = (size, size)
+    with torch.device("meta"):
+        network = task.load("module")(config, *sizes).network
+    return count_network(network)
+
+
+def count_network(network: nn.Module) -> dict[str, Any]:
+    """The counts of a network, wherever its weights are; see :func:`count_parameters`."""
+    modules = list(_modules(network))
+    scopes: dict[str, dict[str, int]] = {}
+    for module in modules:
+        entry = scopes.setdefault(module["scope"], {"count": 0, "dense": 0})
+        entry["count"] += module["count"]
+        entry["dense"] += module["dense"]
+    total = sum(entry["count"] for entry in scopes.values())
+    blocks = [module for module in modules if module["structure"] and module["scope"] not in ("embedding", "output")]
+    return {
+        "total": total,
+        "dense_total": sum(entry["dense"] for entry in scopes.values()),
+        "by_scope": scopes,
+        "block_matrices": {
+            "count": sum(module["count"] for module in blocks),
+            "dense": sum(module["dense"] for module in blocks),
+        },
+        "memory": {"weights": BYTES * total, "gradients": BYTES * total, "optimizer": 2 * BYTES * total},
+        "modules": modules,
+    }
+
+
+def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
+    """Every module that owns parameters, once, in the order of the network; shared ones where they first stand."""
+    seen: set[int] = set()
+    for name, module in network.named_modules():
+        own = [parameter for parameter in module.parameters(recurse=False) if id(parameter) not in seen]
+        seen.update(id(parameter) for parameter in own)
+        count = sum(parameter.numel() for parameter in own)
+        if not count:
+            continue
+        structured = isinstance(module, Structure)
+        yield {
+            "name": name.removesuffix(".structure"),
+            "scope": scope_of(name),
+            "structure": module.name if isinstance(module, Structure) else None,
+            "count": count,
+            "dense": module.out_features * module.in_features if isinstance(module, Structure) else count,
+            "shape": [module.out_features, module.in_features] if structured else [list(p.shape) for p in own],
+        }
+
+
+def scope_of(name: str) -> str:
+    """The part of the network that a module belongs to: encoder, decoder, embedding, output."""
+    first = name.partition(".")[0]
+    return "embedding" if first.endswith("embedding") else first.removesuffix("_norm")

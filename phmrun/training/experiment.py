@@ -1,0 +1,307 @@
+"""What the verbs do with an experiment: plan it, train it, score it, use it."""
+
+import logging
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml
+from phmrun.errors import PhmrunError
+from phmrun.files import cache_dir, write_text
+from phmrun.ledger import Run, State
+from phmrun.ledger.card import write_card
+from phmrun.ledger.wandb_mirror import Mirror
+from phmrun.registry import TASKS
+from phmrun.training.checkpoints import LAST
+from phmrun.training.counting import count_network, count_parameters
+from phmrun.training.data import DataModule
+from phmrun.training.fitting import Fitted, fit, is_leader, quiet_lightning, seed_everything
+from phmrun.training.trained import evaluate_run, open_run
+
+LOG = logging.getLogger("phmrun.training")
+
+__all__ = ["DryRun", "TrainResult", "dry_run", "evaluate", "predictor", "train"]
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a training run would be.
+
+    Attributes:
+        data: Statistics of the prepared data.
+        parameters: The counts of the model.
+        run_id: The name that the run would have.
+    """
+
+    data: dict[str, Any]
+    parameters: dict[str, Any]
+    run_id: str
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a training run came to.
+
+    Attributes:
+        run_id: Its name.
+        run_dir: Its directory.
+        metrics: Its scores by name.
+        state: What it is now: done, or interrupted by a limit.
+    """
+
+    run_id: str
+    run_dir: Path
+    metrics: dict[str, Any]
+    state: State
+
+
+def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) -> DryRun:
+    """Prepares the data and counts the parameters, and trains nothing.
+
+    Raises:
+        PhmrunError: The data are missing or malformed, or the model cannot be built.
+    """
+    data = build_data(config)
+    name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
+    data.prepare()
+    return DryRun(data.statistics(), count_parameters(config, data.sizes), name)
+
+
+def train(
+    config: Experiment,
+    *,
+    origin: Mapping[str, str],
+    runs_dir: Path,
+    plugins: Mapping[Path, str] | None = None,
+    restart: bool = False,
+    extend: str | None = None,
+    verbosity: int = 0,
+) -> TrainResult:
+    """Trains a model and scores it, or continues where a former call of the same experiment stopped.
+
+    Args:
+        config: The resolved config.
+        origin: Where each of its values came from, by dotted key; kept in the run's ``config.yaml``.
+        runs_dir: The directory of all runs.
+        plugins: SHA-256 of the user's own layers, by file.
+        restart: Delete what the run has so far.
+        extend: A run to start from: its last checkpoint becomes this run's first.
+        verbosity: 1 lets Lightning speak.
+
+    Raises:
+        PhmrunError: The data are missing (exit 3), the loss is no number or memory ran out (exit 4), another process
+            holds the run (exit 2).
+    """
+    quiet_lightning(verbosity > 0)
+    data = build_data(config)
+    marks = fingerprints(data, plugins or {})
+    parent = Run.find(runs_dir, extend) if extend else None
+    if parent:
+        marks["extends"] = parent.id
+    _check_buildable(config)
+    run = Run.create(runs_dir, run_id(config, fingerprints=marks), to_yaml(config, _said(origin)))
+    with run.lock() if is_leader() else nullcontext():
+        if restart and is_leader():
+            _clear(run, config, origin)
+        if run.status.state is State.DONE:
+            LOG.info("the run %s is done; --restart trains it anew", run.id)
+            return TrainResult(run.id, run.path, run.metrics(), State.DONE)
+        with _log_file(run), _told(run):
+            return _train(config, data, run, parent, plugins or {})
+
+
+def evaluate(run: Run, **settings: Any) -> dict[str, Any]:
+    """Scores a trained run again; see :func:`phmrun.training.trained.evaluate_run`."""
+    quiet_lightning(False)
+    return evaluate_run(open_run(run), **settings)
+
+
+def predictor(run: Run, **settings: Any) -> Any:
+    """An object whose ``predict`` turns lines into predictions; the arguments are ``Trained.translator``'s."""
+    return open_run(run).translator(**settings)
+
+
+def build_data(config: Experiment) -> DataModule:
+    """The task's data module."""
+    task: Task = TASKS.get(config.task)
+    data: DataModule = task.load("data")(config, cache_dir())
+    return data
+
+
+def fingerprints(data: DataModule, plugins: Mapping[Path, str]) -> dict[str, str]:
+    """Checksums that belong to the experiment's identity: of its text, and of the user's own layers."""
+    return {**data.fingerprints(), **{f"plugin {path.name}": digest for path, digest in plugins.items()}}
+
+
+def _check_buildable(config: Experiment) -> None:
+    """Builds the network without weights, so that sizes which do not fit are refused before a run directory exists."""
+    count_parameters(config)
+
+
+def _train(
+    config: Experiment, data: DataModule, run: Run, parent: Run | None, plugins: Mapping[Path, str]
+) -> TrainResult:
+    """Everything between the lock and the result."""
+    leader = is_leader()
+    if config.hardware.threads:
+        torch.set_num_threads(config.hardware.threads)
+    data.prepare()
+    seed_everything(config.seed)
+    task: Task = TASKS.get(config.task)
+    module = task.load("module")(config, *data.sizes)
+    if config.hardware.compile:
+        module.network.compile()
+    mirror = _begin(config, data, module.network, run, plugins) if leader else None
+
+    def record(row: dict[str, Any]) -> None:
+        if mirror is None:
+            return
+        run.history.append(row)
+        mirror.log(row)
+        run.set_state(State.RUNNING, step=row["step"], seconds=row["time"])
+        _report(row)
+
+    def resumed(step: int) -> None:
+        if leader:
+            run.history.cut(step)
+            LOG.info("continuing at optimizer step %s", f"{step:,}")
+
+    fitted = fit(
+        module,
+        data,
+        config.training,
+        config.hardware,
+        directory=run.checkpoints,
+        start=parent.checkpoints / LAST if parent else None,
+        record=record,
+        lines_every=config.logging.every,
+        resumed=resumed,
+    )
+    if mirror is None:
+        raise SystemExit(0)  # the first process of the run scores it
+    run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
+    return _finish(run, fitted, mirror)
+
+
+def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
+    """Fills the run directory with what is known before training, and opens the mirror."""
+    run.set_state(State.RUNNING)
+    data.save_vocabulary(run.vocabulary)
+    for path in plugins:
+        write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
+    counts = count_network(network)
+    run.write_parameters({**counts, "data": data.statistics()})
+    LOG.info(
+        "run %s · %s parameters (%.1f%% of dense) · %s",
+        run.id,
+        f"{counts['total']:,}",
+        100 * counts["total"] / counts["dense_total"],
+        run.path,
+    )
+    values = semantic_values(config)
+    mirror = Mirror(
+        run,
+        config.logging.wandb,
+        project=config.logging.project,
+        entity=config.logging.entity,
+        config=config.model_dump(mode="json"),
+        tags=[config.layer.structure, *(f"{key}={value}" for key, value in config.layer.options.items())],
+        group=f"{config.task}-{config.data.name}",
+        job_type=config.task,
+    )
+    mirror.summary(
+        {
+            "parameters": counts["total"],
+            "dense_parameters": counts["dense_total"],
+            "model": str(network),
+            "differs_from_default": ", ".join(f"{key}={value}" for key, value in values.items()),
+        }
+    )
+    return mirror
+
+
+def _finish(run: Run, fitted: Fitted, mirror: Mirror) -> TrainResult:
+    """Scores the trained model, and closes run and mirror."""
+    LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
+    if fitted.best is not None:
+        run.update_metrics("validation/best", {"value": fitted.best, "step": fitted.best_step})
+    metrics = evaluate_run(open_run(run), split="test")
+    state = State.DONE if fitted.complete else State.INTERRUPTED
+    run.set_state(state, fitted.reason, step=fitted.step, seconds=fitted.seconds)
+    samples = run.samples()
+    if samples:
+        mirror.table("samples", samples["columns"], samples["rows"])
+    mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
+    mirror.finish()
+    write_card(run)
+    return TrainResult(run.id, run.path, metrics, state)
+
+
+def _report(row: Mapping[str, Any]) -> None:
+    """Says a validation's result; the training loss has lines of its own."""
+    scores = {name: value for name, value in row.items() if name.startswith("val/")}
+    if scores:
+        figures = " · ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        LOG.info("validation at step %s: %s", row["step"], figures)
+
+
+@contextmanager
+def _told(run: Run) -> Iterator[None]:
+    """Writes into the status how training ended, whatever way that was."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _set(run, State.INTERRUPTED, "by the user")
+        raise
+    except PhmrunError as error:
+        _set(run, State.FAILED, error.what)
+        LOG.error("%s", error.what)
+        raise
+    except Exception as error:
+        _set(run, State.FAILED, f"{type(error).__name__}: {error}")
+        LOG.debug("training failed", exc_info=True)
+        raise
+
+
+def _set(run: Run, state: State, reason: str) -> None:
+    if is_leader():
+        run.set_state(state, reason)
+
+
+@contextmanager
+def _log_file(run: Run) -> Iterator[None]:
+    """Appends what phmrun says to the run's ``train.log``."""
+    if not is_leader():
+        yield
+        return
+    handler = logging.FileHandler(run.log_path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
+    logger = logging.getLogger("phmrun")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def _clear(run: Run, config: Experiment, origin: Mapping[str, str]) -> None:
+    """Empties the run directory but for its lock, and writes the config anew."""
+    for path in run.path.iterdir():
+        if path.name == "lock":
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    Run.create(run.path.parent, run.id, to_yaml(config, _said(origin)))
+
+
+def _said(origin: Mapping[str, str]) -> dict[str, str]:
+    """The origins of values that somebody gave."""
+    return {key: label for key, label in origin.items() if label != "default"}

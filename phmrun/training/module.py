@@ -1,0 +1,84 @@
+"""What every task's Lightning module has in common: one loss, weighted by tokens, and its optimiser."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from phmrun.training.optimizers import Schedule
+
+
+class Batch(Protocol):
+    """What a training batch must say of itself."""
+
+    window_units: int
+    """Units (target tokens, items) in the whole accumulation window that the batch belongs to, over all processes."""
+
+
+class Loss(NamedTuple):
+    """The loss of one batch, summed.
+
+    Attributes:
+        total: What is minimised, summed over ``units``, differentiable.
+        nll: Negative log-likelihood in nats, summed over ``units``; what is reported.
+        units: Number of units (target tokens, items) that the sums run over.
+    """
+
+    total: Tensor
+    nll: Tensor
+    units: int
+
+
+class TrainingModule(pl.LightningModule):
+    """A network with its objective; a task's module says what the loss of a batch is.
+
+    Every unit of a window weighs the same in the gradient, however the window is cut into micro-batches and processes:
+    a micro-batch's sum is divided by the units of the whole window.
+
+    Args:
+        network: What is trained.
+        optimizer: Builds the optimiser over the network's parameters, with learning rate 1.
+        schedule: Learning rate by optimizer step, counted from 1.
+    """
+
+    def __init__(
+        self, network: nn.Module, optimizer: Callable[[Iterable[nn.Parameter]], Optimizer], schedule: Schedule
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.make_optimizer = optimizer
+        self.schedule = schedule
+
+    def loss(self, batch: Any) -> Loss:
+        """The summed loss of one batch."""
+        raise NotImplementedError
+
+    def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
+        """The share of the window's mean loss; Lightning divides by the micro-batches, and by processes, again."""
+        loss = self.loss(batch)
+        share = self.trainer.accumulate_grad_batches * self.trainer.world_size / batch.window_units
+        return {"loss": loss.total * share, "nll": loss.nll.detach(), "units": loss.units}
+
+    def configure_optimizers(self) -> Any:
+        """The optimiser, with the schedule applied at every optimizer step."""
+        optimizer = self.make_optimizer(self.network.parameters())
+        scheduler = LambdaLR(optimizer, lambda step: self.schedule(step + 1))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def validation_loss(self, batches: Iterable[Any]) -> float:
+        """Mean negative log-likelihood per unit over ``batches``, in nats; over all processes."""
+        training = self.training
+        self.eval()
+        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
+        with torch.inference_mode():
+            for batch in batches:
+                with self.trainer.precision_plugin.val_step_context():
+                    loss = self.loss(self.transfer_batch_to_device(batch, self.device, 0))
+                totals += torch.stack([loss.nll.double(), totals.new_tensor(loss.units)])
+        self.train(training)
+        totals = self.trainer.strategy.reduce(totals, reduce_op="sum")
+        return float(totals[0] / totals[1])

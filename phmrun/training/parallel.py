@@ -1,0 +1,224 @@
+"""Sentence pairs as training batches."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
+from phmrun.text.preparation import Prepared, VocabularySettings, prepare_parallel
+from phmrun.text.store import ParallelStore
+from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.training.data import DataModule
+
+
+class ParallelBatch(NamedTuple):
+    """Sentence pairs as tensors.
+
+    Attributes:
+        source: Tokens with the end token, padded, ``[batch, source]``.
+        mask: ``[batch, 1, 1, source]``, true at tokens; ``None`` where nothing is padded.
+        target: The beginning token and the target tokens, padded, ``[batch, target]``.
+        positions: Where in the flattened ``target`` a next token is wanted, ``[units]``.
+        wanted: These next tokens, the end token included, ``[units]``.
+        units: How many they are.
+        window_units: How many they are in the whole accumulation window, over all processes.
+    """
+
+    source: Tensor
+    mask: Tensor | None
+    target: Tensor
+    positions: Tensor
+    wanted: Tensor
+    units: int
+    window_units: int
+
+
+class ParallelBatches(Dataset[ParallelBatch]):
+    """Turns a :class:`Batch` of sentence numbers into tensors."""
+
+    def __init__(self, store: ParallelStore) -> None:
+        self.store = store
+
+    def __getitem__(self, batch: Batch) -> ParallelBatch:
+        """The batch's sentences."""
+        numbers = batch.indices.tolist()
+        sources = [self.store.source[number] for number in numbers]
+        targets = [self.store.target[number] for number in numbers]
+        source, mask = padded_sources(sources)
+        length = max(len(target) for target in targets) + 1
+        shifted = np.full((len(targets), length), PAD, dtype=np.int64)
+        wanted = np.full((len(targets), length), PAD, dtype=np.int64)
+        for row, target in enumerate(targets):
+            shifted[row, 0] = BOS
+            shifted[row, 1 : len(target) + 1] = target
+            wanted[row, : len(target)] = target
+            wanted[row, len(target)] = EOS
+        positions = np.flatnonzero(wanted)
+        return ParallelBatch(
+            source,
+            mask,
+            torch.from_numpy(shifted),
+            torch.from_numpy(positions),
+            torch.from_numpy(wanted.reshape(-1)[positions]),
+            len(positions),
+            batch.window_tokens,
+        )
+
+
+def padded_sources(sources: list[NDArray[Any]]) -> tuple[Tensor, Tensor | None]:
+    """Source tokens with the end token, padded, ``[batch, source]``, and their mask if anything is padded."""
+    lengths = np.array([len(source) + 1 for source in sources])
+    tokens = np.full((len(sources), lengths.max()), PAD, dtype=np.int64)
+    for row, source in enumerate(sources):
+        tokens[row, : len(source)] = source
+        tokens[row, len(source)] = EOS
+    if lengths.min() == lengths.max():
+        return torch.from_numpy(tokens), None
+    return torch.from_numpy(tokens), torch.from_numpy(tokens != PAD)[:, None, None, :]
+
+
+class ParallelData(DataModule):
+    """Sentence pairs from two files per split, encoded once and read from memory-mapped stores.
+
+    Args:
+        files: (source, target) text by split: "train", "dev" and any test sets.
+        fingerprints: SHA-256 sums that identify the text.
+        parts: By split a file that names, line by line, the part of the split that a pair belongs to.
+        kind: Kind of vocabulary: "unigram", "bpe" or "word".
+        vocabulary_size: Entries of each vocabulary.
+        joint: One vocabulary for both sides.
+        multiple_of: Vocabulary sizes are padded to a multiple of this.
+        max_length: Training pairs with a longer side (tokens) are left out.
+        unit: What ``batch_size`` counts: "tokens" or "sentences".
+        batch_size: Target tokens or sentences per micro-batch.
+        accumulate: Micro-batches per optimizer step and process.
+        seed: Seed of the batch order.
+        workers: Processes that load batches; 0: none beside this one.
+        cache: Directory of prepared corpora.
+    """
+
+    unit = "tokens"
+
+    def __init__(
+        self,
+        files: Mapping[str, tuple[Path, Path]],
+        fingerprints: Mapping[str, str],
+        *,
+        parts: Mapping[str, Path] | None = None,
+        kind: str,
+        vocabulary_size: int,
+        joint: bool,
+        multiple_of: int,
+        max_length: int,
+        unit: Unit,
+        batch_size: int,
+        accumulate: int,
+        seed: int,
+        workers: int,
+        cache: Path,
+    ) -> None:
+        super().__init__()
+        self.files = dict(files)
+        self.parts = dict(parts or {})
+        self._fingerprints = dict(fingerprints)
+        self.vocabulary = VocabularySettings(kind, vocabulary_size, joint, multiple_of)
+        self.max_length = max_length
+        self.batch_unit: Unit = unit
+        self.batch_size = batch_size
+        self.accumulate = accumulate
+        self.seed = seed
+        self.workers = workers
+        self.cache = cache
+        self._prepared: Prepared | None = None
+        self._plan: BatchPlan | None = None
+
+    def fingerprints(self) -> dict[str, str]:
+        """Checksums of the text."""
+        return self._fingerprints
+
+    @property
+    def prepared(self) -> Prepared:
+        """The encoded corpus; made on first use."""
+        if self._prepared is None:
+            needed = {split: self.files[split] for split in ("train", "dev")}
+            self._prepared = prepare_parallel(
+                needed,
+                kind=self.vocabulary.kind,
+                size=self.vocabulary.size,
+                joint=self.vocabulary.joint,
+                multiple_of=self.vocabulary.multiple_of,
+                max_length=self.max_length,
+                cache=self.cache,
+            )
+        return self._prepared
+
+    def prepare(self) -> None:
+        """Encodes the corpus unless the cache has it."""
+        _ = self.prepared
+
+    def statistics(self) -> dict[str, Any]:
+        """Sentences, tokens and rates by split, and the vocabulary's."""
+        return self.prepared.statistics
+
+    @property
+    def plan(self) -> BatchPlan:
+        """How the training split is cut into batches."""
+        if self._plan is None:
+            store = self.prepared.stores["train"]
+            self._plan = BatchPlan(
+                store.source.lengths, store.target.lengths, unit=self.batch_unit, size=self.batch_size
+            )
+        return self._plan
+
+    def stream(self) -> BatchStream:
+        """This process's share of the endless stream of training batches, from ``start_step`` on."""
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        start = self.start_step * self.accumulate * world
+        return BatchStream(self.plan, seed=self.seed, start=start, accumulate=self.accumulate, rank=rank, world=world)
+
+    def steps_in_epochs(self, epochs: int) -> int:
+        """Optimizer steps in so many passes over the training pairs."""
+        return self.stream().steps_in_epochs(epochs)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Entries of the source and of the target vocabulary."""
+        vocabularies = self.prepared.vocabularies
+        return len(vocabularies.source), len(vocabularies.target)
+
+    def save_vocabulary(self, directory: Path) -> None:
+        """Writes the vocabularies."""
+        self.prepared.vocabularies.save(directory)
+
+    def train_dataloader(self) -> DataLoader[ParallelBatch]:
+        """Training batches without end; loading them draws nothing from the global random state."""
+        return self._loader(self.stream(), "train")
+
+    def validation_batches(self) -> DataLoader[ParallelBatch]:
+        """The validation pairs, each once, this process's share."""
+        store = self.prepared.stores["dev"]
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        lengths = store.source.lengths, store.target.lengths
+        rows = evaluation_batches(*lengths, unit=self.batch_unit, size=self.batch_size, rank=rank, world=world)
+        return self._loader([Batch(number, indices, 1) for number, indices in enumerate(rows)], "dev", workers=0)
+
+    def _loader(self, sampler: Any, split: str, workers: int | None = None) -> DataLoader[ParallelBatch]:
+        return DataLoader(
+            ParallelBatches(self.prepared.stores[split]),
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self.workers if workers is None else workers,
+            generator=torch.Generator().manual_seed(self.seed),
+            collate_fn=_as_it_is,
+        )
+
+
+def _as_it_is(batch: Any) -> Any:
+    """Batches come as tensors already."""
+    return batch

@@ -1,0 +1,49 @@
+"""Sequence-to-sequence learning: the loss over target tokens, and outputs for text. Translation and style share it."""
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from torch import nn
+from torch.optim import Optimizer
+
+from phmrun.layers.cross_entropy import linear_cross_entropy
+from phmrun.models.transformer import Transformer
+from phmrun.training.module import Loss, TrainingModule
+from phmrun.training.optimizers import Schedule
+from phmrun.training.parallel import ParallelBatch
+
+
+class SequenceToSequence(TrainingModule):
+    """A Transformer trained on label-smoothed cross-entropy per target token.
+
+    Args:
+        network: The encoder–decoder.
+        optimizer: Builds the optimiser.
+        schedule: Learning rate by optimizer step.
+        smoothing: ε of the label smoothing.
+    """
+
+    def __init__(
+        self,
+        network: Transformer,
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
+        schedule: Schedule,
+        *,
+        smoothing: float,
+    ) -> None:
+        super().__init__(network, optimizer, schedule)
+        self.smoothing = smoothing
+
+    @property
+    def transformer(self) -> Transformer:
+        """The network, by its type."""
+        return cast(Transformer, self.network)
+
+    def loss(self, batch: ParallelBatch) -> Loss:
+        """Summed over the target tokens of the batch; padding costs nothing, not even the output map."""
+        hidden = self.network(batch.source, batch.mask, batch.target)
+        output = self.transformer.output
+        picked = hidden.flatten(0, 1).index_select(0, batch.positions)
+        smoothing = self.smoothing if self.training else 0.0
+        total, nll = linear_cross_entropy(picked, output.weight, output.bias, batch.wanted, smoothing=smoothing)
+        return Loss(total, nll, batch.units)

@@ -1,0 +1,205 @@
+"""A run that has been trained: its weights, its vocabulary, its scores, its use."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from phmrun.config import Experiment, Task, load_run_config
+from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.files import cache_dir, write_text
+from phmrun.layers import options_of
+from phmrun.ledger import Run
+from phmrun.ledger.card import write_card
+from phmrun.registry import TASKS, load_plugin
+from phmrun.text.vocabulary import Vocabularies
+from phmrun.training.checkpoints import BEST, LAST, averaged_weights, load_checkpoint, step_checkpoints
+from phmrun.training.sequences import SequenceToSequence
+from phmrun.training.translation import Search, Translator, search_from
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run with everything that is needed to use it.
+
+    Attributes:
+        run: The run directory.
+        config: Its config.
+        vocabularies: Its vocabularies, which travel inside it.
+        module: Its network; the weights are loaded when one of the methods needs them.
+    """
+
+    run: Run
+    config: Experiment
+    vocabularies: Vocabularies
+    module: SequenceToSequence
+
+    def load(self, checkpoint: str | None = None, average: int | None = None) -> str:
+        """Loads weights into the module, and says which, for a score's signature.
+
+        Args:
+            checkpoint: "best", "last" or a file; unless given, what the config's ``training.average`` asks for.
+            average: Mean of so many last checkpoints; 0: none; ``None``: the config's.
+
+        Raises:
+            PhmrunError: The checkpoint is missing, damaged, or another network's.
+        """
+        count = self.config.training.average if average is None and checkpoint is None else average or 0
+        if count:
+            paths = step_checkpoints(self.run.checkpoints)[-count:]
+            if len(paths) < count:
+                raise PhmrunError(
+                    f"the run keeps {len(paths)} checkpoints, but the mean of {count} was asked for",
+                    where="training.keep_last",
+                    hint=f"Use --average {len(paths)}, or train with --set training.keep_last={count}.",
+                )
+            self._set(averaged_weights(paths), self.run.checkpoints)
+            return f"average{count}"
+        path = self._path(checkpoint)
+        loaded = load_checkpoint(path)
+        self._set(loaded["state_dict"], path)
+        return f"{path.stem}@{loaded['global_step']}"
+
+    def translator(
+        self,
+        *,
+        decoding: Mapping[str, Any] | None = None,
+        checkpoint: str | None = None,
+        average: int | None = None,
+        batch_size: int | None = None,
+        device: str = "auto",
+    ) -> Translator:
+        """The run as a translator of text.
+
+        Args:
+            decoding: Settings of the search that replace the config's.
+            checkpoint: See :meth:`load`.
+            average: See :meth:`load`.
+            batch_size: Sentences at a time.
+            device: "auto", "cpu", "cuda" …
+        """
+        self.load(checkpoint, average)
+        search = search_from(self.config.decoding, {**(decoding or {}), "batch": batch_size})  # type: ignore[attr-defined]
+        return Translator(self.module.transformer, self.vocabularies, search, choose_device(device))
+
+    def _path(self, checkpoint: str | None) -> Path:
+        """The file that a name stands for; the last checkpoint where no validation has chosen a best one."""
+        best, last = self.run.checkpoints / BEST, self.run.checkpoints / LAST
+        if checkpoint is None:
+            return best if best.is_file() else last
+        return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
+
+    def _set(self, weights: Mapping[str, Tensor], path: Path) -> None:
+        try:
+            self.module.load_state_dict(weights)
+        except RuntimeError as error:
+            raise PhmrunError(
+                f"the checkpoint holds another network than this run's config: {str(error).splitlines()[-1].strip()}",
+                where=str(path),
+                code=ExitCode.DATA,
+            ) from error
+
+
+def open_run(run: Run) -> Trained:
+    """Opens a run for use.
+
+    Raises:
+        PhmrunError: The run has no config or vocabulary yet, or they are damaged.
+    """
+    for plugin in sorted((run.path / "plugins").glob("*.py")):
+        load_plugin(plugin)
+    config = load_run_config(run.config_path, options_of=options_of)
+    if not run.vocabulary.is_dir():
+        raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
+    vocabularies = Vocabularies.load(run.vocabulary)
+    task: Task = TASKS.get(config.task)
+    module = task.load("module")(config, len(vocabularies.source), len(vocabularies.target))
+    return Trained(run, config, vocabularies, module)
+
+
+def evaluate_run(
+    trained: Trained,
+    *,
+    split: str = "test",
+    decoding: Mapping[str, Any] | None = None,
+    checkpoint: str | None = None,
+    average: int | None = None,
+    batch_size: int | None = None,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Scores a run on one split; writes ``metrics.json`` and the hypotheses into its directory.
+
+    Args:
+        trained: The opened run.
+        split: A split of its data that has references.
+        decoding: Settings of the search that replace the config's.
+        checkpoint: See :meth:`Trained.load`.
+        average: See :meth:`Trained.load`.
+        batch_size: Sentences at a time.
+        device: "auto", "cpu", "cuda" …
+
+    Returns:
+        The scores by name, ``test/bleu``; with the settings in the name, ``test-beam1/bleu``, where they are not the
+        config's.
+
+    Raises:
+        PhmrunError: There is no such split, or the checkpoint cannot be used.
+    """
+    run, config = trained.run, trained.config
+    data = TASKS.get(config.task).load("data")(config, cache_dir())
+    if split not in data.files:
+        raise unknown("split", split, data.files, where="--split")
+    weights = trained.load(checkpoint, average)
+    settings = {"decoding": decoding, "batch_size": batch_size, "device": device}
+    translator = trained.translator(checkpoint=checkpoint, average=average, **settings)  # type: ignore[arg-type]
+    evaluation = translator.evaluate(data.files[split], data.parts.get(split))
+    name = "-".join([split, *_deviations(decoding or {}, config, checkpoint, average)])
+    write_text(run.predictions / f"{name}.txt", "".join(f"{line}\n" for line in evaluation.hypotheses))
+    metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
+    for score in metrics.values():
+        score["signature"] += f"|weights:{weights}"
+    metrics[f"{name}/sentences_per_second"] = {
+        "value": len(evaluation.hypotheses) / evaluation.seconds,
+        "signature": f"{translator.search.signature()}|batch:{translator.search.batch}|device:{translator.device}"
+        f"|threads:{torch.get_num_threads()}",
+        "tokens_per_second": evaluation.tokens / evaluation.seconds,
+    }
+    for key, value in metrics.items():
+        run.update_metrics(key, value)
+    run.write_samples(("source", "reference", "translation"), evaluation.samples)
+    write_card(run)
+    return metrics
+
+
+def choose_device(name: str) -> str:
+    """The device that a name stands for; "auto" is a GPU where there is one.
+
+    Raises:
+        PhmrunError: The device is not on this machine.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise PhmrunError("there is no CUDA device on this machine", where="--device", valid=("auto", "cpu"))
+    return name
+
+
+def _deviations(
+    decoding: Mapping[str, Any], config: Experiment, checkpoint: str | None, average: int | None
+) -> list[str]:
+    """What of an evaluation is not as the config has it, as parts of a name."""
+    usual = config.decoding  # type: ignore[attr-defined]
+    parts = [f"{name}{value:g}" for name, value in sorted(decoding.items()) if value != getattr(usual, name)]
+    if checkpoint is not None:
+        parts.append(Path(checkpoint).stem)
+    if average is not None and average != config.training.average:
+        parts.append(f"average{average}")
+    return parts
+
+
+def search_of(trained: Trained) -> Search:
+    """The search that a run's config describes."""
+    return search_from(trained.config.decoding, {})  # type: ignore[attr-defined]
