@@ -71,7 +71,8 @@ class Run:
 
         Args:
             runs_dir: The directory of all runs.
-            reference: A run id, the beginning of one or of its last twelve digits, or the path of a run directory.
+            reference: A run id, the beginning of one or of its last twelve digits, the path of a run directory, or
+                "latest" for the run whose status was written last.
 
         Raises:
             PhmrunError: No run fits, or more than one does (exit code 2).
@@ -80,6 +81,8 @@ class Run:
             if reference and _is_run(path):
                 return cls(path)
         names = _names(runs_dir)
+        if reference == "latest" and names:
+            return cls(max((runs_dir / name for name in names), key=_last_written))
         fitting = [name for name in names if name.startswith(reference)]
         if not fitting and len(reference) >= 3:
             fitting = [name for name in names if name.rpartition("-")[2].startswith(reference)]
@@ -292,6 +295,14 @@ def _is_run(path: Path) -> bool:
     return (path / STATUS).is_file() or (
         (path / CONFIG).is_file() and _RUN_NAME.fullmatch(path.resolve().name) is not None
     )
+
+
+def _last_written(path: Path) -> float:
+    """When a run's status was written, as the file system has it; 0 where it has none."""
+    try:
+        return (path / STATUS).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _names(runs_dir: Path) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """Sentence pairs as training batches."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,10 @@ from phmrun.text.preparation import Prepared, VocabularySettings, prepare_parall
 from phmrun.text.store import ParallelStore
 from phmrun.text.vocabulary import BOS, EOS, PAD
 from phmrun.training.data import DataModule
+
+
+Baseline = Callable[[Sequence[str]], list[str]]
+"""Turns source sentences into outputs without a model."""
 
 
 class ParallelBatch(NamedTuple):
@@ -90,6 +94,7 @@ class ParallelData(DataModule):
         files: (source, target) text by split: "train", "dev" and any test sets.
         fingerprints: SHA-256 sums that identify the text.
         parts: By split a file that names, line by line, the part of the split that a pair belongs to.
+        baselines: Outputs that need no model, by name; scored beside it. Copying the source always is one.
         kind: Kind of vocabulary: "unigram", "bpe" or "word".
         vocabulary_size: Entries of each vocabulary.
         joint: One vocabulary for both sides.
@@ -111,6 +116,7 @@ class ParallelData(DataModule):
         fingerprints: Mapping[str, str],
         *,
         parts: Mapping[str, Path] | None = None,
+        baselines: Mapping[str, Baseline] | None = None,
         kind: str,
         vocabulary_size: int,
         joint: bool,
@@ -126,6 +132,7 @@ class ParallelData(DataModule):
         super().__init__()
         self.files = dict(files)
         self.parts = dict(parts or {})
+        self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
         self._fingerprints = dict(fingerprints)
         self.vocabulary = VocabularySettings(kind, vocabulary_size, joint, multiple_of)
         self.max_length = max_length

@@ -18,7 +18,7 @@ from phmrun.registry import TASKS, load_plugin
 from phmrun.text.vocabulary import Vocabularies
 from phmrun.training.checkpoints import BEST, LAST, averaged_weights, load_checkpoint, step_checkpoints
 from phmrun.training.sequences import SequenceToSequence
-from phmrun.training.translation import Search, Translator, search_from
+from phmrun.training.translation import Translator, search_from
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class Trained:
             batch_size: Sentences at a time.
             device: "auto", "cpu", "cuda" …
         """
-        self.load(checkpoint, average)
+        weights = self.load(checkpoint, average)
         search = search_from(self.config.decoding, {**(decoding or {}), "batch": batch_size})  # type: ignore[attr-defined]
-        return Translator(self.module.transformer, self.vocabularies, search, choose_device(device))
+        return Translator(self.module.transformer, self.vocabularies, search, weights, choose_device(device))
 
     def _path(self, checkpoint: str | None) -> Path:
         """The file that a name stands for; the last checkpoint where no validation has chosen a best one."""
@@ -152,15 +152,13 @@ def evaluate_run(
     data = TASKS.get(config.task).load("data")(config, cache_dir())
     if split not in data.files:
         raise unknown("split", split, data.files, where="--split")
-    weights = trained.load(checkpoint, average)
-    settings = {"decoding": decoding, "batch_size": batch_size, "device": device}
-    translator = trained.translator(checkpoint=checkpoint, average=average, **settings)  # type: ignore[arg-type]
-    evaluation = translator.evaluate(data.files[split], data.parts.get(split))
+    translator = trained.translator(
+        decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=device
+    )
+    evaluation = translator.evaluate(data.files[split], data.parts.get(split), data.baselines)
     name = "-".join([split, *_deviations(decoding or {}, config, checkpoint, average)])
     write_text(run.predictions / f"{name}.txt", "".join(f"{line}\n" for line in evaluation.hypotheses))
     metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
-    for score in metrics.values():
-        score["signature"] += f"|weights:{weights}"
     metrics[f"{name}/sentences_per_second"] = {
         "value": len(evaluation.hypotheses) / evaluation.seconds,
         "signature": f"{translator.search.signature()}|batch:{translator.search.batch}|device:{translator.device}"
@@ -198,8 +196,3 @@ def _deviations(
     if average is not None and average != config.training.average:
         parts.append(f"average{average}")
     return parts
-
-
-def search_of(trained: Trained) -> Search:
-    """The search that a run's config describes."""
-    return search_from(trained.config.decoding, {})  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
 from phmrun.text.parallel import read_parallel
 from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
+from phmrun.training.parallel import Baseline
 
 SAMPLES = 8
 CHUNK = 512
@@ -60,7 +61,7 @@ class Evaluation:
     """What a test set gave.
 
     Attributes:
-        scores: By name: "bleu", "chrf", "bleu-<part>".
+        scores: By name: "bleu", "chrf", "bleu-<part>", "bleu-of-<baseline>".
         hypotheses: Translations in the order of the test set, one per sentence.
         samples: (source, reference, translation) of the first few.
         seconds: Time of decoding.
@@ -81,13 +82,20 @@ class Translator:
         network: The trained network; it is copied, not changed.
         vocabularies: Of the run.
         search: How to search.
+        weights: Which of the run's weights these are, for the signature of a score.
         device: Where to compute.
     """
 
     def __init__(
-        self, network: Transformer, vocabularies: Vocabularies, search: Search, device: torch.device | str = "cpu"
+        self,
+        network: Transformer,
+        vocabularies: Vocabularies,
+        search: Search,
+        weights: str = "given",
+        device: torch.device | str = "cpu",
     ) -> None:
         self.vocabularies = vocabularies
+        self.weights = weights
         self.search = search.resolved()
         self.device = device
         application = "factored" if self.search.application == "factored" else "dense"
@@ -121,12 +129,15 @@ class Translator:
                 texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in found]
                 yield texts if self.search.nbest > 1 else texts[0]
 
-    def evaluate(self, files: tuple[Path, Path], parts: Path | None = None) -> Evaluation:
+    def evaluate(
+        self, files: tuple[Path, Path], parts: Path | None = None, baselines: Mapping[str, Baseline] | None = None
+    ) -> Evaluation:
         """Translates a test set and scores it.
 
         Args:
             files: Its source text and its reference translations.
             parts: Names, line by line, of parts that are scored apart as well.
+            baselines: Outputs that need no model, by name, scored as "bleu-of-<name>".
         """
         pairs = list(read_parallel(*files))
         sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -135,6 +146,8 @@ class Translator:
         seconds = time.perf_counter() - began
         outputs = [self.vocabularies.target.decode(hypotheses[0].tokens) for hypotheses in found]
         scores = self._scores(outputs, references, parts)
+        for name, translate_without_model in (baselines or {}).items():
+            scores[f"bleu-of-{name}"] = bleu(translate_without_model(sources), references)
         samples = list(zip(sources, references, outputs, strict=True))[:SAMPLES]
         return Evaluation(scores, outputs, samples, seconds, sum(len(best[0].tokens) + 1 for best in found))
 
@@ -144,7 +157,7 @@ class Translator:
         for part in sorted(set(names)):
             rows = [row for row, name in enumerate(names) if name == part]
             scores[f"bleu-{part}"] = bleu([outputs[row] for row in rows], [references[row] for row in rows])
-        extra = self.search.signature()
+        extra = f"{self.search.signature()}|weights:{self.weights}"
         return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
 
 

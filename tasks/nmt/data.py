@@ -1,10 +1,13 @@
 """Where the sentence pairs of a translation experiment come from."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from phmrun.datasets import builtin, checksums, locate
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
+from phmrun.text.parallel import read_parallel
 from phmrun.training.parallel import ParallelData
 from tasks.nmt.config import TranslationDataConfig, TranslationExperiment
 
@@ -31,6 +34,7 @@ def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
         files,
         fingerprints,
         parts=parts,
+        baselines={"dictionary": partial(word_by_word, files["train"])} if config.data.name == "builtin" else {},
         kind=vocabulary.kind,
         vocabulary_size=vocabulary.size,
         joint=vocabulary.joint,
@@ -65,6 +69,11 @@ def corpus(data: TranslationDataConfig, cache: Path) -> tuple[Files, dict[str, s
         checksums(data.name),
         {},
     )
+
+
+def word_by_word(train: tuple[Path, Path], sources: Sequence[str]) -> list[str]:
+    """Translations by a dictionary learned from the training pairs, word by word in the source's order."""
+    return builtin.dictionary_baseline(read_parallel(*train), sources)
 
 
 def builtin_corpus(cache: Path) -> Path:
