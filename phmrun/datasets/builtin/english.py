@@ -119,8 +119,9 @@ def _verb_group(node: Clause, inverted: bool) -> tuple[list[Token], list[Token]]
     for lemma, following in lemmas:
         forms.append(_form(node, lemma, wanted, person))
         wanted = following
+    last = len(lemmas) - 1
     tokens = [
-        [Token(word, node, HEAD if index == len(lemmas) - 1 else "aux") for word in words]
+        [Token(word, node, "mark" if word == "to" else HEAD if index == last else "aux") for word in words]
         for index, words in enumerate(forms)
     ]
     separate = lemmas[0][0] not in ("want", "have to") and (len(lemmas) > 1 or be_main)

@@ -125,7 +125,7 @@ def _middle_field(node: Clause, fronted: Any) -> list[Token]:
         negation = negation and not kein
         # A noun with a relative clause is heavy and goes behind the adverbs: "stiehlt oft den Koffer, den …".
         heavy = isinstance(node.object, NounPhrase) and node.object.relative is not None and not node.negated
-        late = (indefinite and not kein) or heavy
+        late = (_is_new(node.object) and not kein) or heavy
         words = nominal(node.object, "acc", negative=kein)
         early = _BEFORE_SUBJECT if _stands_early(node, fronted, words) else _ACCUSATIVE_PRONOUN
         parts.append((early if is_pronoun(node.object) else _INDEFINITE if late else _DEFINITE, words))
@@ -148,7 +148,7 @@ def _middle_field(node: Clause, fronted: Any) -> list[Token]:
 
 
 def _stands_early(node: Clause, fronted: Any, words: list[Token]) -> bool:
-    """Whether a pronoun precedes the subject: "Gestern sah ihn der Mann". Not where it could be taken for the subject."""
+    """Whether a pronoun precedes the subject: "Gestern sah ihn der Mann". Not if it may be the subject."""
     noun_follows = fronted is not node.subject and not node.elided and not is_pronoun(node.subject)
     return node.kind != "embedded" and noun_follows and words[0].form not in ("sie", "es", "Sie")
 
@@ -207,6 +207,11 @@ def _verbs(node: Clause) -> tuple[list[Token], list[Token]]:
             if node.kind == "embedded":
                 return [Token(verb.german_particle + form, node, HEAD)], []
             return [Token(form, node, HEAD)], [Token(verb.german_particle, node, "compound:prt")]
+
+
+def _is_new(node: Nominal) -> bool:
+    """Whether a nominal brings something new, and so stands behind the adverbs: "kauft oft viele Bücher"."""
+    return isinstance(node, NounPhrase) and node.determiner in ("", "a", "many", "some", "several", "few")
 
 
 def is_indefinite(node: Nominal) -> bool:

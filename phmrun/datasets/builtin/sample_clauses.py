@@ -34,10 +34,10 @@ MODALS = (
     ("wanted to", 2),
 )
 _WILLED = ("want to", "wanted to", "may", "can", "could")
-_GAPS = (("subject", 4), ("object", 4), ("indirect", 2), ("phrase", 2.5), ("owner", 1.5))
+_GAPS = (("subject", 4), ("object", 4), ("indirect", 2), ("phrase", 2.5), ("owner", 3))
 _PAST_MODALS = ("could", "had to", "wanted to")
 _TARGETS = ("furniture", "container")
-_JUMPS = ("furniture", "stream", "top", "tree")
+_JUMPS = ("furniture", "stream", "top", "height")
 _DESTINATIONS = (*ADJUNCT_PLACES, "way", "shore", "sight", "land", "wood", "openable", "sea")
 _SHORES = ("shore", "coast", "shore")
 _RESTS = ("furniture", "land", "outside", "room")
@@ -206,8 +206,10 @@ class ClauseSampler:
             if frame == "pour":
                 given["phrase"] = draw_into(draw)
             else:
-                near = self.choices.chance(0.25)
-                given["phrase"] = draw.near(moved, "acc") if near else draw.place(_TARGETS, 2, other=moved)
+                heavy = verb.german == "schieben"
+                near = self.choices.chance(0.6 if heavy else 0.25)
+                where = (("room",), 1) if heavy else (_TARGETS, 2)
+                given["phrase"] = draw.near(moved, "acc") if near else draw.place(*where, other=moved)
 
     def _rest(self, verb: Verb, subject: Noun | None) -> Phrase:
         draw = self.nominals
@@ -219,6 +221,8 @@ class ClauseSampler:
             return draw.place(("wood", "land", "outside"), 0, other=subject)
         if self.choices.chance(0.25):
             return draw.near(subject, "dat")
+        if subject is not None and "building" in subject.classes:
+            return draw.place(("town", "outside"), 0, other=subject)
         classes = _RESTS if verb.german in ("liegen", "sitzen") else ADJUNCT_PLACES
         return draw.place(classes, 0, other=subject)
 

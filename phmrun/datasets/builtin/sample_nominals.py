@@ -18,10 +18,9 @@ _PLAIN_SINGULAR = (("the", 60), ("this", 8), ("that", 4), ("owner", 16))
 _PLAIN_PLURAL = (("the", 60), ("this", 8), ("owner", 14))
 _NEGATABLE_SINGULAR = (*_PLAIN_SINGULAR, ("a", 40))
 _NEGATABLE_PLURAL = (*_PLAIN_PLURAL, ("", 30))
-_PRONOUNS = (
-    *((Pronoun("1s"), 5), (Pronoun("1p"), 4), (Pronoun("3s", "m"), 5), (Pronoun("3s", "f"), 5), (Pronoun("3p"), 4)),
-)
-_OWNERS = (*_PRONOUNS[:2], (Pronoun("3s", "m"), 4), (Pronoun("3s", "f"), 4), (Pronoun("3p"), 3))
+# Person and gender of pronouns that need no antecedent; a node is made afresh each time, for nodes have an identity.
+_PRONOUNS = ((("1s", ""), 5), (("1p", ""), 4), (("3s", "m"), 5), (("3s", "f"), 5), (("3p", ""), 4))
+_OWNERS = ((("1s", ""), 5), (("1p", ""), 4), (("3s", "m"), 4), (("3s", "f"), 4), (("3p", ""), 3))
 
 ADJUNCT_PLACES = ("room", "outside", "town", "building", "market", "firm", "stop")
 # Where a thing that a subject names may be, by the first of its classes that is listed.
@@ -68,7 +67,7 @@ class NominalSampler:
         choices = self.choices
         if "person" in classes and choices.chance(1 / len(classes) if object_ else 0.9):
             if choices.chance(0.16):
-                return choices.weighted(_PRONOUNS if not object_ else _PRONOUNS[:4])
+                return Pronoun(*choices.weighted(_PRONOUNS if not object_ else _PRONOUNS[:4]))
             if choices.chance(0.13):
                 return self.name()
             if choices.chance(0.05):
@@ -142,7 +141,7 @@ class NominalSampler:
         determiner = self.choices.weighted((("the", 12), ("this", 1), ("owner", 2)))
         if noun.definite or (noun.person and "bound" not in noun.classes):
             determiner = "the"
-        possessor = self.choices.weighted(_OWNERS) if determiner == "owner" else None
+        possessor = Pronoun(*self.choices.weighted(_OWNERS)) if determiner == "owner" else None
         plural = not noun.mass and not noun.needs_complement and self.choices.chance(0.2)
         complement = None
         if noun.needs_complement:
@@ -179,7 +178,7 @@ class NominalSampler:
         if self.choices.chance(0.2):
             word = self.choices.of(self.lexicon.words["name"])
             return Name(word, gender=word.options[0])
-        return self.choices.weighted(_OWNERS)
+        return Pronoun(*self.choices.weighted(_OWNERS))
 
     def _modifier(self, noun: Noun, object_: bool) -> Phrase | None:
         """A prepositional attribute; only subjects have places, which after objects would read as the clause's."""

@@ -76,12 +76,10 @@ class SentenceSampler:
         if stages and choices.chance(0.35 if stages[0].kind == "time" else 0.12):
             return replace(node, front=stages[0])
         patient = node.object
-        topical = (
-            isinstance(patient, NounPhrase)
-            and patient.determiner in ("this", "that")
-            and not isinstance(node.subject, Name)
-        )
-        if topical and node.verb.frame == "t" and choices.chance(0.5):
+        topical = isinstance(patient, NounPhrase) and patient.determiner in ("this", "that") and not patient.relative
+        clear = isinstance(node.subject, Pronoun) or getattr(node.subject, "determiner", "") in ("the", "owner", "no")
+        short = topical and clear and not getattr(node.subject, "relative", None)
+        if short and node.verb.frame == "t" and choices.chance(0.5):
             return replace(node, front=patient)
         return node
 
@@ -178,6 +176,8 @@ class SentenceSampler:
     def _question(self, choices: Choices, clauses: ClauseSampler) -> Clause:
         """A yes/no question or one with a question word or "which"."""
         node = clauses.clause("question", tenses=_QUESTION_TENSES, negatable=False, depth=0, passive=False)
+        while getattr(node.subject, "determiner", "") == "no":
+            node = clauses.clause("question", tenses=_QUESTION_TENSES, negatable=False, depth=0, passive=False)
         node = replace(node, adverbs=tuple(a for a in node.adverbs if a.word.kind != "frequency"))
         form = choices.weighted((("yes/no", 4), ("word", 3), ("which", 3), ("who", 2), ("what", 2)))
         words: list[Word] = [w for w in self.lexicon.words["question"] if not w.options]

@@ -106,7 +106,7 @@ class Clause:
     """A verb with its roles, features and adjuncts.
 
     ``kind`` is main, question, embedded (verb-final in German) or infinitive. ``tense`` is present, past, perfect,
-    pluperfect, future or progressive (present where ``modal`` is given; "ing" marks an English infinitive in -ing). In the
+    pluperfect, future or progressive (present where ``modal`` is given; "ing": an English infinitive in -ing). In the
     passive the patient is the ``subject``. ``front`` is the constituent that stands first. ``gap`` is, in a relative
     clause, the role of the constituent that holds the relative pronoun ("owner": inside the subject).
     """
