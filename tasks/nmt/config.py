@@ -81,25 +81,35 @@ class TransformerConfig(ModelConfig):
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": {"width": 128, "feedforward": 512, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
         "small": {"width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3},
-        "base": {"width": 512, "feedforward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6},
+        "base": {
+            "width": 512,
+            "feedforward": 2048,
+            "heads": 8,
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "attention_dropout": 0.1,
+            "activation_dropout": 0.1,
+        },
     }
 
     preset: Annotated[Literal["tiny", "small", "base"], Unhashed()] = Field(
-        "tiny", description="Sets width, feedforward, heads and layers; keys given beside it override it."
+        "tiny",
+        description="Sets width, feedforward, heads and layers (base, the papers' model, also two dropouts); "
+        "keys given beside it override it.",
     )
     width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
     feedforward: int = Field(512, ge=1, description="Width of the feed-forward networks.")
     heads: int = Field(4, ge=1, description="Attention heads; a divisor of the width.")
     encoder_layers: int = Field(2, ge=1, description="Blocks of the encoder.")
     decoder_layers: int = Field(2, ge=1, description="Blocks of the decoder.")
-    norm: Literal["pre", "post"] = Field("post", description="Layer normalisation before or after each sub-layer.")
+    norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
     dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual and embedding units dropped.")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="Share of attention weights dropped.")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="Share of feed-forward units dropped.")
     attention_maps: Literal["joint", "separate"] = Field(
-        "separate", description="Queries, keys and values as one weight matrix or as three."
+        "joint", description="Queries, keys and values as one weight matrix or as three."
     )
-    bias: bool = Field(True, description="Biases in the attention's maps.")
+    bias: bool = Field(False, description="Biases in the attention's maps; tensor2tensor's have none.")
     tie: Literal["all", "decoder", "none"] = Field(
         "all", description="Shared: both embeddings and the output layer; the decoder's two; nothing."
     )
