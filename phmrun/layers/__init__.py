@@ -5,9 +5,11 @@ from phmrun.layers.embedding import Embedding
 from phmrun.layers.feedforward import FeedForward
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import Linear
+from phmrun.layers.lstm import LSTM
 from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
 
 __all__ = [
+    "LSTM",
     "Embedding",
     "FeedForward",
     "Linear",

@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,14 @@ def resolve_application(asked: Literal["auto", "dense", "factored"], tokens: int
     return asked
 
 
+@runtime_checkable
+class Foldable(Protocol):
+    """A module, other than ``Linear`` and ``Embedding``, that has an equivalent of plain ``torch.nn`` modules."""
+
+    def plain(self) -> nn.Module:
+        """The equivalent in evaluation, with weights of its own that need no gradient."""
+
+
 class PackedLinear(nn.Module):
     """y = W x + b with W applied by a structure's packed factors; for inference on a few tokens."""
 
@@ -49,7 +57,7 @@ class PackedLinear(nn.Module):
 
 
 def folded(model: Model) -> Model:
-    """A copy of ``model`` in which every structured map is a plain ``nn.Linear`` or ``nn.Embedding``.
+    """A copy of ``model`` in which every structured map is a plain ``nn.Linear``, ``nn.Embedding`` or ``nn.LSTM``.
 
     Each W is built once; tied matrices stay tied. The copy is in evaluation mode and needs no gradient.
     """
@@ -82,7 +90,7 @@ def _replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model
 
 
 def _plain(module: nn.Module, application: Application, tables: dict[int, nn.Parameter]) -> nn.Module:
-    """The inference form of one module; anything but a ``Linear`` or ``Embedding`` stays as it is."""
+    """The inference form of one module; one that knows no other form stays as it is."""
     if isinstance(module, Linear):
         operator = module.structure.packed() if application == "factored" else None
         return _plain_linear(module, tables) if operator is None else PackedLinear(module, operator)
@@ -93,7 +101,7 @@ def _plain(module: nn.Module, application: Application, tables: dict[int, nn.Par
         if module.padding_idx is None:
             return plain
         return _with_zero_row(plain, module.padding_idx)
-    return module
+    return module.plain() if isinstance(module, Foldable) else module
 
 
 def _plain_linear(module: Linear, tables: dict[int, nn.Parameter]) -> nn.Linear:

@@ -1,0 +1,281 @@
+"""The LSTM over any structure, on torch's fused kernel: a drop-in for ``torch.nn.LSTM``.
+
+The dense gate matrices are built once per forward and handed to the kernel that runs the whole sequence, so that a
+structured LSTM costs what a dense one does. On CUDA, cuDNN wants all weights in one block of memory: freshly built ones
+are not, so it copies them together at each call (once per sequence, not per step) and says so in a warning.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from phmrun.errors import PhmrunError
+from phmrun.layers.linear import build_weight, linear_std, on_device
+from phmrun.layers.structure import build_structure
+
+GateMapping = Literal["gate", "stacked"]
+State = tuple[Tensor, Tensor]
+
+
+class GateWeights(NamedTuple):
+    """Dense weights of one layer and direction in torch's order: gates i, f, g, o one below the other."""
+
+    input: Tensor  # [4·hidden, input]
+    recurrent: Tensor  # [4·hidden, hidden]
+    input_bias: Tensor | None  # [4·hidden]
+    recurrent_bias: Tensor | None  # [4·hidden]
+
+
+class GateMaps(nn.Module):
+    """The structured maps of one layer and direction.
+
+    Args:
+        input_size: Size of an input vector.
+        hidden_size: Size of a hidden vector.
+        bias_vectors: Bias vectors per gate: 0, 1, or 2 as in ``nn.LSTM``.
+        maps: "gate": one map per gate for each of input and hidden vector; "stacked": one map for all gates.
+        coupled: Three gates, i = 1 - f.
+        structure: Name of the structure.
+        **options: Its options.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias_vectors: int,
+        *,
+        maps: GateMapping,
+        coupled: bool,
+        structure: str,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        gates = 3 if coupled else 4
+        self.hidden_size = hidden_size
+        self.coupled = coupled
+        rows = [hidden_size] * gates if maps == "gate" else [gates * hidden_size]
+        self.input = nn.ModuleList(build_structure(structure, size, input_size, **options) for size in rows)
+        self.recurrent = nn.ModuleList(build_structure(structure, size, hidden_size, **options) for size in rows)
+        self.bias = nn.Parameter(torch.empty(bias_vectors, gates * hidden_size)) if bias_vectors else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As ``nn.LSTM``: all weights and biases with the variance of U(-1/√hidden, 1/√hidden)."""
+        for structure in (*self.input, *self.recurrent):
+            structure.reset_parameters(linear_std(self.hidden_size))
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -(self.hidden_size**-0.5), self.hidden_size**-0.5)
+
+    def build(self, dropped: float = 0.0) -> GateWeights:
+        """The dense weights, differentiable in the parameters; a share ``dropped`` of the recurrent ones is zero."""
+        input_bias = recurrent_bias = None
+        if self.bias is not None:
+            input_bias = self._four_gates(self.bias[0])
+            recurrent_bias = self._four_gates(self.bias[1]) if len(self.bias) == 2 else torch.zeros_like(input_bias)
+        recurrent = _stacked(self.recurrent)
+        if dropped:
+            recurrent = F.dropout(recurrent, dropped)
+        return GateWeights(
+            self._four_gates(_stacked(self.input)), self._four_gates(recurrent), input_bias, recurrent_bias
+        )
+
+    def _four_gates(self, rows: Tensor) -> Tensor:
+        """Coupled gates are stored f, g, o; since 1 - σ(z) = σ(-z), the rows of i are those of f, negated."""
+        return torch.cat([-rows[: self.hidden_size], rows]) if self.coupled else rows
+
+
+class LSTM(nn.Module):
+    """i, f, o = σ(·), g = tanh(·) of W x_t + U h_{t-1} + b;  c_t = f ∘ c_{t-1} + i ∘ g;  h_t = o ∘ tanh(c_t).
+
+    Args:
+        input_size: Size of an input vector.
+        hidden_size: Size of a hidden vector.
+        num_layers: Layers, one above the other.
+        bias: Whether the gates have biases.
+        batch_first: Inputs and outputs are ``[batch, length, …]`` rather than ``[length, batch, …]``.
+        dropout: Share of a layer's outputs dropped before the next layer, in training.
+        bidirectional: Whether a second LSTM reads each layer's input backwards.
+        device: Where the parameters live.
+        dtype: Their type.
+        maps: "gate": eight maps per layer and direction, one per gate and per input; "stacked": two, ``[4·hidden, …]``.
+        bias_vectors: Bias vectors per gate: 1, since their sum is all that counts, or 2 as ``nn.LSTM`` has.
+        coupled: Input and forget gate are one, i = 1 - f: three gates' parameters.
+        variational: Dropout masks stay the same at all time steps (Gal and Ghahramani 2016).
+        input_dropout: Share of the inputs of the first layer dropped in training.
+        weight_dropout: Share of the entries of U dropped in training, the same at all time steps (Merity et al. 2018).
+        structure: Name of the structure of all maps.
+        **options: Its options.
+
+    Raises:
+        PhmrunError: Unknown structure or option, or sizes that do not fit.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        maps: GateMapping = "gate",
+        bias_vectors: Literal[1, 2] = 1,
+        coupled: bool = False,
+        variational: bool = False,
+        input_dropout: float = 0.0,
+        weight_dropout: float = 0.0,
+        structure: str = "dense",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if maps not in ("gate", "stacked"):
+            raise PhmrunError(f"an LSTM has no maps {maps!r}", valid=("gate", "stacked"))
+        if bias_vectors not in (1, 2):
+            raise PhmrunError(f"an LSTM has 1 or 2 bias vectors per gate, not {bias_vectors}")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
+        self.dropout, self.input_dropout, self.weight_dropout = dropout, input_dropout, weight_dropout
+        self.variational = variational
+        self.directions = 2 if bidirectional else 1
+        sizes = [input_size] + [self.directions * hidden_size] * (num_layers - 1)
+        vectors = bias_vectors if bias else 0
+        with on_device(device):
+            self.cells = nn.ModuleList(
+                GateMaps(size, hidden_size, vectors, maps=maps, coupled=coupled, structure=structure, **options)
+                for size in sizes
+                for _ in range(self.directions)
+            )
+        if dtype is not None:
+            self.to(dtype)
+
+    def reset_parameters(self) -> None:
+        """As ``nn.LSTM``; see :meth:`GateMaps.reset_parameters`."""
+        for cell in self.cells:
+            cell.reset_parameters()  # type: ignore[operator]
+
+    def dense_weights(self) -> dict[str, Tensor]:
+        """The dense equivalents under the names that ``nn.LSTM`` gives its parameters."""
+        weights: dict[str, Tensor] = {}
+        for number, cell in enumerate(self.cells):
+            layer, backwards = divmod(number, self.directions)
+            for kind, weight in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), _build(cell), strict=True):
+                if weight is not None:
+                    weights[f"{kind}_l{layer}{'_reverse' if backwards else ''}"] = weight
+        return weights
+
+    def plain(self) -> nn.LSTM:
+        """The ``nn.LSTM`` with the same outputs in evaluation; made on the meta device so that no weights are drawn."""
+        plain = nn.LSTM(
+            self.input_size,
+            self.hidden_size,
+            self.num_layers,
+            self.bias,
+            self.batch_first,
+            bidirectional=self.bidirectional,
+            device="meta",
+        )
+        for name, weight in self.dense_weights().items():
+            setattr(plain, name, nn.Parameter(weight.detach().clone(), requires_grad=False))
+        plain.flatten_parameters()
+        return plain.eval()
+
+    def forward(
+        self, inputs: Tensor | PackedSequence, state: State | None = None
+    ) -> tuple[Tensor | PackedSequence, State]:
+        """Runs over whole sequences.
+
+        Args:
+            inputs: ``[length, batch, input_size]`` (``[batch, length, input_size]`` where ``batch_first``), or packed.
+            state: h_0 and c_0, each ``[num_layers · directions, batch, hidden_size]``; zeros unless given.
+
+        Returns:
+            The top layer's outputs, shaped as the inputs, directions side by side; and the last h and c.
+        """
+        if isinstance(inputs, PackedSequence):
+            state = self._initial_state(inputs.data, int(inputs.batch_sizes[0]), state, inputs.sorted_indices)
+            outputs, (h, c) = self._run(inputs.data, inputs.batch_sizes, state)
+            packed = PackedSequence(outputs, inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
+            if inputs.unsorted_indices is not None:
+                h, c = h.index_select(1, inputs.unsorted_indices), c.index_select(1, inputs.unsorted_indices)
+            return packed, (h, c)
+        if inputs.dim() != 3:
+            raise PhmrunError(f"an LSTM reads a batch of sequences, three dimensions, not {inputs.dim()}")
+        state = self._initial_state(inputs, inputs.shape[0 if self.batch_first else 1], state, None)
+        return self._run(inputs, None, state)
+
+    def _initial_state(self, inputs: Tensor, batch: int, state: State | None, order: Tensor | None) -> State:
+        if state is None:
+            zeros = inputs.new_zeros(self.num_layers * self.directions, batch, self.hidden_size)
+            return zeros, zeros
+        return state if order is None else (state[0].index_select(1, order), state[1].index_select(1, order))
+
+    def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """All layers in one call, unless something must happen between them that the kernel does not do."""
+        inputs = self._drop(inputs, self.input_dropout, batch_sizes)
+        weights = [_build(cell, self.weight_dropout if self.training else 0.0) for cell in self.cells]
+        if not (self.variational and self.training and self.dropout):
+            return self._kernel(inputs, batch_sizes, state, weights, self.num_layers)
+        finals: list[State] = []
+        for layer in range(self.num_layers):
+            if layer:
+                inputs = self._drop(inputs, self.dropout, batch_sizes)
+            part = slice(layer * self.directions, (layer + 1) * self.directions)
+            initial = (state[0][part], state[1][part])
+            inputs, final = self._kernel(inputs, batch_sizes, initial, weights[part], 1)
+            finals.append(final)
+        return inputs, (torch.cat([h for h, _ in finals]), torch.cat([c for _, c in finals]))
+
+    def _kernel(
+        self, inputs: Tensor, batch_sizes: Tensor | None, state: State, weights: list[GateWeights], layers: int
+    ) -> tuple[Tensor, State]:
+        """The fused LSTM of torch over ``layers`` layers."""
+        flat = [weight for cell in weights for weight in cell if weight is not None]
+        dropout = 0.0 if layers == 1 else self.dropout
+        settings = (self.bias, layers, dropout, self.training, self.bidirectional)
+        if batch_sizes is None:
+            outputs, h, c = torch.lstm(inputs, state, flat, *settings, self.batch_first)
+        else:
+            outputs, h, c = torch.lstm(inputs, batch_sizes, state, flat, *settings)
+        return outputs, (h, c)
+
+    def _drop(self, vectors: Tensor, share: float, batch_sizes: Tensor | None) -> Tensor:
+        """Dropout on a layer's inputs; variational: one mask per sequence."""
+        if not (share and self.training):
+            return vectors
+        if not self.variational:
+            return F.dropout(vectors, share)
+        if batch_sizes is None:
+            time = 1 if self.batch_first else 0
+            return vectors * F.dropout(torch.ones_like(vectors.narrow(time, 0, 1)), share)
+        masks = F.dropout(vectors.new_ones(int(batch_sizes[0]), vectors.shape[-1]), share)
+        return vectors * masks[packed_rows(batch_sizes).to(vectors.device)]
+
+    def extra_repr(self) -> str:
+        """As ``nn.LSTM``."""
+        settings = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
+        return f"{settings}, bidirectional={self.bidirectional}, dropout={self.dropout}"
+
+
+def packed_rows(batch_sizes: Tensor) -> Tensor:
+    """For each vector of packed data the row of its sequence: step t holds rows 0 … ``batch_sizes[t]`` - 1."""
+    starts = (batch_sizes.cumsum(0) - batch_sizes).repeat_interleave(batch_sizes)
+    return torch.arange(len(starts)) - starts
+
+
+def _build(cell: nn.Module, dropped: float = 0.0) -> GateWeights:
+    built: GateWeights = cell.build(dropped)  # type: ignore[operator]
+    return built
+
+
+def _stacked(structures: nn.ModuleList) -> Tensor:
+    """The dense matrices one below the other."""
+    built = [build_weight(structure) for structure in structures]  # type: ignore[arg-type]
+    return built[0] if len(built) == 1 else torch.cat(built)

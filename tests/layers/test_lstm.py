@@ -1,0 +1,255 @@
+"""LSTM: outputs and gradients of ``torch.nn.LSTM`` with the same dense weights; counts; dropout; folding."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import LSTM, folded
+from phmrun.layers.lstm import packed_rows
+
+
+def reference(lstm):
+    """``nn.LSTM`` with the dense weights of ``lstm`` as its own leaves."""
+    built = nn.LSTM(
+        lstm.input_size,
+        lstm.hidden_size,
+        lstm.num_layers,
+        lstm.bias,
+        lstm.batch_first,
+        bidirectional=lstm.bidirectional,
+    )
+    weights = lstm.dense_weights()
+    assert weights.keys() == dict(built.named_parameters()).keys()
+    with torch.no_grad():
+        for name, parameter in built.named_parameters():
+            parameter.copy_(weights[name])
+    return built.train(lstm.training)
+
+
+CASES = [
+    {},
+    {"maps": "stacked"},
+    {"structure": "phm", "n": 3},
+    {"structure": "phm", "n": 3, "maps": "stacked", "bidirectional": True, "num_layers": 2},
+    {"structure": "phm", "n": 3, "num_layers": 3, "batch_first": True, "bias_vectors": 2},
+    {"bias": False, "bidirectional": True},
+    {"coupled": True, "num_layers": 2, "bidirectional": True},
+    {"coupled": True, "maps": "stacked", "bias_vectors": 2, "structure": "phm", "n": 3},
+]
+
+
+@pytest.mark.parametrize("options", CASES, ids=str)
+@pytest.mark.parametrize("packed", [False, True])
+def test_outputs_and_gradients_equal_the_dense_lstm(options, packed):
+    torch.manual_seed(0)
+    lstm = LSTM(15, 9, **options)
+    dense = reference(lstm)
+    layers = lstm.num_layers * lstm.directions
+    inputs = torch.randn(4, 6, 15) if lstm.batch_first else torch.randn(6, 4, 15)
+    state = (torch.randn(layers, 4, 9), torch.randn(layers, 4, 9))
+    results = []
+    for module in (lstm, dense):
+        leaf = inputs.clone().requires_grad_()
+        initial = tuple(part.clone().requires_grad_() for part in state)
+        fed = leaf
+        if packed:
+            fed = pack_padded_sequence(leaf, torch.tensor([3, 6, 1, 5]), lstm.batch_first, enforce_sorted=False)
+        outputs, (h, c) = module(fed, initial)
+        if packed:
+            outputs, _ = pad_packed_sequence(outputs, lstm.batch_first)
+        loss = (outputs * torch.arange(outputs.numel()).view_as(outputs).cos()).sum() + h.sum() + (c * c).sum()
+        loss.backward()
+        results.append((outputs, h, c, leaf.grad, *(part.grad for part in initial)))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    # Gradients of the parameters: the dense ones pulled back through the build.
+    fresh = lstm.dense_weights()
+    names = [name for name, weight in fresh.items() if weight.requires_grad]
+    seeds = [dict(dense.named_parameters())[name].grad for name in names]
+    pulled = torch.autograd.grad([fresh[name] for name in names], list(lstm.parameters()), seeds)
+    for parameter, gradient in zip(lstm.parameters(), pulled, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_without_a_state_it_starts_from_zeros():
+    lstm = LSTM(4, 6, 2)
+    inputs = torch.randn(3, 2, 4)
+    zeros = torch.zeros(2, 2, 6)
+    assert torch.equal(lstm(inputs)[0], lstm(inputs, (zeros, zeros))[0])
+
+
+def test_coupled_gates_sum_to_one():
+    """One step by hand: c = f∘c₀ + (1 - f)∘g."""
+    torch.manual_seed(1)
+    lstm = LSTM(3, 4, coupled=True)
+    cell = lstm.cells[0]
+    x, h0, c0 = torch.randn(1, 1, 3), torch.randn(1, 1, 4), torch.randn(1, 1, 4)
+    f, g, o = (
+        cell.input[gate].materialize() @ x[0, 0]
+        + cell.recurrent[gate].materialize() @ h0[0, 0]
+        + cell.bias[0, gate * 4 : gate * 4 + 4]
+        for gate in range(3)
+    )
+    c = f.sigmoid() * c0[0, 0] + (1 - f.sigmoid()) * g.tanh()
+    _, (h1, c1) = lstm(x, (h0, c0))
+    torch.testing.assert_close(c1[0, 0], c)
+    torch.testing.assert_close(h1[0, 0], o.sigmoid() * c.tanh())
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [({}, 721_200), *(({"structure": "phm", "n": n}, c) for n, c in ((2, 361_264), (5, 146_200), (10, 81_200)))],
+)
+def test_counts_of_the_phm_papers_cell(options, count):
+    with torch.device("meta"):
+        assert sum(parameter.numel() for parameter in LSTM(300, 300, **options).parameters()) == count
+
+
+def test_counts_of_the_parsers_lstms():
+    """Three coupled gates, two bias vectors per gate."""
+    with torch.device("meta"):
+        context = LSTM(200, 200, 3, bidirectional=True, coupled=True, bias_vectors=2)
+        characters = LSTM(200, 200, coupled=True, bias_vectors=2)
+    assert sum(parameter.numel() for parameter in characters.parameters()) == 241_200
+    assert sum(parameter.numel() for parameter in context.parameters()) == 1_927_200
+
+
+@pytest.mark.parametrize(("width", "count"), [(256, 23_357_440), (384, 24_734_720), (512, 26_243_072)])
+def test_counts_of_the_define_language_models(width, count):
+    with torch.device("meta"):
+        sizes = [width, 1024, 1024, 1024, width]
+        layers = [LSTM(*pair, bias_vectors=2) for pair in itertools.pairwise(sizes)]
+    assert sum(parameter.numel() for layer in layers for parameter in layer.parameters()) == count
+
+
+@given(
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from([0, 1, 2]),
+    st.booleans(),
+    st.integers(1, 3),
+    st.sampled_from(["gate", "stacked"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_counts(inner, hidden, layers, bidirectional, vectors, coupled, n, maps):
+    inner, hidden = inner * n, hidden * n
+    lstm = LSTM(
+        inner,
+        hidden,
+        layers,
+        vectors > 0,
+        bidirectional=bidirectional,
+        bias_vectors=max(vectors, 1),
+        coupled=coupled,
+        structure="phm",
+        n=n,
+        maps=maps,
+        device="meta",
+    )
+    gates, directions = (3 if coupled else 4), 1 + bidirectional
+    expected = 0
+    for layer in range(layers):
+        size = inner if layer == 0 else directions * hidden
+        matrices = gates * hidden * (size + hidden) // n
+        mixers = n**3 * 2 * (gates if maps == "gate" else 1)
+        expected += directions * (matrices + mixers + vectors * gates * hidden)
+    assert sum(parameter.numel() for parameter in lstm.parameters()) == expected
+
+
+def constant_input(lstm, length=5, batch=3):
+    return torch.ones(length, batch, lstm.input_size)
+
+
+def test_variational_masks_are_constant_over_time():
+    """With the recurrence cut off and constant inputs, a constant mask gives constant outputs."""
+    torch.manual_seed(0)
+    lstm = LSTM(8, 6, 2, dropout=0.5, variational=True, input_dropout=0.5)
+    outputs = first_gates(lstm, constant_input(lstm))
+    assert torch.equal(outputs[0], outputs[-1])
+    assert not torch.equal(outputs[:, 0], outputs[:, 1])
+    lstm.variational = False
+    outputs = first_gates(lstm, constant_input(lstm))
+    assert not torch.equal(outputs[0], outputs[-1])
+
+
+def first_gates(lstm, inputs):
+    """Outputs without memory: recurrent maps zero, forget gate shut."""
+    with torch.no_grad():
+        for cell in lstm.cells:
+            for structure in cell.recurrent:
+                structure.matrix.zero_()
+            for structure in cell.input[1:2]:
+                structure.matrix.zero_()
+            cell.bias[0, lstm.hidden_size : 2 * lstm.hidden_size] = -1e9
+        return lstm(inputs)[0]
+
+
+def test_variational_masks_of_packed_sequences():
+    torch.manual_seed(0)
+    lstm = LSTM(8, 6, 2, dropout=0.5, variational=True, input_dropout=0.5)
+    packed = pack_padded_sequence(constant_input(lstm), torch.tensor([2, 5, 4]), enforce_sorted=False)
+    outputs, _ = pad_packed_sequence(first_gates(lstm, packed))
+    for sequence, length in enumerate([2, 5, 4]):
+        assert torch.equal(outputs[0, sequence], outputs[length - 1, sequence])
+    assert not torch.equal(outputs[0, 0], outputs[0, 1])
+
+
+def test_packed_rows():
+    assert packed_rows(torch.tensor([3, 3, 1])).tolist() == [0, 1, 2, 0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_weight_dropout_thins_the_recurrent_matrix_only(coupled):
+    torch.manual_seed(0)
+    lstm = LSTM(10, 20, weight_dropout=0.5, coupled=coupled)
+    dense = lstm.cells[0].build()
+    thinned = lstm.cells[0].build(0.5)
+    assert torch.equal(thinned.input, dense.input)
+    kept = thinned.recurrent != 0
+    assert 0.4 < kept.float().mean() < 0.6
+    torch.testing.assert_close(thinned.recurrent[kept], 2 * dense.recurrent[kept])
+    if coupled:  # input and forget gate stay coupled
+        assert torch.equal(thinned.recurrent[:20], -thinned.recurrent[20:40])
+    inputs = torch.randn(4, 2, 10)
+    assert not torch.equal(lstm(inputs)[0], lstm(inputs)[0])
+    lstm.eval()
+    assert torch.equal(lstm(inputs)[0], lstm(inputs)[0])
+
+
+@pytest.mark.parametrize("options", CASES[:1] + CASES[3:], ids=str)
+def test_folded_is_a_plain_lstm(options):
+    lstm = LSTM(15, 9, dropout=0.3, **options)
+    plain = folded(nn.ModuleDict({"encoder": lstm}))["encoder"]
+    assert type(plain) is nn.LSTM
+    inputs = torch.randn(3, 3, 15)
+    outputs, (h, c) = lstm.eval()(inputs)
+    folded_outputs, (folded_h, folded_c) = plain(inputs)
+    for ours, theirs in ((outputs, folded_outputs), (h, folded_h), (c, folded_c)):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_autocast_runs_in_bfloat16_as_the_dense_lstm_does():
+    lstm = LSTM(8, 12, 2, structure="phm", n=2)
+    inputs = torch.randn(5, 3, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, _ = lstm(inputs)
+        theirs, _ = reference(lstm)(inputs)
+        lstm(inputs.bfloat16())[0].float().sum().backward()
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(PhmrunError, match="does not divide"):
+        LSTM(10, 9, structure="phm", n=4)
+    with pytest.raises(PhmrunError, match="gate"):
+        LSTM(10, 9, maps="joint")
+    with pytest.raises(PhmrunError, match="three dimensions"):
+        LSTM(3, 3)(torch.zeros(2, 3))
