@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.linear import build_weight, on_device
+from phmrun.layers.linear import build_weight, full_precision, on_device
 from phmrun.layers.structure import Structure, build_structure
 
 
@@ -58,7 +58,8 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """``[…]`` of token numbers ``-> […, embedding_dim]``."""
-        vectors = self.structure.rows(tokens)
+        with full_precision(self.structure):
+            vectors = self.structure.rows(tokens)
         if self.padding_idx is None:
             return vectors
         return vectors.masked_fill((tokens == self.padding_idx).unsqueeze(-1), 0.0)

@@ -96,12 +96,17 @@ def glorot_std(in_features: int, out_features: int) -> float:
 
 
 def build_weight(structure: Structure) -> Tensor:
-    """W in the parameters' own precision, also under autocast: n rounded terms would add up to a coarser W."""
+    """W in the parameters' own precision, also under autocast."""
+    with full_precision(structure):
+        return structure.materialize()
+
+
+def full_precision(structure: Structure) -> AbstractContextManager[Any]:
+    """A context without autocast, under which n rounded terms would add up to a coarser W."""
     device = next(structure.parameters()).device.type
-    if not torch.is_autocast_enabled(device):
-        return structure.materialize()
-    with torch.autocast(device, enabled=False):
-        return structure.materialize()
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:

@@ -137,10 +137,10 @@ def _pack(structure: PHM) -> tuple[Tensor, Tensor, bool]:
 
 def _apply(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool) -> Tensor:
     """The two products; ``inputs [tokens, in_features]``."""
-    tokens = inputs.shape[0]
+    tokens, (rows, columns) = inputs.shape[0], weight.shape
     n = min(mixer.shape)
     if mixer_first:
-        mixed = mixer @ inputs.view(tokens, n, -1)  # [tokens, (a, i), block_columns]
-        return F.linear(mixed.view(tokens * n, -1), weight).view(tokens, -1)
-    products = F.linear(inputs.reshape(tokens * n, -1), weight)  # [(tokens, b), (i, block_rows)]
-    return (mixer @ products.view(tokens, n * n, -1)).view(tokens, -1)
+        mixed = mixer @ inputs.view(tokens, n, columns // n)  # [tokens, (a, i), block_columns]
+        return F.linear(mixed.view(tokens * n, columns), weight).view(tokens, n * rows)
+    products = F.linear(inputs.reshape(tokens * n, columns), weight)  # [(tokens, b), (i, block_rows)]
+    return (mixer @ products.view(tokens, n * n, rows // n)).view(tokens, rows)

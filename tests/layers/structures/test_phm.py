@@ -1,0 +1,227 @@
+"""PHM against what it is defined to be: a sum of Kronecker products, built here by ``torch.kron``."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import Embedding, Linear, build_structure
+from phmrun.layers.structures.phm import PHM
+
+ORDERS = range(1, 17)
+
+
+def kronecker_sum(a: Tensor, s: Tensor) -> Tensor:
+    """Σ_i A_i ⊗ S_i, term by term."""
+    return sum(torch.kron(a[i], s[i]) for i in range(len(a)))
+
+
+def released_matrix(a: Tensor, s: Tensor) -> Tensor:
+    """Block (i, a) = rowsum(A_i)[a] · S_i, block by block."""
+    rows = [torch.cat([a[i, j].sum() * s[i] for j in range(len(a))], dim=1) for i in range(len(a))]
+    return torch.cat(rows, dim=0)
+
+
+REFERENCES = {"paper": kronecker_sum, "released": released_matrix}
+
+
+def size_for(n: int) -> tuple[int, int]:
+    """Two sizes that n divides: 240 and 480 where it can be, multiples near them otherwise."""
+    return (240, 480) if 240 % n == 0 else (n * (240 // n), n * (480 // n))
+
+
+@pytest.mark.parametrize("variant", REFERENCES)
+@pytest.mark.parametrize("n", ORDERS)
+def test_forward_gradients_and_count_equal_the_kronecker_sum(n, variant):
+    torch.manual_seed(n)
+    in_features, out_features = size_for(n)
+    layer = Linear(in_features, out_features, dtype=torch.float64, structure="phm", n=n, variant=variant)
+    inputs = torch.randn(3, in_features, dtype=torch.float64, requires_grad=True)
+    a, s = (p.detach().clone().requires_grad_() for p in (layer.structure.a, layer.structure.s))
+    twin = inputs.detach().clone().requires_grad_()
+    upstream = torch.randn(3, out_features, dtype=torch.float64)
+
+    outputs = layer(inputs)
+    expected = F.linear(twin, REFERENCES[variant](a, s), layer.bias)
+    torch.testing.assert_close(outputs, expected)
+    (outputs * upstream).sum().backward()
+    (expected * upstream).sum().backward()
+    torch.testing.assert_close(inputs.grad, twin.grad)
+    torch.testing.assert_close(layer.structure.a.grad, a.grad)
+    torch.testing.assert_close(layer.structure.s.grad, s.grad)
+
+    count = sum(parameter.numel() for parameter in layer.structure.parameters())
+    assert count == PHM.count(out_features, in_features, n=n, variant=variant) == in_features * out_features / n + n**3
+
+
+@pytest.mark.parametrize("variant", REFERENCES)
+@pytest.mark.parametrize(("out_features", "in_features"), [(48, 24), (24, 48), (24, 24), (12, 12)])
+@pytest.mark.parametrize("n", [1, 3, 4, 12])
+def test_the_factored_application_is_the_same_map(n, out_features, in_features, variant):
+    torch.manual_seed(1)
+    structure = build_structure("phm", out_features, in_features, n=n, variant=variant).double()
+    structure.reset_parameters(0.3)
+    inputs = torch.randn(5, in_features, dtype=torch.float64, requires_grad=True)
+    twin = inputs.detach().clone().requires_grad_()
+    a, s = (p.detach().clone().requires_grad_() for p in (structure.a, structure.s))
+    expected = twin @ REFERENCES[variant](a, s).t()
+
+    factored = structure.apply_factored(inputs)
+    torch.testing.assert_close(factored, expected)
+    torch.testing.assert_close(structure.packed()(inputs.detach()), expected)
+    upstream = torch.randn_like(expected)
+    factored.backward(upstream)
+    expected.backward(upstream)
+    torch.testing.assert_close(inputs.grad, twin.grad)
+    torch.testing.assert_close(structure.a.grad, a.grad)
+    torch.testing.assert_close(structure.s.grad, s.grad)
+
+
+def test_packed_factors_are_as_many_as_the_parameters():
+    packed = build_structure("phm", 48, 24, n=4).packed()
+    assert sum(parameter.numel() for parameter in packed.parameters()) == PHM.count(48, 24, n=4)
+
+
+@pytest.mark.parametrize("variant", REFERENCES)
+def test_rows_equal_the_rows_of_the_matrix(variant):
+    torch.manual_seed(2)
+    structure = build_structure("phm", 30, 20, n=5, variant=variant).double()
+    structure.reset_parameters(1.0)
+    index = torch.tensor([[0, 29, 7], [7, 6, 13]])
+    expected = REFERENCES[variant](structure.a, structure.s)[index]
+    torch.testing.assert_close(structure.rows(index), expected)
+
+
+# The Hamilton product of p = p0 + p1 i + p2 j + p3 k with q, written out by hand.
+def hamilton(p, q):
+    p0, p1, p2, p3 = p
+    q0, q1, q2, q3 = q
+    return (
+        p0 * q0 - p1 * q1 - p2 * q2 - p3 * q3,
+        p0 * q1 + p1 * q0 + p2 * q3 - p3 * q2,
+        p0 * q2 - p1 * q3 + p2 * q0 + p3 * q1,
+        p0 * q3 + p1 * q2 - p2 * q1 + p3 * q0,
+    )
+
+
+def left_multiplications() -> Tensor:
+    """A_i, the matrix of q ↦ e_i·q for the units 1, i, j, k, column by column."""
+    units = torch.eye(4, dtype=torch.float64)
+    columns = [[torch.stack(hamilton(units[i], units[j])) for j in range(4)] for i in range(4)]
+    return torch.stack([torch.stack(column, dim=1) for column in columns])
+
+
+def test_the_hamilton_algebra_gives_the_quaternion_product():
+    torch.manual_seed(3)
+    layer = Linear(24, 16, bias=False, dtype=torch.float64, structure="phm", n=4)
+    with torch.no_grad():
+        layer.structure.a.copy_(left_multiplications())
+    weights, inputs = layer.structure.s, torch.randn(24, dtype=torch.float64)
+
+    # A quaternion layer multiplies every weight quaternion by every input quaternion and sums: component c of the
+    # weights is S_c [4, 6], component c of the input is its c-th quarter [6].
+    parts = hamilton(tuple(_Product(weights[c]) for c in range(4)), tuple(inputs.view(4, 6)))
+    torch.testing.assert_close(layer(inputs), torch.cat(parts))
+
+
+class _Product:
+    """A weight matrix whose ``*`` is the matrix–vector product."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def __mul__(self, vector):
+        return self.matrix @ vector
+
+
+def test_one_quaternion_times_another():
+    layer = Linear(4, 4, bias=False, dtype=torch.float64, structure="phm", n=4)
+    with torch.no_grad():
+        layer.structure.a.copy_(left_multiplications())
+        layer.structure.s.copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]).view(4, 1, 1))
+    # (1 + 2i + 3j + 4k)(5 + 6i + 7j + 8k) = -60 + 12i + 30j + 24k
+    expected = torch.tensor([-60.0, 12.0, 30.0, 24.0], dtype=torch.float64)
+    torch.testing.assert_close(layer(torch.tensor([5.0, 6.0, 7.0, 8.0], dtype=torch.float64)), expected)
+
+
+@pytest.mark.parametrize("variant", REFERENCES)
+@pytest.mark.parametrize("n", [1, 2, 4, 8, 16])
+def test_the_initial_deviation_does_not_depend_on_n(n, variant):
+    torch.manual_seed(4)
+    wanted = (3 * 512) ** -0.5  # of nn.Linear(512, 512)
+    weight = Linear(512, 512, structure="phm", n=n, variant=variant).weight.detach()
+    assert float(weight.std()) == pytest.approx(wanted, rel=0.03)
+    assert abs(float(weight.mean())) < 0.03 * wanted
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_block_has_the_same_deviation(seed):
+    torch.manual_seed(seed)
+    weight = Linear(256, 256, structure="phm", n=4).weight.detach()
+    blocks = weight.unflatten(0, (4, 64)).unflatten(2, (4, 64)).transpose(1, 2).flatten(2)
+    assert blocks.std(dim=2).flatten().tolist() == pytest.approx([768**-0.5] * 16, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes", "valid"),
+    [
+        (3, (512, 512), "1, 2, 4, 8, 16, 32, 64"),
+        (4, (12, 18), "1, 2, 3, 6"),
+        (0, (6, 4), "1, 2"),
+        (-2, (4, 4), "1, 2, 4"),
+    ],
+)
+def test_an_order_that_does_not_divide_is_refused_with_the_valid_ones(n, sizes, valid):
+    for make in (
+        lambda: Linear(sizes[1], sizes[0], structure="phm", n=n),
+        lambda: Embedding(*sizes, structure="phm", n=n),
+    ):
+        with pytest.raises(PhmrunError) as caught:
+            make()
+        assert f"n = {n} does not divide both sizes; valid n: {valid}" in str(caught.value)
+        assert "phm" in str(caught.value)
+        assert caught.value.code == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, 12),
+    rows=st.integers(1, 9),
+    columns=st.integers(1, 9),
+    variant=st.sampled_from(sorted(REFERENCES)),
+)
+def test_any_size_builds_counts_and_equals_its_reference(n, rows, columns, variant):
+    structure = build_structure("phm", n * rows, n * columns, n=n, variant=variant)
+    structure.reset_parameters(1.0)
+    assert PHM.check(n * rows, n * columns, n=n, variant=variant) is None
+    assert PHM.count(n * rows, n * columns, n=n, variant=variant) == sum(p.numel() for p in structure.parameters())
+    torch.testing.assert_close(structure.materialize(), REFERENCES[variant](structure.a, structure.s))
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(-2, 20), rows=st.integers(1, 60), columns=st.integers(1, 60))
+def test_what_the_check_refuses_cannot_be_built_and_what_it_names_can(n, rows, columns):
+    reason = PHM.check(rows, columns, n=n)
+    fits = n >= 1 and rows % n == 0 and columns % n == 0
+    assert (reason is None) == fits
+    if reason is None:
+        build_structure("phm", rows, columns, n=n)
+        return
+    with pytest.raises(PhmrunError):
+        build_structure("phm", rows, columns, n=n)
+    for valid in reason.partition("valid n: ")[2].split(", "):
+        assert PHM.check(rows, columns, n=int(valid)) is None
+
+
+@pytest.mark.parametrize("sizes", [(48, 24), (24, 48)])
+def test_factors_apply_to_no_tokens_and_to_any_strides(sizes):
+    structure = build_structure("phm", *sizes, n=4)
+    structure.reset_parameters(1.0)
+    transposed = torch.randn(sizes[1], 5).t()
+    for inputs in (transposed, torch.randn(5, 2 * sizes[1])[:, ::2], torch.randn(0, sizes[1])):
+        expected = inputs @ structure.materialize().t()
+        torch.testing.assert_close(structure.apply_factored(inputs), expected)
+        torch.testing.assert_close(structure.packed()(inputs), expected)

@@ -1,0 +1,132 @@
+"""``Linear`` as a drop-in for ``torch.nn.Linear``, over every structure."""
+
+import copy
+import inspect
+
+import pytest
+import torch
+from structure_cases import CASES
+from torch import nn
+from torch.nn import functional as F
+
+from phmrun.layers import Linear
+
+
+def test_arguments_come_in_the_order_of_torch():
+    theirs = list(inspect.signature(nn.Linear).parameters)
+    ours = list(inspect.signature(Linear).parameters.values())
+    assert [parameter.name for parameter in ours][: len(theirs)] == theirs
+    assert all(p.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for p in ours[len(theirs) :])
+    layer = Linear(3, 5, False, "cpu", torch.float64)
+    assert layer.bias is None
+    assert layer.weight.shape == (5, 3)
+    assert layer.weight.dtype == torch.float64
+    assert repr(layer).startswith("Linear(\n  in_features=3, out_features=5, bias=False")
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 6), (2, 3, 6), (0, 6), (2, 0, 6)])
+@pytest.mark.parametrize("application", ["dense", "factored"])
+def test_any_leading_shape(shape, application):
+    layer = Linear(6, 4, structure="phm", n=2, application=application)
+    inputs = torch.randn(shape)
+    torch.testing.assert_close(layer(inputs), F.linear(inputs, layer.weight, layer.bias))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_it_does_what_torch_does_with_the_same_weight(name, options, bias):
+    torch.manual_seed(0)
+    ours = Linear(16, 32, bias, structure=name, **options)
+    theirs = nn.Linear(16, 32, bias)
+    with torch.no_grad():
+        theirs.weight.copy_(ours.weight)
+        if bias:
+            theirs.bias.copy_(ours.bias)
+    inputs = torch.randn(5, 16)
+    torch.testing.assert_close(ours(inputs), theirs(inputs))
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_the_weight_is_differentiable(name, options):
+    layer = Linear(16, 16, structure=name, **options)
+    layer.weight.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in layer.structure.parameters())
+    assert layer.bias.grad is None
+
+
+def test_the_weight_is_never_stale():
+    layer = Linear(4, 4, structure="phm", n=2)
+    before = layer(torch.ones(4))
+    with torch.no_grad():
+        layer.structure.s.mul_(2)
+        layer.bias.zero_()
+    torch.testing.assert_close(layer(torch.ones(4)), layer.weight.sum(1))
+    assert not torch.allclose(layer(torch.ones(4)), before)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_on_the_meta_device_nothing_is_allocated(name, options):
+    layer = Linear(10**6, 2 * 10**6, device="meta", structure=name, **options)
+    assert all(parameter.is_meta for parameter in layer.parameters())
+    assert layer(torch.empty(1, 10**6, device="meta")).shape == (1, 2 * 10**6)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_copies_and_saved_states_are_the_same_layer_and_independent(name, options, tmp_path):
+    torch.manual_seed(1)
+    layer = Linear(16, 32, structure=name, **options)
+    inputs = torch.randn(3, 16)
+    twin = copy.deepcopy(layer)
+    torch.save(layer.state_dict(), tmp_path / "weights.pt")
+    loaded = Linear(16, 32, structure=name, **options)
+    loaded.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
+    expected = layer(inputs)
+    assert torch.equal(twin(inputs), expected)
+    assert torch.equal(loaded(inputs), expected)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.zero_()
+    assert torch.equal(twin(inputs), expected)
+    assert torch.equal(loaded(inputs), expected)
+
+
+def test_a_whole_layer_can_be_saved(tmp_path):
+    layer = Linear(8, 8, structure="phm", n=4)
+    torch.save(layer, tmp_path / "layer.pt")
+    loaded = torch.load(tmp_path / "layer.pt", weights_only=False)
+    assert torch.equal(loaded.weight, layer.weight)
+    assert repr(loaded) == repr(layer)
+
+
+def test_weights_of_another_structure_are_refused():
+    with pytest.raises(RuntimeError, match="structure"):
+        Linear(8, 8, structure="phm", n=4).load_state_dict(Linear(8, 8).state_dict())
+
+
+def test_the_initialisation_is_torchs_own():
+    torch.manual_seed(0)
+    ours, theirs = Linear(300, 700), nn.Linear(300, 700)
+    for mine, other in ((ours.weight, theirs.weight), (ours.bias, theirs.bias)):
+        mine, other = mine.detach(), other.detach()
+        assert float(mine.std()) == pytest.approx(float(other.std()), rel=0.05)
+        assert float(mine.abs().max()) == pytest.approx(300**-0.5, rel=0.02)
+
+
+def test_a_shared_structure_keeps_its_weights():
+    first = Linear(6, 6, structure="phm", n=2)
+    before = first.weight.detach().clone()
+    second = Linear(6, 6, structure=first.structure)
+    assert torch.equal(first.weight, before)
+    assert second.structure is first.structure
+    assert second.bias is not first.bias
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_under_autocast_the_weight_is_built_in_full_precision(name, options):
+    torch.manual_seed(0)
+    layer = Linear(32, 32, structure=name, **options)
+    exact = layer.weight
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer.weight.dtype == torch.float32
+        assert torch.equal(layer.weight, exact)
+        assert layer(torch.randn(2, 32)).dtype == torch.bfloat16

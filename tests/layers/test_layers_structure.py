@@ -1,0 +1,215 @@
+"""The interface of structures; names, options and factory; and a structure of a user's own in a few lines."""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structure_cases import CASES
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import (
+    Embedding,
+    FeedForward,
+    Linear,
+    MultiheadAttention,
+    Option,
+    Structure,
+    build_structure,
+    folded,
+    options_of,
+    register,
+)
+from phmrun.registry import STRUCTURES
+from phmrun.training.counting import count_network
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_a_structure_says_what_it_is(name, options):
+    structure = STRUCTURES.get(name)
+    assert issubclass(structure, Structure)
+    assert structure.name == name
+    assert structure.__doc__
+    assert all((structure.formula, structure.count_formula, structure.constraint, structure.source))
+    for option in options_of(name):
+        assert option.help, f"{name}: the option {option.name} has no help"
+    assert options.keys() <= {option.name for option in options_of(name)}
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+@settings(max_examples=15, deadline=None)
+@given(rows=st.integers(1, 5), columns=st.integers(1, 5))
+def test_the_closed_form_counts_what_is_built(name, options, rows, columns):
+    structure = build_structure(name, 16 * rows, 16 * columns, **options)
+    built = sum(parameter.numel() for parameter in structure.parameters())
+    assert STRUCTURES.get(name).count(16 * rows, 16 * columns, **options) == built
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_every_way_to_use_a_structure_is_the_same_matrix(name, options):
+    torch.manual_seed(0)
+    structure = build_structure(name, 48, 32, **options).double()
+    structure.reset_parameters(0.5)
+    weight = structure.materialize()
+    assert weight.shape == (48, 32)
+    inputs, index = torch.randn(3, 32, dtype=torch.float64), torch.tensor([[47, 0], [5, 5]])
+    torch.testing.assert_close(structure.apply_factored(inputs), inputs @ weight.t())
+    torch.testing.assert_close(structure.rows(index), weight[index])
+    packed = structure.packed()
+    if packed is not None:
+        torch.testing.assert_close(packed(inputs), inputs @ weight.t())
+        assert not any(parameter.requires_grad for parameter in packed.parameters())
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_the_matrix_is_drawn_with_the_deviation_asked_for(name, options):
+    torch.manual_seed(0)
+    structure = build_structure(name, 512, 256, **options)
+    structure.reset_parameters(0.25)
+    weight = structure.materialize().detach()
+    assert float(weight.std()) == pytest.approx(0.25, rel=0.03)
+    assert abs(float(weight.mean())) < 0.01
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_every_parameter_gets_a_gradient_by_every_way(name, options):
+    torch.manual_seed(0)
+    structure = build_structure(name, 32, 16, **options)
+    structure.reset_parameters(0.5)
+    ways = {
+        "materialize": lambda: structure.materialize(),
+        "rows": lambda: structure.rows(torch.arange(32)),
+        "factored": lambda: structure.apply_factored(torch.randn(40, 16)),
+    }
+    for way, outputs in ways.items():
+        structure.zero_grad()
+        (outputs() * torch.randn_like(outputs())).sum().backward()
+        for label, parameter in structure.named_parameters():
+            assert parameter.grad is not None, f"{way}: {label}"
+            assert bool((parameter.grad != 0).all()), f"{way}: {label}"
+
+
+def test_options_are_read_from_the_constructor():
+    n, variant = options_of("phm")
+    assert n[:3] == ("n", int, 4)
+    assert "divides" in n.help
+    assert variant[:3] == ("variant", Literal["paper", "released"], "paper")
+    assert options_of("dense") == ()
+    assert isinstance(n, Option)
+
+
+def test_an_unknown_structure_is_refused_with_the_nearest_names():
+    with pytest.raises(PhmrunError) as caught:
+        Linear(4, 4, structure="pmh")
+    assert caught.value.code == 2
+    assert "there is no layer 'pmh'" in str(caught.value)
+    assert "Did you mean 'phm'" in str(caught.value)
+    assert {"dense", "phm"} <= set(caught.value.valid)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_names():
+    with pytest.raises(PhmrunError) as caught:
+        Linear(4, 4, structure="phm", varient="released")
+    assert "option of layer 'phm'" in str(caught.value)
+    assert "Did you mean 'variant'?" in str(caught.value)
+    assert caught.value.valid == ("n", "variant")
+    with pytest.raises(PhmrunError, match="option of layer 'dense'"):
+        Embedding(4, 4, n=2)
+
+
+def test_a_shared_structure_of_another_shape_is_refused():
+    table = Embedding(8, 4)
+    with pytest.raises(PhmrunError, match="8×4 matrix cannot serve as 4×8"):
+        Linear(8, 4, structure=table.structure)
+
+
+def test_a_taken_name_is_refused():
+    with pytest.raises(PhmrunError, match="taken by"):
+
+        @register("phm")
+        class Another(Structure):
+            """Something else."""
+
+
+def own_structure() -> type[Structure]:
+    """What a user writes in a file of their own: W = u vᵀ, rank one."""
+
+    @register("test-rank-one")
+    class RankOne(Structure):
+        """One outer product."""
+
+        formula, count_formula, source = "W = α u vᵀ", "k + d", "these tests"
+
+        def __init__(
+            self, out_features: int, in_features: int, *, scale: Annotated[float, "Factor α of W."] = 1.0
+        ) -> None:
+            super().__init__(out_features, in_features, scale=scale)
+            self.scale = scale
+            self.u = nn.Parameter(torch.empty(out_features))
+            self.v = nn.Parameter(torch.empty(in_features))
+
+        @classmethod
+        def count(cls, out_features: int, in_features: int, **options: Any) -> int:
+            return out_features + in_features
+
+        def reset_parameters(self, std: float) -> None:
+            nn.init.normal_(self.u)
+            nn.init.normal_(self.v, std=std / self.scale)
+
+        def materialize(self) -> Tensor:
+            return self.scale * torch.outer(self.u, self.v)
+
+    return RankOne
+
+
+@pytest.fixture
+def rank_one():
+    """The user's structure, known for the length of one test."""
+    yield own_structure()
+    STRUCTURES._registered.pop("test-rank-one", None)
+
+
+def test_a_structure_of_the_users_own_works_everywhere(rank_one):
+    torch.manual_seed(0)
+    assert "test-rank-one" in STRUCTURES.names()
+    assert options_of("test-rank-one") == (Option("scale", float, 1.0, "Factor α of W."),)
+    linear = Linear(6, 4, structure="test-rank-one", scale=2.0)
+    inputs = torch.randn(3, 6)
+    weight = 2.0 * torch.outer(linear.structure.u, linear.structure.v)
+    torch.testing.assert_close(linear(inputs), F.linear(inputs, weight, linear.bias))
+    factored = Linear(6, 4, structure=linear.structure, bias=False, application="factored")
+    torch.testing.assert_close(factored(inputs), inputs @ weight.t())
+
+    table = Embedding(9, 6, structure="test-rank-one")
+    tokens = torch.tensor([[1, 8]])
+    torch.testing.assert_close(table(tokens), table.weight[tokens])
+
+    network = nn.Sequential(
+        MultiheadAttention(8, 2, structure="test-rank-one"), FeedForward(8, 16, structure="test-rank-one")
+    )
+    vectors = torch.randn(2, 5, 8)
+    torch.testing.assert_close(folded(network)(vectors), network(vectors))
+    network(vectors).sum().backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+    maps = [(24, 8), (8, 8), (16, 8), (8, 16)]
+    assert count_network(network)["block_matrices"] == {
+        "count": sum(rows + columns for rows, columns in maps),
+        "dense": sum(rows * columns for rows, columns in maps),
+    }
+
+
+def test_a_structure_of_the_users_own_is_counted_in_a_task(rank_one):
+    from phmrun.config import Source, resolve, task_defaults
+    from phmrun.training.counting import count_parameters
+    from tasks.nmt.config import TranslationExperiment
+
+    values = {
+        "layer": {"structure": "test-rank-one", "scale": 3.0},
+        "model": {"width": 8, "feedforward": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+    }
+    config = resolve(TranslationExperiment, [task_defaults("nmt"), Source("test", values)], options_of).config
+    attention, feedforward = (24 + 8) + (8 + 8), (8 + 16) * 2
+    assert count_parameters(config)["block_matrices"]["count"] == attention * 3 + feedforward * 2
