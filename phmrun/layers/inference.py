@@ -83,10 +83,18 @@ def for_inference(model: Model, application: Application = "dense", **parts: App
 
 
 def _replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
-    """``module`` with ``replace`` applied to it and to everything inside."""
-    for name, child in module.named_children():
-        setattr(module, name, _replaced(child, replace))
-    return replace(module)  # type: ignore[return-value]
+    """``module`` with ``replace`` applied to it and to everything inside; a module in two places stays one module."""
+    done: dict[nn.Module, nn.Module] = {}
+
+    def visit(module: nn.Module) -> nn.Module:
+        if module not in done:
+            for name, child in module._modules.items():  # named_children() passes over the second place of a module
+                if child is not None:
+                    setattr(module, name, visit(child))
+            done[module] = replace(module)
+        return done[module]
+
+    return visit(module)  # type: ignore[return-value]
 
 
 def _plain(module: nn.Module, application: Application, tables: dict[int, nn.Parameter]) -> nn.Module:

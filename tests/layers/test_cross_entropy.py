@@ -1,0 +1,115 @@
+"""The fused output map and loss against ``F.cross_entropy`` of ``F.linear``."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from phmrun.layers.cross_entropy import CHUNK, linear_cross_entropy
+
+WIDTH, VOCABULARY = 12, 40
+
+
+def problem(positions, *, bias, dtype=torch.float64):
+    torch.manual_seed(positions)
+    hidden = torch.randn(positions, WIDTH, dtype=dtype)
+    weight = torch.randn(VOCABULARY, WIDTH, dtype=dtype)
+    targets = torch.randint(VOCABULARY, (positions,))
+    return hidden, weight, torch.randn(VOCABULARY, dtype=dtype) if bias else None, targets
+
+
+def leaves(hidden, weight, bias):
+    return [None if tensor is None else tensor.clone().requires_grad_() for tensor in (hidden, weight, bias)]
+
+
+@pytest.mark.parametrize("positions", [1, 7, CHUNK, CHUNK + 1, 2 * CHUNK + 3])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("bias", [True, False])
+def test_losses_and_gradients_equal_the_plain_computation(positions, smoothing, bias):
+    *inputs, targets = problem(positions, bias=bias)
+    ours, theirs = leaves(*inputs), leaves(*inputs)
+    loss, nll = linear_cross_entropy(*ours, targets, smoothing=smoothing)
+    logits = F.linear(*theirs)
+    expected = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(nll, F.cross_entropy(logits, targets, reduction="sum"))
+    assert not nll.requires_grad
+
+    (3.5 * loss).backward()
+    (3.5 * expected).backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        if mine is not None:
+            torch.testing.assert_close(mine.grad, other.grad)
+
+
+def test_gradients_equal_finite_differences():
+    *inputs, targets = problem(5, bias=True)
+    torch.autograd.gradcheck(lambda *args: linear_cross_entropy(*args, targets, smoothing=0.1)[0], leaves(*inputs))
+
+
+def test_it_goes_on_through_a_built_weight():
+    *inputs, targets = problem(9, bias=False)
+    hidden, weight, _ = leaves(*inputs)
+    loss = linear_cross_entropy(hidden.tanh(), weight * weight, None, targets, smoothing=0.1)[0]
+    mine = torch.autograd.grad(loss, (hidden, weight))
+    logits = F.linear(hidden.tanh(), weight * weight)
+    other = torch.autograd.grad(
+        F.cross_entropy(logits, targets, label_smoothing=0.1, reduction="sum"), (hidden, weight)
+    )
+    torch.testing.assert_close(mine, other)
+
+
+def test_without_gradients_nothing_is_kept():
+    *inputs, targets = problem(CHUNK + 5, bias=True)
+    loss, nll = linear_cross_entropy(*inputs, targets, smoothing=0.1)
+    logits = F.linear(*inputs)
+    torch.testing.assert_close(loss, F.cross_entropy(logits, targets, label_smoothing=0.1, reduction="sum"))
+    assert loss.grad_fn is None
+    with torch.inference_mode():
+        torch.testing.assert_close(linear_cross_entropy(*inputs, targets)[1], nll)
+
+
+@pytest.mark.parametrize("frozen", [0, 1, 2])
+def test_one_of_them_frozen(frozen):
+    *inputs, targets = problem(6, bias=True)
+    ours, theirs = leaves(*inputs), leaves(*inputs)
+    ours[frozen].requires_grad_(False)
+    linear_cross_entropy(*ours, targets)[0].backward()
+    F.cross_entropy(F.linear(*theirs), targets, reduction="sum").backward()
+    assert ours[frozen].grad is None
+    for index in {0, 1, 2} - {frozen}:
+        torch.testing.assert_close(ours[index].grad, theirs[index].grad)
+
+
+def test_large_logits_do_not_overflow():
+    *inputs, targets = problem(4, bias=False, dtype=torch.float32)
+    hidden, weight, _ = leaves(inputs[0] * 1e3, inputs[1], None)
+    loss = linear_cross_entropy(hidden, weight, None, targets)[0]
+    loss.backward()
+    expected = F.cross_entropy(F.linear(hidden, weight).double(), targets, reduction="sum").float()
+    torch.testing.assert_close(loss, expected)
+    assert bool(hidden.grad.isfinite().all())
+
+
+def test_no_positions():
+    hidden, weight, _ = leaves(torch.randn(0, WIDTH), torch.randn(VOCABULARY, WIDTH), None)
+    loss, nll = linear_cross_entropy(hidden, weight, None, torch.zeros(0, dtype=torch.long), smoothing=0.1)
+    loss.backward()
+    assert float(loss.detach()) == float(nll) == 0.0
+    assert not weight.grad.any()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_under_autocast_it_agrees_to_the_precision_of_bfloat16(bias):
+    *inputs, targets = problem(CHUNK + 100, bias=bias, dtype=torch.float32)
+    ours, theirs = leaves(*inputs), leaves(*inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, nll = linear_cross_entropy(*ours, targets, smoothing=0.1)
+    assert loss.dtype == nll.dtype == torch.float32
+    expected = F.cross_entropy(F.linear(*theirs), targets, label_smoothing=0.1, reduction="sum")
+    torch.testing.assert_close(loss, expected, rtol=0.01, atol=0.0)
+    loss.backward()
+    expected.backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        if mine is not None:
+            assert mine.grad.dtype == torch.float32
+            assert float((mine.grad - other.grad).norm() / other.grad.norm()) < 0.02

@@ -1,0 +1,122 @@
+"""Copies for inference: same outputs, plain modules, tied what was tied, and the model as it was."""
+
+import copy
+
+import pytest
+import torch
+from structure_cases import CASES
+from torch import nn
+
+from phmrun.layers import Embedding, FeedForward, Linear, MultiheadAttention, Structure, folded, for_inference
+from phmrun.layers.inference import FEW_TOKENS, PackedLinear, resolve_application
+from phmrun.models.transformer import Transformer
+
+SOURCE, TARGET = torch.tensor([[4, 5, 6, 3], [7, 8, 3, 0]]), torch.tensor([[2, 9, 10], [2, 11, 0]])
+
+
+class Network(nn.Module):
+    """A little of everything, tied and untied."""
+
+    def __init__(self, name="phm", padding=None, **options):
+        super().__init__()
+        self.table = Embedding(32, 16, padding, structure=name, **options)
+        self.attention = MultiheadAttention(16, 2, structure=name, **options)
+        self.feedforward = nn.Sequential(FeedForward(16, 32, 0.5, structure=name, **options), nn.LayerNorm(16))
+        self.tied = Linear(16, 32, structure=self.table.structure)
+        self.twice = self.tied
+
+    def forward(self, tokens):
+        hidden = self.feedforward(self.attention(self.table(tokens), causal=True))
+        return self.tied(hidden) + self.twice(hidden)
+
+
+TOKENS = torch.tensor([[1, 0, 31, 7]])
+
+
+@pytest.mark.parametrize("padding", [None, 0])
+@pytest.mark.parametrize("application", ["dense", "factored"])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_outputs_are_the_same_and_the_model_is_unchanged(name, options, application, padding):
+    torch.manual_seed(0)
+    network = Network(name, padding, **options)
+    before = copy.deepcopy(network.state_dict())
+    plain = for_inference(network, application)
+    torch.testing.assert_close(plain(TOKENS), network.eval()(TOKENS))
+    assert not plain.training
+    assert not any(parameter.requires_grad for parameter in plain.parameters())
+    assert all(parameter.requires_grad for parameter in network.parameters())
+    assert before.keys() == network.state_dict().keys()
+    assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.zero_()
+    assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
+
+
+@pytest.mark.parametrize("padding", [None, 0])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_folding_leaves_plain_modules_and_tied_tables_tied(name, options, padding):
+    plain = folded(Network(name, padding, **options))
+    assert not [
+        module for module in plain.modules() if isinstance(module, (Structure, Linear, Embedding, PackedLinear))
+    ]
+    assert type(plain.table) is nn.Embedding
+    assert type(plain.tied) is nn.Linear
+    assert plain.twice is plain.tied
+    if padding is None:
+        assert plain.tied.weight is plain.table.weight
+    else:
+        assert not plain.table.weight[padding].any()
+        assert plain.tied.weight[padding].any()
+
+
+@pytest.mark.parametrize("tie", ["all", "decoder", "none"])
+def test_a_folded_transformer_is_plain_and_tied(tie):
+    torch.manual_seed(0)
+    phm = {"structure": "phm", "n": 2}
+    sizes = {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    network = Transformer(16, 16, **sizes, tie=tie, layer=phm, embedding=phm, output=phm)
+    plain = folded(network)
+    assert not [name for name, module in plain.named_modules() if isinstance(module, (Structure, Linear, Embedding))]
+    assert (plain.source_embedding is plain.target_embedding) == (tie == "all")
+    assert (plain.output.weight is plain.target_embedding.weight) == (tie != "none")
+    torch.testing.assert_close(plain(SOURCE, None, TARGET), network.eval()(SOURCE, None, TARGET))
+
+
+@pytest.mark.parametrize("maps", ["joint", "separate"])
+def test_a_factored_transformer_does_the_same(maps):
+    torch.manual_seed(0)
+    sizes = {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    network = Transformer(16, 16, **sizes, maps=maps, layer={"structure": "phm", "n": 2}).eval()
+    expected = network(SOURCE, None, TARGET)
+    for plain in (for_inference(network, "factored"), for_inference(network, "dense", decoder="factored")):
+        assert any(isinstance(module, PackedLinear) for module in plain.decoder.modules())
+        torch.testing.assert_close(plain(SOURCE, None, TARGET), expected)
+
+
+def test_parts_have_applications_of_their_own():
+    network = nn.ModuleDict({name: Linear(8, 8, structure="phm", n=2) for name in ("first", "second")})
+    plain = for_inference(network, "dense", second="factored")
+    assert type(plain["first"]) is nn.Linear
+    assert type(plain["second"]) is PackedLinear
+
+
+def test_a_single_layer_and_a_structure_without_a_packed_form():
+    layer = Linear(8, 4)
+    plain = for_inference(layer, "factored")
+    assert type(plain) is nn.Linear
+    inputs = torch.randn(2, 8)
+    torch.testing.assert_close(plain(inputs), layer(inputs))
+
+
+def test_factored_reads_fewer_numbers():
+    layer = Linear(512, 512, bias=False, structure="phm", n=8)
+    packed = for_inference(layer, "factored")
+    assert sum(parameter.numel() for parameter in packed.parameters()) == 512 * 512 // 8 + 8**3
+
+
+def test_the_application_is_decided_by_the_tokens_of_a_call():
+    assert resolve_application("auto", FEW_TOKENS) == "factored"
+    assert resolve_application("auto", FEW_TOKENS + 1) == "dense"
+    assert resolve_application("dense", 1) == "dense"
+    assert resolve_application("factored", 10**6) == "factored"
