@@ -1,20 +1,25 @@
 """The shared layer registry: weight structures and the modules built over any of them."""
 
+from phmrun.layers.adaptive import AdaptiveInput, AdaptiveSoftmax
 from phmrun.layers.attention import MultiheadAttention
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.feedforward import FeedForward
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import Linear
 from phmrun.layers.lstm import LSTM
+from phmrun.layers.projective import ProjectiveEmbedding
 from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
 
 __all__ = [
     "LSTM",
+    "AdaptiveInput",
+    "AdaptiveSoftmax",
     "Embedding",
     "FeedForward",
     "Linear",
     "MultiheadAttention",
     "Option",
+    "ProjectiveEmbedding",
     "Structure",
     "build_structure",
     "folded",

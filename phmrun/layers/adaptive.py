@@ -1,0 +1,296 @@
+"""Adaptive input and output: words in clusters of falling frequency, rarer clusters with narrower vectors.
+
+Tokens are numbered by falling frequency; cut-offs c_1 < c_2 < … divide the vocabulary into clusters. Cluster i has a
+table of width w_0 / div_value^i and, where that is not the model's width, a projection to it.
+
+Sources: Grave et al., "Efficient softmax approximation for GPUs", ICML 2017; Baevski and Auli, "Adaptive input
+representations for neural language modeling", ICLR 2019 (inputs; tying). With ``div_value=1`` and a narrow ``width``
+these are the projective embeddings of Dai et al., "Transformer-XL", ACL 2019.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers.cross_entropy import CrossEntropy, linear_cross_entropy
+from phmrun.layers.embedding import Embedding
+from phmrun.layers.linear import Linear, on_device
+
+
+class Cluster(NamedTuple):
+    """Tokens ``start`` … ``end`` - 1, with vectors of ``width`` numbers."""
+
+    start: int
+    end: int
+    width: int
+
+    @property
+    def size(self) -> int:
+        """Number of tokens."""
+        return self.end - self.start
+
+    def positions(self, tokens: Tensor) -> Tensor:
+        """The places in ``tokens [positions]`` whose token is in the cluster."""
+        return ((tokens >= self.start) & (tokens < self.end)).nonzero().squeeze(1)
+
+
+def plan_clusters(size: int, cutoffs: Sequence[int], width: int, div_value: float) -> tuple[Cluster, ...]:
+    """The clusters of a vocabulary.
+
+    Args:
+        size: Size of the vocabulary.
+        cutoffs: The first token of each cluster but the first.
+        width: Width of the first cluster's vectors.
+        div_value: Factor by which each further cluster's vectors are narrower.
+
+    Raises:
+        PhmrunError: The cut-offs do not rise or leave the vocabulary, or a width would be less than 1.
+    """
+    bounds = [0, *cutoffs, size]
+    if any(low >= high for low, high in itertools.pairwise(bounds)):
+        raise PhmrunError(f"cut-offs must rise between 0 and the vocabulary size {size}, unlike {list(cutoffs)}")
+    widths = [int(width / div_value**number) for number in range(len(bounds) - 1)]
+    if widths[-1] < 1 or div_value <= 0:
+        raise PhmrunError(f"width {width} divided {len(widths) - 1} times by {div_value} leaves nothing")
+    return tuple(Cluster(*bound, width) for bound, width in zip(itertools.pairwise(bounds), widths, strict=True))
+
+
+class AdaptiveInput(nn.Module):
+    """Embedding whose rarer words have narrower vectors, each projected to ``embedding_dim``.
+
+    Args:
+        num_embeddings: Size of the vocabulary, in order of falling frequency.
+        embedding_dim: Size of an embedding vector.
+        cutoffs: The first token of each cluster but the first.
+        div_value: Factor by which each further cluster's vectors are narrower.
+        device: Where the parameters live.
+        dtype: Their type.
+        width: Width of the first cluster's vectors; ``embedding_dim`` unless given.
+        structure: Name of the structure of tables and projections.
+        **options: Its options.
+
+    Raises:
+        PhmrunError: Cut-offs out of order, or a structure that does not fit a cluster.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        cutoffs: Sequence[int],
+        div_value: float = 4.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        width: int | None = None,
+        structure: str = "dense",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.clusters = plan_clusters(num_embeddings, cutoffs, width or embedding_dim, div_value)
+        self.tables = nn.ModuleList(
+            Embedding(cluster.size, cluster.width, None, device, dtype, structure=structure, **options)
+            for cluster in self.clusters
+        )
+        with on_device(device):
+            self.projections = _projections(self.clusters, embedding_dim, structure, options)
+        if dtype is not None:
+            self.to(dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self, std: float | None = None) -> None:
+        """Every embedding vector's entries with standard deviation ``std``, 1/√embedding_dim unless given."""
+        for table in self.tables:
+            table.reset_parameters(self.embedding_dim**-0.5 if std is None else std)  # type: ignore[operator]
+        _reset_projections(self.projections)
+
+    @property
+    def weight(self) -> Tensor:
+        """The dense table ``[num_embeddings, embedding_dim]``."""
+        pairs = zip(self.tables, self.projections, strict=True)
+        return torch.cat([projection(table.weight) for table, projection in pairs])
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``[…]`` of token numbers ``-> […, embedding_dim]``."""
+        if len(self.clusters) == 1:
+            return self.projections[0](self.tables[0](tokens))
+        flat = tokens.reshape(-1)
+        places = [cluster.positions(flat) for cluster in self.clusters]
+        parts = [
+            projection(table(flat[place] - cluster.start))
+            for cluster, place, table, projection in zip(
+                self.clusters, places, self.tables, self.projections, strict=True
+            )
+        ]
+        order = torch.cat(places)
+        back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+        return torch.cat(parts)[back].view(*tokens.shape, self.embedding_dim)
+
+    def extra_repr(self) -> str:
+        """Sizes of the clusters and of their vectors."""
+        return ", ".join(f"{cluster.size}×{cluster.width}" for cluster in self.clusters)
+
+
+class AdaptiveSoftmax(nn.Module):
+    """log p(v) = log p(cluster of v) + log p(v | cluster): a full softmax over frequent words and clusters only.
+
+    The words of the first cluster compete with one vector for each other cluster ("head"); those of another cluster
+    only among themselves ("tail"), and only where the target lies there.
+
+    Args:
+        in_features: Size of a hidden vector.
+        n_classes: Size of the vocabulary, in order of falling frequency.
+        cutoffs: The first token of each cluster but the first.
+        div_value: Factor by which each further cluster's vectors are narrower.
+        bias: Whether words and clusters have biases.
+        device: Where the parameters live.
+        dtype: Their type.
+        width: Width of the first cluster's vectors; ``in_features`` unless given.
+        tied: An input whose tables and projections serve here too; it brings cut-offs and widths of its own.
+        structure: Name of the structure of tables and projections where they are not tied.
+        **options: Its options.
+
+    Raises:
+        PhmrunError: Cut-offs out of order, a structure that does not fit, or a tied input of other sizes.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        cutoffs: Sequence[int] = (),
+        div_value: float = 4.0,
+        bias: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        width: int | None = None,
+        tied: AdaptiveInput | None = None,
+        structure: str = "dense",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.n_classes = n_classes
+        if tied is not None and (tied.embedding_dim, tied.num_embeddings) != (in_features, n_classes):
+            raise PhmrunError(
+                f"an adaptive input of {tied.num_embeddings}×{tied.embedding_dim} cannot be tied to an output of "
+                f"{n_classes}×{in_features}"
+            )
+        with on_device(device):
+            if tied is None:
+                self.clusters = plan_clusters(n_classes, cutoffs, width or in_features, div_value)
+                self.projections = _projections(self.clusters, in_features, structure, options)
+                shared: list[Any] = [structure] * len(self.clusters)
+            else:
+                self.clusters, self.projections, options = tied.clusters, tied.projections, {}
+                shared = [table.structure for table in tied.tables]
+            self.tables = nn.ModuleList(
+                Linear(cluster.width, cluster.size, bias, structure=table, **options)
+                for cluster, table in zip(self.clusters, shared, strict=True)
+            )
+            tails = len(self.clusters) - 1
+            self.cluster_weight = nn.Parameter(torch.empty(tails, self.clusters[0].width)) if tails else None
+            self.cluster_bias = nn.Parameter(torch.empty(tails)) if bias and tails else None
+        if dtype is not None:
+            self.to(dtype)
+        self.reset_parameters(tied is not None)
+
+    def reset_parameters(self, tied: bool = False) -> None:
+        """Vectors of words and clusters with variance 1/in_features, biases zero; tied ones are left alone."""
+        std = self.in_features**-0.5
+        for table in self.tables:
+            table.reset_parameters(std, zero_bias=True, shared=tied)  # type: ignore[operator]
+        if not tied:
+            _reset_projections(self.projections)
+        if self.cluster_weight is not None:
+            nn.init.normal_(self.cluster_weight, std=std)
+        if self.cluster_bias is not None:
+            nn.init.zeros_(self.cluster_bias)
+
+    def forward(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
+        """The sum of -log p(target) in nats, each cluster's share fused with its output map.
+
+        Args:
+            hidden: ``[…, in_features]``.
+            targets: ``[…]`` of token numbers.
+        """
+        sums = [
+            linear_cross_entropy(vectors, weight, bias, classes)
+            for _, vectors, weight, bias, classes in self._clusters_of(hidden, targets)
+        ]
+        return CrossEntropy(*(torch.stack(parts).sum() for parts in zip(*sums, strict=True)))
+
+    def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """The -log p(target) of each position in nats, shaped as ``targets``; see :meth:`forward`."""
+        total: Tensor | None = None
+        for places, vectors, weight, bias, classes in self._clusters_of(hidden, targets):
+            part = F.cross_entropy(F.linear(vectors, weight, bias), classes, reduction="none")
+            total = part if total is None else total.index_add(0, places, part)
+        return cast(Tensor, total).view(targets.shape)
+
+    def log_prob(self, hidden: Tensor) -> Tensor:
+        """Log-probabilities of the whole vocabulary, ``[…, in_features] -> […, n_classes]``."""
+        head = F.linear(self._enter(0, hidden), *self._head()).log_softmax(-1)
+        first = self.clusters[0].size
+        parts = [head[..., :first]]
+        for number in range(1, len(self.clusters)):
+            table = self.tables[number]
+            tail = F.linear(self._enter(number, hidden), table.weight, table.bias)  # type: ignore[arg-type]
+            parts.append(tail.log_softmax(-1) + head[..., first + number - 1, None])
+        return torch.cat(parts, dim=-1)
+
+    def _clusters_of(
+        self, hidden: Tensor, targets: Tensor
+    ) -> Iterator[tuple[Any, Tensor, Tensor, Tensor | None, Tensor]]:
+        """Places, vectors, weight, bias and classes of the head (all places), then of each tail."""
+        hidden, targets = hidden.reshape(-1, self.in_features), targets.reshape(-1)
+        classes = targets
+        places = [cluster.positions(targets) for cluster in self.clusters[1:]]
+        for number, place in enumerate(places):
+            classes = classes.index_fill(0, place, self.clusters[0].size + number)
+        yield None, self._enter(0, hidden), *self._head(), classes
+        for number, place in enumerate(places, start=1):
+            table = self.tables[number]
+            vectors = self._enter(number, hidden.index_select(0, place))
+            yield place, vectors, table.weight, table.bias, targets[place] - self.clusters[number].start  # type: ignore[misc]
+
+    def _enter(self, number: int, hidden: Tensor) -> Tensor:
+        """The projection of a cluster, read backwards: from the model's width to the cluster's."""
+        projection = self.projections[number]
+        return hidden if isinstance(projection, nn.Identity) else F.linear(hidden, projection.weight.t())  # type: ignore[operator]
+
+    def _head(self) -> tuple[Tensor, Tensor | None]:
+        table = self.tables[0]
+        weight: Tensor = table.weight  # type: ignore[assignment]
+        bias: Tensor | None = table.bias  # type: ignore[assignment]
+        if self.cluster_weight is None:
+            return weight, bias
+        joined = torch.cat([weight, self.cluster_weight])
+        return joined, None if bias is None or self.cluster_bias is None else torch.cat([bias, self.cluster_bias])
+
+    def extra_repr(self) -> str:
+        """Sizes of the clusters and of their vectors."""
+        return ", ".join(f"{cluster.size}×{cluster.width}" for cluster in self.clusters)
+
+
+def _projections(clusters: Sequence[Cluster], width: int, structure: str, options: dict[str, Any]) -> nn.ModuleList:
+    """A map from each cluster's width to the model's, where they differ."""
+    return nn.ModuleList(
+        nn.Identity() if cluster.width == width else Linear(cluster.width, width, False, structure=structure, **options)
+        for cluster in clusters
+    )
+
+
+def _reset_projections(projections: nn.ModuleList) -> None:
+    """Projections that keep the variance of what they map to the model's width."""
+    for projection in projections:
+        if isinstance(projection, Linear):
+            projection.reset_parameters(projection.in_features**-0.5)
