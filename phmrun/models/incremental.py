@@ -143,7 +143,7 @@ class IncrementalTransformer(nn.Module):
             shape = [(batch, keys.shape[1], GROWTH, keys.shape[3]) for keys in state.memory_keys]
             state.keys = [hidden.new_zeros(size) for size in shape]
             state.values = [hidden.new_zeros(size) for size in shape]
-        if state.used + beam > state.keys[0].shape[2]:
+        while state.used + beam > state.keys[0].shape[2]:
             for tensors in (state.keys, state.values):
                 tensors[:] = [torch.cat([tensor, torch.zeros_like(tensor)], dim=2) for tensor in tensors]
         if state.ancestors is None and beam > 1:

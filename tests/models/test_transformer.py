@@ -1,0 +1,186 @@
+"""The Transformer against one put together from ``torch.nn``'s own layers with the same dense weights."""
+
+import math
+
+import pytest
+import torch
+from structure_cases import CASES
+from torch import nn
+
+from phmrun.errors import PhmrunError
+from phmrun.models.transformer import Transformer, padding_mask
+
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+
+WIDTH, INNER, HEADS, LAYERS, VOCABULARY, PAD = 16, 32, 4, 2, 32, 0
+SOURCE = torch.tensor([[5, 6, 7, 8, 3], [9, 10, 3, 0, 0]])
+TARGET = torch.tensor([[2, 11, 12], [2, 13, 0]])
+
+
+def build(**options):
+    torch.manual_seed(0)
+    sizes = {"width": WIDTH, "inner": INNER, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
+    network = Transformer(VOCABULARY, VOCABULARY, **{**sizes, **options}).double().eval()
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "norm" in name or name.endswith("bias"):
+                parameter.add_(torch.randn_like(parameter) / 4)
+    return network
+
+
+def copied(target: nn.Module, weight, bias):
+    """Sets the weight and the bias of a torch layer; a bias that ours lacks is zero."""
+    target.weight.copy_(weight)
+    target.bias.copy_(torch.zeros_like(target.bias) if bias is None else bias)
+
+
+def copied_attention(target: nn.MultiheadAttention, ours):
+    target.in_proj_weight.copy_(torch.cat([linear.weight for linear in ours.project]))
+    biases = [linear.bias for linear in ours.project]
+    target.in_proj_bias.copy_(torch.zeros(3 * WIDTH) if biases[0] is None else torch.cat(biases))
+    copied(target.out_proj, ours.output.weight, ours.output.bias)
+
+
+def copied_norm(target: nn.LayerNorm, ours: nn.LayerNorm):
+    copied(target, ours.weight, ours.bias)
+
+
+def reference(network: Transformer, norm: str) -> nn.Transformer:
+    """``nn.Transformer`` with our weights; without the final norms where ours has none."""
+    pre = norm == "pre"
+    theirs = nn.Transformer(
+        WIDTH, HEADS, LAYERS, LAYERS, INNER, norm_first=pre, batch_first=True, dtype=torch.float64
+    ).eval()
+    with torch.no_grad():
+        for mine, other in zip(network.encoder, theirs.encoder.layers, strict=True):
+            copied_attention(other.self_attn, mine.attention.block)
+            copied(other.linear1, mine.feedforward.block.expand.weight, mine.feedforward.block.expand.bias)
+            copied(other.linear2, mine.feedforward.block.contract.weight, mine.feedforward.block.contract.bias)
+            copied_norm(other.norm1, mine.attention.norm)
+            copied_norm(other.norm2, mine.feedforward.norm)
+        for mine, other in zip(network.decoder, theirs.decoder.layers, strict=True):
+            copied_attention(other.self_attn, mine.attention.block)
+            copied_attention(other.multihead_attn, mine.cross.block)
+            copied(other.linear1, mine.feedforward.block.expand.weight, mine.feedforward.block.expand.bias)
+            copied(other.linear2, mine.feedforward.block.contract.weight, mine.feedforward.block.contract.bias)
+            copied_norm(other.norm1, mine.attention.norm)
+            copied_norm(other.norm2, mine.cross.norm)
+            copied_norm(other.norm3, mine.feedforward.norm)
+        if pre:
+            copied_norm(theirs.encoder.norm, network.encoder_norm)
+            copied_norm(theirs.decoder.norm, network.decoder_norm)
+        else:
+            theirs.encoder.norm = theirs.decoder.norm = None
+    return theirs
+
+
+def embedded(table, tokens):
+    """√width · row + (sines, cosines) of the position, one entry at a time."""
+    half = WIDTH // 2
+    vectors = torch.empty(*tokens.shape, WIDTH, dtype=torch.float64)
+    for row, sentence in enumerate(tokens.tolist()):
+        for position, token in enumerate(sentence):
+            angles = [position / 10000 ** (i / (half - 1)) for i in range(half)]
+            waves = [math.sin(angle) for angle in angles] + [math.cos(angle) for angle in angles]
+            vectors[row, position] = math.sqrt(WIDTH) * table[token] + torch.tensor(waves, dtype=torch.float64)
+    return vectors
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("maps", ["joint", "separate"])
+@pytest.mark.parametrize("attention_bias", [True, False])
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_hidden_vectors_equal_torchs(norm, maps, attention_bias, name, options):
+    structure = {"structure": name, **options}
+    network = build(norm=norm, maps=maps, attention_bias=attention_bias, layer=structure, embedding=structure)
+    theirs = reference(network, norm)
+    mask = padding_mask(SOURCE, PAD)
+    table = network.source_embedding.weight.detach()
+    future = torch.ones(TARGET.shape[1], TARGET.shape[1], dtype=torch.bool).triu(1)
+    expected = theirs(
+        embedded(table, SOURCE),
+        embedded(table, TARGET),
+        tgt_mask=future,
+        src_key_padding_mask=SOURCE == PAD,
+        memory_key_padding_mask=SOURCE == PAD,
+    )
+    torch.testing.assert_close(network(SOURCE, mask, TARGET), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_padding_changes_nothing():
+    network = build()
+    padded = network(SOURCE, padding_mask(SOURCE, PAD), TARGET)
+    alone = network(SOURCE[1:, :3], None, TARGET[1:, :2])
+    torch.testing.assert_close(padded[1:, :2], alone)
+
+
+def test_the_mask_is_left_out_where_nothing_is_padded():
+    assert padding_mask(SOURCE[:1], PAD) is None
+    mask = padding_mask(SOURCE, PAD)
+    assert mask.shape == (2, 1, 1, 5)
+    assert torch.equal(mask[:, 0, 0], SOURCE != PAD)
+
+
+def test_the_future_is_hidden():
+    network = build()
+    changed = TARGET.clone()
+    changed[:, 2] = 20
+    before, after = (network(SOURCE, padding_mask(SOURCE, PAD), target) for target in (TARGET, changed))
+    assert torch.equal(before[:, :2], after[:, :2])
+    assert not torch.equal(before[:, 2], after[:, 2])
+
+
+@pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
+def test_tying(tie, tables):
+    network = build(tie=tie, embedding={"structure": "phm", "n": 2}, output={"structure": "phm", "n": 4})
+    structures = {network.source_embedding.structure, network.target_embedding.structure, network.output.structure}
+    assert len(structures) == tables
+    assert network.output.structure.n == (4 if tie == "none" else 2)
+    outside = sum(
+        p.numel() for name, p in network.named_parameters() if "embedding" in name or name.startswith("output")
+    )
+    phm2, phm4 = VOCABULARY * WIDTH // 2 + 2**3, VOCABULARY * WIDTH // 4 + 4**3
+    assert outside == {"all": phm2, "decoder": 2 * phm2, "none": 2 * phm2 + phm4}[tie]
+
+
+def test_one_vocabulary_is_needed_to_tie_everything():
+    with pytest.raises(PhmrunError, match="they have 8 and 16 entries") as caught:
+        Transformer(8, 16, width=8, inner=8, heads=2)
+    assert caught.value.where == "model.tie"
+
+
+@pytest.mark.parametrize("tie", ["all", "decoder", "none"])
+def test_embeddings_and_output_are_drawn_with_variance_one_over_width(tie):
+    torch.manual_seed(0)
+    phm = {"structure": "phm", "n": 4}
+    network = Transformer(
+        4096, 4096, width=64, inner=64, heads=2, encoder_layers=1, decoder_layers=1, tie=tie, embedding=phm, output=phm
+    )
+    for module in (network.source_embedding, network.target_embedding, network.output):
+        assert float(module.weight.detach().std()) == pytest.approx(1 / 8, rel=0.03)
+
+
+def test_dropout_is_for_training_only():
+    network = build(dropout=0.5)
+    assert torch.equal(network(SOURCE, None, TARGET), network(SOURCE, None, TARGET))
+    network.train()
+    assert not torch.equal(network(SOURCE, None, TARGET), network(SOURCE, None, TARGET))
+
+
+def block_matrices(**options):
+    """Numbers in weight matrices of the base model's blocks, counted on the built network without its biases."""
+    with torch.device("meta"):
+        network = Transformer(32, 32, **options)
+    return sum(
+        p.numel()
+        for name, p in network.named_parameters()
+        if name.startswith(("encoder.", "decoder.")) and ".structure." in name
+    )
+
+
+def test_the_base_model_has_the_published_sizes():
+    """44,040,192 = 18 attention blocks of 4·512² and 12 feed-forward blocks of 2·512·2048; a PHM map kd/n + n³."""
+    assert block_matrices() == block_matrices(maps="separate") == 44_040_192 == 18 * 4 * 512**2 + 12 * 2 * 512 * 2048
+    for n in (2, 4, 8, 16):
+        for maps, number in (("joint", 18 * 2 + 12 * 2), ("separate", 18 * 4 + 12 * 2)):
+            assert block_matrices(maps=maps, layer={"structure": "phm", "n": n}) == 44_040_192 // n + number * n**3
