@@ -103,7 +103,8 @@ def train(
     parent = Run.find(runs_dir, extend) if extend else None
     if parent:
         marks["extends"] = parent.id
-    _check_buildable(config)
+    data.prepare()
+    count_parameters(config, data.sizes)  # refuses sizes that do not fit before there is a run directory
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), to_yaml(config, _said(origin)))
     with run.lock() if is_leader() else nullcontext():
         if restart and is_leader():
@@ -138,11 +139,6 @@ def fingerprints(data: DataModule, plugins: Mapping[Path, str]) -> dict[str, str
     return {**data.fingerprints(), **{f"plugin {path.name}": digest for path, digest in plugins.items()}}
 
 
-def _check_buildable(config: Experiment) -> None:
-    """Builds the network without weights, so that sizes which do not fit are refused before a run directory exists."""
-    count_parameters(config)
-
-
 def _train(
     config: Experiment, data: DataModule, run: Run, parent: Run | None, plugins: Mapping[Path, str]
 ) -> TrainResult:
@@ -150,7 +146,6 @@ def _train(
     leader = is_leader()
     if config.hardware.threads:
         torch.set_num_threads(config.hardware.threads)
-    data.prepare()
     seed_everything(config.seed)
     task: Task = TASKS.get(config.task)
     module = task.load("module")(config, *data.sizes)
@@ -260,11 +255,9 @@ def _told(run: Run) -> Iterator[None]:
         raise
     except PhmrunError as error:
         _set(run, State.FAILED, error.what)
-        LOG.error("%s", error.what)
         raise
     except Exception as error:
         _set(run, State.FAILED, f"{type(error).__name__}: {error}")
-        LOG.debug("training failed", exc_info=True)
         raise
 
 
@@ -275,7 +268,7 @@ def _set(run: Run, state: State, reason: str) -> None:
 
 @contextmanager
 def _log_file(run: Run) -> Iterator[None]:
-    """Appends what phmrun says to the run's ``train.log``."""
+    """Appends what phmrun says to the run's ``train.log``, and the error that ends it, which the user sees anyway."""
     if not is_leader():
         yield
         return
@@ -285,6 +278,12 @@ def _log_file(run: Run) -> Iterator[None]:
     logger.addHandler(handler)
     try:
         yield
+    except BaseException as error:
+        expected = isinstance(error, PhmrunError | KeyboardInterrupt)
+        trace = None if expected else (type(error), error, error.__traceback__)
+        text = str(error) or type(error).__name__
+        handler.handle(logging.LogRecord(LOG.name, logging.ERROR, __file__, 0, text, None, trace))
+        raise
     finally:
         logger.removeHandler(handler)
         handler.close()

@@ -16,7 +16,6 @@ from phmrun.text.store import ParallelStore
 from phmrun.text.vocabulary import BOS, EOS, PAD
 from phmrun.training.data import DataModule
 
-
 Baseline = Callable[[Sequence[str]], list[str]]
 """Turns source sentences into outputs without a model."""
 
