@@ -2,8 +2,10 @@
 
 from phmrun.layers.adaptive import AdaptiveInput, AdaptiveSoftmax
 from phmrun.layers.attention import MultiheadAttention
+from phmrun.layers.define import DeFINE
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.feedforward import FeedForward
+from phmrun.layers.hgt import HGT
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import Linear
 from phmrun.layers.lstm import LSTM
@@ -11,9 +13,11 @@ from phmrun.layers.projective import ProjectiveEmbedding
 from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
 
 __all__ = [
+    "HGT",
     "LSTM",
     "AdaptiveInput",
     "AdaptiveSoftmax",
+    "DeFINE",
     "Embedding",
     "FeedForward",
     "Linear",

@@ -1,0 +1,155 @@
+"""DeFINE: deep token embeddings, from n numbers per token to k by an HGT, then down to m.
+
+Formula:        eᵥ = row v of the mapping;  êᵥ = HGT(eᵥ);  embedding = W [êᵥ, eᵥ]
+Parameters:     those of the mapping and of the HGT; + (k + n)·m
+Source:         Mehta et al., "DeFINE: Deep Factorized Input Token Embeddings for Neural Sequence Modeling", ICLR 2020
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers.embedding import Embedding
+from phmrun.layers.hgt import HGT, Connection
+from phmrun.layers.linear import Linear, on_device
+
+CHUNK = 16_384
+"""Tokens embedded at a time when the whole table is computed."""
+
+HGT_SETTINGS = ("max_groups", "schedule", "shared", "shuffle", "activation", "multiple_of")
+"""Arguments of :class:`HGT` that :class:`DeFINE` hands on."""
+
+
+class DeFINE(nn.Module):
+    """Map a token to n numbers, expand them to k by an :class:`HGT`, reduce them to m.
+
+    In evaluation without gradients the embeddings of the whole vocabulary are computed once and looked up, until a
+    parameter changes or training goes on.
+
+    Args:
+        num_embeddings: Size of the vocabulary.
+        embedding_dim: Size of an embedding vector (m).
+        width: Size of the vector that a token is mapped to (n).
+        expansion: Width at the end of the expansion (k).
+        depth: Number of group transforms (N).
+        device: Where the parameters live.
+        dtype: Their type.
+        mapping: The module that maps tokens to n numbers, such as an ``AdaptiveInput``; an ``Embedding`` unless given.
+        reduce: Whether a last map leads to m; without it, m is k.
+        connection: See :class:`HGT`; "plain" is the paper's HGT embedding. With "mixer" and "concat" the last map sees
+            the n numbers as well.
+        norm: Whether a layer norm follows each transform and the last map.
+        bias: Whether transforms and the last map have biases.
+        cached: Whether evaluation keeps the table of all embeddings.
+        structure: Name of the structure of all matrices.
+        **options: Further arguments of :class:`HGT`, and options of the structure.
+
+    Raises:
+        PhmrunError: Sizes, groups and structures that do not go together.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        width: int,
+        expansion: int,
+        depth: int,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        mapping: nn.Module | None = None,
+        reduce: bool = True,
+        connection: Connection = "mixer",
+        norm: bool = True,
+        bias: bool = True,
+        cached: bool = True,
+        structure: str = "dense",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.cached = cached
+        settings = {name: options.pop(name) for name in HGT_SETTINGS if name in options}
+        with on_device(device):
+            self.mapping = mapping if mapping is not None else _mapping(num_embeddings, width, structure, options)
+            self.expand = HGT(
+                width,
+                expansion,
+                depth,
+                connection=connection,
+                norm=norm,
+                bias=bias,
+                structure=structure,
+                **settings,
+                **options,
+            )
+            reduced = self.expand.out_features + (width if connection in ("mixer", "concat") else 0)
+            self.reduce = Linear(reduced, embedding_dim, bias, structure=structure, **options) if reduce else None
+            self.norm = nn.LayerNorm(embedding_dim) if reduce and norm else nn.Identity()
+        if not reduce and embedding_dim != self.expand.out_features:
+            raise PhmrunError(
+                f"without the last map, embeddings have the {self.expand.out_features} numbers of the expansion, "
+                f"not {embedding_dim}"
+            )
+        if dtype is not None:
+            self.to(dtype)
+        self._table: Tensor | None = None
+        self._table_of: tuple[tuple[int, int], ...] = ()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``[…]`` of token numbers ``-> […, embedding_dim]``."""
+        if self.cached and not self.training and not torch.is_grad_enabled():
+            return F.embedding(tokens, self._current_table())
+        return self.embed(tokens.reshape(-1)).view(*tokens.shape, self.embedding_dim)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Computed anew: ``[tokens] -> [tokens, embedding_dim]``."""
+        inputs = self.mapping(tokens)
+        hidden = self.expand(inputs)
+        if self.reduce is None:
+            return hidden
+        if self.expand.connection in ("mixer", "concat"):
+            hidden = torch.cat([hidden, inputs], 1)
+        return self.norm(self.reduce(hidden))
+
+    @property
+    def weight(self) -> Tensor:
+        """The table of all embeddings ``[num_embeddings, embedding_dim]``."""
+        device = next(self.parameters()).device
+        return torch.cat([self.embed(part) for part in torch.arange(self.num_embeddings, device=device).split(CHUNK)])
+
+    def plain(self) -> nn.Embedding:
+        """The table as an ``nn.Embedding``."""
+        with torch.no_grad():
+            return nn.Embedding.from_pretrained(self.weight)
+
+    def train(self, mode: bool = True) -> "DeFINE":
+        """Training mode, which drops the table, or evaluation mode."""
+        self._table = None
+        return super().train(mode)
+
+    def _current_table(self) -> Tensor:
+        """The table, computed if there is none for these parameters in this state."""
+        state = tuple((id(parameter), parameter._version) for parameter in self.parameters())
+        if self._table is None or self._table_of != state:
+            with torch.autocast(next(self.parameters()).device.type, enabled=False):
+                self._table = self.weight
+            self._table_of = state
+        return self._table
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "DeFINE":
+        """A move to another device or type leaves the table behind."""
+        self._table = None
+        return super()._apply(fn, recurse)
+
+
+def _mapping(size: int, width: int, structure: str, options: dict[str, Any]) -> Embedding:
+    """The table of n numbers per token, drawn so that it can also serve as an output map."""
+    table = Embedding(size, width, structure=structure, **options)
+    table.reset_parameters(width**-0.5)
+    return table

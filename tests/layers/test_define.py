@@ -1,0 +1,160 @@
+"""DeFINE embeddings: the paper's nearest counts, the cached table, tying with an adaptive softmax, folding."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import AdaptiveInput, AdaptiveSoftmax, DeFINE, folded
+
+SMALL = {"max_groups": 4, "multiple_of": 4}
+
+
+def small(**options):
+    torch.manual_seed(0)
+    return DeFINE(30, 12, 8, 32, 3, **SMALL, **options)
+
+
+def size_of(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("depth", "width", "bare", "count"),
+    [(3, 256, 402_944, 408_704), (7, 384, 1_813_752, 1_827_298), (11, 512, 3_890_160, 3_912_742)],
+)
+def test_counts_of_the_nearest_reading(depth, width, bare, count):
+    """The paper prints 0.41, 1.83 and 3.89 million."""
+    with torch.device("meta"):
+        mapping = nn.Embedding(10, width)
+        module = DeFINE(10, width, width, 1024, depth, mapping=mapping)
+        assert size_of(module) - 10 * width == count
+        assert (
+            size_of(DeFINE(10, width, width, 1024, depth, mapping=mapping, norm=False, bias=False)) - 10 * width == bare
+        )
+
+
+def test_the_last_map_sees_expansion_and_mapping():
+    module = small(norm=False)
+    tokens = torch.tensor([3, 29])
+    vectors = module.mapping(tokens)
+    joined = torch.cat([module.expand(vectors), vectors], 1)
+    torch.testing.assert_close(module(tokens), joined @ module.reduce.weight.t() + module.reduce.bias)
+    assert small(connection="plain").reduce.in_features == 32
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"connection": "plain"}, {"connection": "residual"}, {"shared": False}], ids=str
+)
+def test_every_parameter_gets_a_gradient(options):
+    module = small(**options)
+    module(torch.arange(30).view(5, 6)).square().sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0 or name.endswith("norm.bias"), name
+
+
+def test_without_the_last_map_the_embedding_is_the_expansion():
+    module = DeFINE(30, 32, 8, 32, 3, reduce=False, **SMALL)
+    assert module(torch.tensor([[1, 2]])).shape == (1, 2, 32)
+    with pytest.raises(PhmrunError, match="32 numbers"):
+        DeFINE(30, 12, 8, 32, 3, reduce=False, **SMALL)
+
+
+def test_the_cached_table_gives_the_computed_embeddings():
+    module = small().eval()
+    tokens = torch.randint(0, 30, (4, 5))
+    computed = module(tokens)
+    with torch.no_grad():
+        torch.testing.assert_close(module(tokens), computed)
+        torch.testing.assert_close(module(tokens), module.weight[tokens])
+    assert computed.requires_grad
+    assert not any("table" in name for name in module.state_dict())
+
+
+def test_the_table_is_computed_once(monkeypatch):
+    module = small().eval()
+    calls = []
+    monkeypatch.setattr(module, "embed", lambda tokens: calls.append(len(tokens)) or torch.zeros(len(tokens), 12))
+    with torch.no_grad():
+        module(torch.tensor([1]))
+        module(torch.tensor([2]))
+    assert calls == [30]
+
+
+def changed_by_step(module):
+    with torch.no_grad():
+        module.reduce.bias.add_(1.0)
+
+
+def changed_by_loading(module):
+    module.load_state_dict({name: value + 1 for name, value in module.state_dict().items()})
+
+
+def changed_by_assigning(module):
+    module.load_state_dict({name: value + 1 for name, value in module.state_dict().items()}, assign=True)
+
+
+def changed_by_training(module):
+    module.train()
+    torch.optim.SGD(module.parameters(), 1.0).zero_grad()
+    module(torch.arange(30)).square().sum().backward()
+    torch.optim.SGD(module.parameters(), 1.0).step()
+    module.eval()
+
+
+def changed_by_type(module):
+    module.double()
+
+
+@pytest.mark.parametrize(
+    "change", [changed_by_step, changed_by_loading, changed_by_assigning, changed_by_training, changed_by_type]
+)
+def test_the_table_follows_the_parameters(change):
+    module = small().eval()
+    tokens = torch.arange(30)
+    with torch.no_grad():
+        before = module(tokens)
+    change(module)
+    with torch.no_grad():
+        after = module(tokens)
+        torch.testing.assert_close(after, module.embed(tokens))
+    assert not torch.equal(before.double(), after.double())
+
+
+def test_a_copy_has_a_table_of_its_own():
+    module = small().eval()
+    tokens = torch.arange(30)
+    with torch.no_grad():
+        module(tokens)
+        other = copy.deepcopy(module)
+        changed_by_step(other)
+        torch.testing.assert_close(other(tokens), other.embed(tokens))
+        assert not torch.equal(other(tokens), module(tokens))
+
+
+def test_folded_is_one_table():
+    module = small(structure="phm", n=2)
+    plain = folded(nn.Sequential(module))[0]
+    assert type(plain) is nn.Embedding
+    tokens = torch.randint(0, 30, (4, 5))
+    torch.testing.assert_close(plain(tokens), module(tokens))
+
+
+def test_an_adaptive_input_as_mapping_shared_with_the_output():
+    torch.manual_seed(0)
+    mapping = AdaptiveInput(30, 16, (5, 12))
+    embedding = DeFINE(30, 16, 16, 32, 3, mapping=mapping, **SMALL)
+    output = AdaptiveSoftmax(16, 30, tied=mapping)
+    both = nn.ModuleList([embedding, output])
+    assert size_of(both) == size_of(embedding) + 2 * 16
+    loss = output(embedding(torch.randint(0, 30, (4, 6))), torch.randint(0, 30, (4, 6))).loss
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in both.parameters())
+
+
+def test_mistakes_are_named():
+    with pytest.raises(PhmrunError, match="option of layer 'dense'"):
+        DeFINE(30, 12, 8, 32, 3, groups=4)

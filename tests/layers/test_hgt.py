@@ -1,0 +1,136 @@
+"""Group transforms against loops over groups; schedules of groups and widths; connections."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import HGT
+from phmrun.layers.hgt import GroupTransform, group_schedule, width_schedule
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("options", [{}, {"structure": "phm", "n": 2}], ids=str)
+def test_each_group_has_its_own_map(shared, options):
+    torch.manual_seed(0)
+    transform = GroupTransform(18, 30, 3, shared=shared, **options)
+    inputs = torch.randn(5, 18)
+    parts = []
+    for group in range(3):
+        number = 0 if shared else group
+        weight = transform.maps[number].materialize()
+        parts.append(inputs[:, group * 6 : group * 6 + 6] @ weight.t() + transform.bias[number])
+    torch.testing.assert_close(transform(inputs.view(5, 3, 6)), torch.cat(parts, 1))
+
+
+def test_one_group_is_a_linear_map():
+    transform = GroupTransform(7, 5, 1)
+    inputs = torch.randn(4, 7)
+    expected = F.linear(inputs, transform.maps[0].materialize(), transform.bias[0])
+    torch.testing.assert_close(transform(inputs.unsqueeze(1)), expected)
+
+
+def test_group_schedules():
+    assert group_schedule(7, 16, "cycle") == [16, 8, 4, 2, 1, 16, 8]
+    assert group_schedule(7, 16, "halving") == [16, 8, 4, 2, 1, 1, 1]
+    assert group_schedule(3, 4, "fixed") == [4, 4, 4]
+
+
+def test_widths_are_evenly_spaced_and_rounded_up():
+    assert width_schedule(256, 1024, 3, 32) == [512, 768, 1024]
+    assert width_schedule(384, 1024, 7, 32) == [480, 576, 672, 768, 864, 960, 1024]
+    assert width_schedule(10, 22, 3, 1) == [14, 18, 22]
+
+
+def by_hand(hgt, inputs):
+    """The unit as the paper's text says it, one token and one group at a time."""
+    rows = []
+    for vector in inputs:
+        hidden = vector
+        for layer, transform in enumerate(hgt.transforms):
+            groups, before = transform.groups, hidden
+            if layer and hgt.shuffle:
+                size = len(hidden) // groups
+                hidden = torch.stack([hidden[group * size + place] for place in range(size) for group in range(groups)])
+            seen = list(hidden.chunk(groups))
+            if layer and hgt.connection == "concat":
+                seen = list(torch.cat([hidden, vector]).chunk(groups))
+            if layer and hgt.connection == "mixer":
+                seen = [torch.cat(pair) for pair in zip(hidden.chunk(groups), vector.chunk(groups), strict=True)]
+            weights = [structure.materialize() for structure in transform.maps]
+            outputs = [
+                weights[group % len(weights)] @ part + transform.bias[group % len(weights)]
+                for group, part in enumerate(seen)
+            ]
+            outputs = F.gelu(hgt.norms[layer](torch.cat(outputs)))
+            hidden = outputs + before if hgt.connection == "residual" and len(outputs) == len(before) else outputs
+        rows.append(hidden)
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("connection", ["mixer", "concat", "residual", "plain"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_equals_the_unit_by_hand(connection, shared, shuffle):
+    torch.manual_seed(0)
+    hgt = HGT(
+        8, 24, 4, max_groups=4, connection=connection, shared=shared, shuffle=shuffle, multiple_of=4, schedule="halving"
+    )
+    inputs = torch.randn(3, 8)
+    assert hgt(inputs).shape == (3, 12 if connection == "residual" else 24)
+    torch.testing.assert_close(hgt(inputs), by_hand(hgt, inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_the_last_layer_sees_every_input():
+    hgt = HGT(16, 64, 3, max_groups=4, multiple_of=16)
+    jacobian = torch.autograd.functional.jacobian(lambda vector: hgt(vector.unsqueeze(0)).squeeze(0), torch.randn(16))
+    assert (jacobian.abs().sum(0) > 0).all()
+    fixed = HGT(16, 64, 3, max_groups=4, multiple_of=16, schedule="fixed", norm=False)
+    jacobian = torch.autograd.functional.jacobian(lambda vector: fixed(vector.unsqueeze(0)).squeeze(0), torch.randn(16))
+    assert (jacobian[:16, 4:] == 0).all()
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(1, 12),
+    st.integers(1, 5),
+    st.sampled_from(["mixer", "concat", "plain"]),
+    st.sampled_from(["cycle", "halving", "fixed"]),
+    st.booleans(),
+    st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_counts(narrow, wide, depth, connection, schedule, shared, bias):
+    start, end = 8 * narrow, 8 * (narrow + wide)
+    with torch.device("meta"):
+        hgt = HGT(
+            start,
+            end,
+            depth,
+            max_groups=8,
+            connection=connection,
+            schedule=schedule,
+            shared=shared,
+            bias=bias,
+            multiple_of=8,
+        )
+    widths, groups = width_schedule(start, end, depth, 8), group_schedule(depth, 8, schedule)
+    expected, before = 0, start
+    for width, number in zip(widths, groups, strict=True):
+        copies = 1 if shared else number
+        expected += copies * (before * width // number**2 + bias * width // number) + 2 * width
+        before = width + (start if connection != "plain" else 0)
+    assert sum(parameter.numel() for parameter in hgt.parameters()) == expected
+
+
+def test_mistakes_are_named():
+    with pytest.raises(PhmrunError, match="16 groups do not divide"):
+        HGT(100, 1024, 3)
+    with pytest.raises(PhmrunError, match="connection 'dense'"):
+        HGT(16, 64, 2, connection="dense")
+    with pytest.raises(PhmrunError, match="schedule 'falling'"):
+        HGT(16, 64, 2, schedule="falling")
+    with pytest.raises(PhmrunError, match="2 numbers of groups"):
+        HGT(32, 64, 3, schedule=[4, 2])
