@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from phmrun import __version__
-from phmrun.cli import console, data, doctor, layers, runs
+from phmrun.cli import bench, console, data, doctor, layers, runs
 from phmrun.cli import count_params as count_params_verb
 from phmrun.cli import eval as eval_verb
 from phmrun.cli import predict as predict_verb
@@ -61,6 +61,7 @@ app.add_typer(layers.app, name="layers", rich_help_panel=INSPECT)
 app.add_typer(data.app, name="data", rich_help_panel=INSPECT)
 app.add_typer(runs.app, name="runs", rich_help_panel=INSPECT)
 app.command("schema", rich_help_panel=INSPECT, epilog=schema_verb.EPILOG)(schema_verb.schema)
+app.add_typer(bench.app, name="bench", rich_help_panel=MACHINE)
 app.command("doctor", rich_help_panel=MACHINE)(doctor.doctor)
 app.command("sync", rich_help_panel=MIRROR)(sync)
 
