@@ -73,7 +73,15 @@ def _measure(
         raise PhmrunError("there is no sentence to score", code=ExitCode.DATA)
     resampled = resamples > 1 and len(hypotheses) <= _MOST_RESAMPLED
     with _heard() as warnings:
-        result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=resamples if resampled else 1)
+        try:
+            result = metric.corpus_score(
+                list(hypotheses), [list(references)], n_bootstrap=resamples if resampled else 1
+            )
+        except TypeError:  # sacreBLEU cannot take the mean of chrF scores of which some, but not all, are 0
+            metric.n_bootstrap = metric.seed = None
+            resampled, resamples = False, 0
+            result = metric.corpus_score(list(hypotheses), [list(references)])
+            warnings.append("no confidence interval: some of the resampled scores are 0")
     if not resampled:
         if resamples > 1:
             warnings.append(f"no confidence interval: more than {_MOST_RESAMPLED:,} sentences")

@@ -78,6 +78,15 @@ def test_a_perfect_and_a_hopeless_translation():
     assert bleu([""] * 20, references).value == 0.0
 
 
+def test_one_right_word_among_wrong_ones():
+    """Resamples with and without the right sentence mix scores of 0 with others, which sacreBLEU cannot average."""
+    score = chrf(["hello", "", ""], ["hello", "xy", "zw"])
+    assert score.value > 0
+    assert score.ci is None
+    assert "bs:" not in score.signature
+    assert score.warnings == ("no confidence interval: some of the resampled scores are 0",)
+
+
 def test_tokenised_text_is_reported(capfd):
     hypotheses = ["the cat sees the dog ."] * 120
     score = bleu(hypotheses, ["the cat sees the dog."] * 120, resamples=0)
