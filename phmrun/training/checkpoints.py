@@ -94,9 +94,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
-        raise PhmrunError(
-            f"the checkpoint cannot be read: {str(error).partition('. ')[0]}", where=str(path), code=ExitCode.DATA
-        ) from error
+        reason = str(error).partition(". ")[0]
+        raise PhmrunError(f"the checkpoint cannot be read: {reason}", where=str(path), code=ExitCode.DATA) from error
     return checkpoint
 
 
