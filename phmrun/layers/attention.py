@@ -63,7 +63,8 @@ class MultiheadAttention(nn.Module):
         Args:
             inputs: ``[batch, length, embed_dim]``.
             memory: ``[batch, memory_length, embed_dim]``; ``inputs`` unless given.
-            mask: Booleans that broadcast to ``[batch, heads, length, memory_length]``; true where attention may look.
+            mask: Broadcasts to ``[batch, heads, length, memory_length]``: booleans, true where attention may look, or
+                numbers that are added to the scores.
             causal: Each position looks at itself and earlier ones only.
 
         Returns:

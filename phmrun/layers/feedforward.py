@@ -1,5 +1,6 @@
 """The position-wise feed-forward block of the Transformer over any structure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,16 +16,27 @@ class FeedForward(nn.Module):
         width: Size of an input and output vector.
         inner: Size of the hidden vector.
         dropout: Share of hidden activations dropped in training.
+        bias: Whether the two maps have biases.
+        contract: Structure and options of the second map, where it is to differ from the first.
         structure: Name of the structure of both maps.
         **options: Its options.
     """
 
     def __init__(
-        self, width: int, inner: int, dropout: float = 0.0, *, structure: str = "dense", **options: Any
+        self,
+        width: int,
+        inner: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        contract: Mapping[str, Any] | None = None,
+        structure: str = "dense",
+        **options: Any,
     ) -> None:
         super().__init__()
-        self.expand = Linear(width, inner, structure=structure, **options)
-        self.contract = Linear(inner, width, structure=structure, **options)
+        second = {"structure": structure, **options} if contract is None else contract
+        self.expand = Linear(width, inner, bias, structure=structure, **options)
+        self.contract = Linear(inner, width, bias, **second)
         self.dropout = dropout
         for linear in (self.expand, self.contract):
             linear.reset_parameters(glorot_std(width, inner), zero_bias=True)

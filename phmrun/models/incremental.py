@@ -3,8 +3,12 @@
 Every hypothesis of a sentence writes the keys and values of its newest token into a slot of its own, and slots never
 move. When the beam is reordered, only a small table is: which slots each hypothesis descends from. Attention looks at
 all slots of the sentence through that mask, so that no cache is copied at any step.
+
+A step computes little and calls much, so that calls are what it costs: it works on ``rows`` (batch × beam) of vectors
+without further dimensions, and on tensors and functions rather than modules (``DirectLayer``).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -12,11 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers import Linear, MultiheadAttention, for_inference
+from phmrun.layers import FeedForward, Linear, MultiheadAttention, for_inference
+from phmrun.layers.inference import PackedLinear
 from phmrun.layers.linear import Application
-from phmrun.models.transformer import DecoderLayer, Transformer, padding_mask
+from phmrun.models.transformer import DecoderLayer, Sublayer, Transformer, padding_mask
 
 GROWTH = 64
+
+Map = Callable[[Tensor], Tensor]
 
 
 @dataclass
@@ -24,10 +31,10 @@ class DecoderState:
     """What decoding remembers for ``batch`` sentences.
 
     Attributes:
+        layers: The decoder's layers, ready to be called.
         position: Target tokens read so far.
-        used: Slots filled in ``keys`` and ``values``, over all hypotheses.
-        keys: Per layer ``[batch, heads, slots, head_width]``.
-        values: Likewise.
+        used: Slots filled, over all hypotheses.
+        slots: Keys and values, ``[layers, 2, batch, heads, slots, head_width]``.
         ancestors: ``[batch, 1, beam, used]``: 0 where a hypothesis descends from a slot, else -inf; ``None`` while
             every sentence has had one hypothesis only.
         memory_keys: Per layer ``[batch, heads, source, head_width]``.
@@ -35,10 +42,10 @@ class DecoderState:
         memory_mask: ``[batch, 1, 1, source]``: 0 at tokens, -inf at padding; ``None`` without padding.
     """
 
+    layers: list["DirectLayer"]
     position: int
     used: int
-    keys: list[Tensor]
-    values: list[Tensor]
+    slots: Tensor
     ancestors: Tensor | None
     memory_keys: list[Tensor]
     memory_values: list[Tensor]
@@ -63,6 +70,8 @@ class IncrementalTransformer(nn.Module):
             for layer in cast(list[DecoderLayer], transformer.decoder)
         )
         self.network = for_inference(transformer, "dense", decoder=application, output=application)
+        for layer in cast(list[DecoderLayer], self.network.decoder):
+            _join_dense(cast(MultiheadAttention, layer.attention.block))
         self.pad = pad
         self.application = application
 
@@ -70,13 +79,20 @@ class IncrementalTransformer(nn.Module):
         """Encodes ``source [batch, source]`` and projects it once for every layer's attention to it."""
         mask = padding_mask(source, self.pad)
         memory = self.network.encode(source, mask)
-        memory_keys, memory_values = [], []
-        for cross in cast(list[CrossProjections], self.cross):
-            key, value = cross.project_memory(memory)
-            memory_keys.append(key)
-            memory_values.append(value)
-        additive = None if mask is None else additive_mask(mask, memory.dtype)
-        return DecoderState(0, 0, [], [], None, memory_keys, memory_values, additive)
+        crosses = cast(list[CrossProjections], list(self.cross))
+        decoder = cast(list[DecoderLayer], list(self.network.decoder))
+        memories = [cross.project_memory(memory) for cross in crosses]
+        batch, heads, _, head_width = memories[0][0].shape
+        return DecoderState(
+            layers=[DirectLayer(layer, cross) for layer, cross in zip(decoder, crosses, strict=True)],
+            position=0,
+            used=0,
+            slots=memory.new_zeros(len(memories), 2, batch, heads, GROWTH, head_width),
+            ancestors=None,
+            memory_keys=[keys for keys, _ in memories],
+            memory_values=[values for _, values in memories],
+            memory_mask=None if mask is None else additive_mask(mask, memory.dtype),
+        )
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Reads one more token of every hypothesis.
@@ -88,14 +104,21 @@ class IncrementalTransformer(nn.Module):
         Returns:
             Logits of the next token, ``[batch, beam, vocabulary]``.
         """
-        network = self.network
-        vectors = network.target_embedding(tokens) * network.width**0.5
-        hidden = vectors + network.positions(state.position + 1)[state.position]
-        self._open_slots(state, hidden)
-        for number, layer in enumerate(self._layers()):
-            hidden = self._layer(layer, number, hidden, state)
+        network, (batch, beam) = self.network, tokens.shape
+        vectors = network.target_embedding(tokens.reshape(-1)) * network.width**0.5
+        hidden = vectors.add_(network.positions(state.position + 1)[state.position])
+        self._open_slots(state, batch, beam)
+        filled = state.slots[..., : state.used, :]
+        mine = state.slots[..., state.used - beam : state.used, :].unbind(0)
+        keys, values = filled[:, 0].unbind(0), filled[:, 1].unbind(0)
+        for number, layer in enumerate(state.layers):
+            hidden = layer.attend(hidden, mine[number], keys[number], values[number], state.ancestors)
+            memory = state.memory_keys[number], state.memory_values[number]
+            hidden = layer.attend_to_source(hidden, *memory, state.memory_mask)
+            hidden = layer.transform(hidden)
         state.position += 1
-        return cast(Tensor, network.output(network.decoder_norm(hidden)))
+        logits: Tensor = network.output(network.decoder_norm(hidden))
+        return logits.view(batch, beam, -1)
 
     def reorder(self, state: DecoderState, beams: Tensor) -> DecoderState:
         """Makes each sentence's hypotheses descend from ``beams [batch, beam]``, numbers within the sentence."""
@@ -106,52 +129,118 @@ class IncrementalTransformer(nn.Module):
 
     def select(self, state: DecoderState, sentences: Tensor) -> DecoderState:
         """Keeps only ``sentences [kept]`` of the batch."""
-        for tensors in (state.keys, state.values, state.memory_keys, state.memory_values):
+        for tensors in (state.memory_keys, state.memory_values):
             tensors[:] = [tensor.index_select(0, sentences) for tensor in tensors]
+        state.slots = state.slots.index_select(2, sentences)
         if state.ancestors is not None:
             state.ancestors = state.ancestors.index_select(0, sentences)
         if state.memory_mask is not None:
             state.memory_mask = state.memory_mask.index_select(0, sentences)
         return state
 
-    def _layers(self) -> list[DecoderLayer]:
-        return cast(list[DecoderLayer], list(self.network.decoder))
-
-    def _layer(self, layer: DecoderLayer, number: int, hidden: Tensor, state: DecoderState) -> Tensor:
-        """One decoder layer on ``hidden [batch, beam, width]``."""
-        attention = cast(MultiheadAttention, layer.attention.block)
-        query, key, value = attention.queries_keys_values(layer.attention.enter(hidden), None)
-        past = slice(state.used - hidden.shape[1], state.used)
-        state.keys[number][:, :, past] = key
-        state.values[number][:, :, past] = value
-        context = F.scaled_dot_product_attention(
-            query, state.keys[number][:, :, : state.used], state.values[number][:, :, : state.used], state.ancestors
-        )
-        hidden = layer.attention.leave(hidden, attention.output(context.transpose(1, 2).flatten(2)))
-        cross = cast(MultiheadAttention, layer.cross.block)
-        query = cast(CrossProjections, self.cross[number]).project_query(layer.cross.enter(hidden))
-        context = F.scaled_dot_product_attention(
-            query, state.memory_keys[number], state.memory_values[number], state.memory_mask
-        )
-        hidden = layer.cross.leave(hidden, cross.output(context.transpose(1, 2).flatten(2)))
-        return cast(Tensor, layer.feedforward(hidden))
-
-    def _open_slots(self, state: DecoderState, hidden: Tensor) -> None:
+    def _open_slots(self, state: DecoderState, batch: int, beam: int) -> None:
         """Makes room for one slot per hypothesis, and lets each hypothesis see its own."""
-        batch, beam, _ = hidden.shape
-        if not state.keys:
-            shape = [(batch, keys.shape[1], GROWTH, keys.shape[3]) for keys in state.memory_keys]
-            state.keys = [hidden.new_zeros(size) for size in shape]
-            state.values = [hidden.new_zeros(size) for size in shape]
-        while state.used + beam > state.keys[0].shape[2]:
-            for tensors in (state.keys, state.values):
-                tensors[:] = [torch.cat([tensor, torch.zeros_like(tensor)], dim=2) for tensor in tensors]
+        while state.used + beam > state.slots.shape[4]:
+            state.slots = torch.cat([state.slots, torch.zeros_like(state.slots)], dim=4)
         if state.ancestors is None and beam > 1:
-            state.ancestors = hidden.new_zeros(batch, 1, beam, state.used)
+            state.ancestors = state.slots.new_zeros(batch, 1, beam, state.used)
         if state.ancestors is not None:
-            own = hidden.new_full((beam, beam), float("-inf")).fill_diagonal_(0.0)
+            own = state.slots.new_full((beam, beam), float("-inf")).fill_diagonal_(0.0)
             state.ancestors = torch.cat([state.ancestors, own.expand(batch, 1, beam, beam)], dim=3)
         state.used += beam
+
+
+class DirectLayer:
+    """A decoder layer as functions of ``hidden [rows, width]``, which they may overwrite.
+
+    Args:
+        layer: The layer, made for inference.
+        cross: The input maps of its attention to the source.
+    """
+
+    def __init__(self, layer: DecoderLayer, cross: "CrossProjections") -> None:
+        attention = cast(MultiheadAttention, layer.attention.block)
+        feedforward = cast(FeedForward, layer.feedforward.block)
+        self.enter, self.leave = _norms(layer.attention)
+        self.project = _side_by_side([direct(project) for project in attention.project])
+        self.output = direct(attention.output)
+        self.enter_cross, self.leave_cross = _norms(layer.cross)
+        self.query = direct(cross.query)
+        self.inner = attention.inner_dim
+        self.cross_output = direct(cast(MultiheadAttention, layer.cross.block).output)
+        self.enter_feedforward, self.leave_feedforward = _norms(layer.feedforward)
+        self.expand = direct(feedforward.expand)
+        self.contract = direct(feedforward.contract)
+
+    def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor | None) -> Tensor:
+        """Attention to the target so far.
+
+        Args:
+            hidden: ``[rows, width]``.
+            mine: The slots of the newest tokens, to be written, ``[2, batch, heads, beam, head_width]``.
+            keys: All slots, with these, ``[batch, heads, used, head_width]``.
+            values: Likewise.
+            ancestors: See :class:`DecoderState`.
+        """
+        _, batch, heads, beam, head_width = mine.shape
+        projected = self.project(self.enter(hidden)).view(batch, beam, 3, heads, head_width).permute(2, 0, 3, 1, 4)
+        mine.copy_(projected[1:])
+        context = F.scaled_dot_product_attention(projected[0], keys, values, ancestors)
+        return self.leave(self.output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
+
+    def attend_to_source(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention to the source, whose keys and values are ``[batch, heads, source, head_width]``."""
+        batch, heads, _, head_width = keys.shape
+        query = self.query(self.enter_cross(hidden))[:, : self.inner]
+        query = query.view(batch, -1, heads, head_width).transpose(1, 2)
+        context = F.scaled_dot_product_attention(query, keys, values, mask)
+        return self.leave_cross(self.cross_output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
+
+    def transform(self, hidden: Tensor) -> Tensor:
+        """The feed-forward block."""
+        inner = self.expand(self.enter_feedforward(hidden)).relu_()
+        return self.leave_feedforward(self.contract(inner).add_(hidden))
+
+
+def direct(module: nn.Module) -> Map:
+    """What a map or norm does, without the module's own bookkeeping around every call."""
+    if isinstance(module, nn.Linear):
+        weight, bias = module.weight, module.bias
+        return lambda inputs: F.linear(inputs, weight, bias)
+    if isinstance(module, nn.LayerNorm):
+        shape, scale, shift, eps = module.normalized_shape, module.weight, module.bias, module.eps
+        return lambda inputs: F.layer_norm(inputs, shape, scale, shift, eps)
+    if isinstance(module, PackedLinear):
+        operator, offset = module.operator, module.bias
+        return operator if offset is None else lambda inputs: operator(inputs).add_(offset)
+    return module
+
+
+def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
+    """What stands before a block and after its residual connection."""
+    norm = direct(sublayer.norm)
+    return (norm, _same) if sublayer.pre else (_same, norm)
+
+
+def _same(hidden: Tensor) -> Tensor:
+    return hidden
+
+
+def _side_by_side(maps: list[Map]) -> Map:
+    """The outputs of all maps for the same inputs, one after the other."""
+    return maps[0] if len(maps) == 1 else lambda inputs: torch.cat([one(inputs) for one in maps], dim=-1)
+
+
+def _join_dense(attention: MultiheadAttention) -> None:
+    """Makes separate dense maps of queries, keys and values one map: one call instead of three."""
+    if len(attention.project) > 1 and all(isinstance(project, nn.Linear) for project in attention.project):
+        attention.project = nn.ModuleList([joined(cast(list[nn.Linear], list(attention.project)))])
+
+
+def joined(linears: list[nn.Linear]) -> nn.Linear:
+    """One ``nn.Linear`` whose outputs are those of all, one after the other."""
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    return plain_linear(torch.cat([linear.weight for linear in linears]), torch.cat(biases) if biases else None)
 
 
 class CrossProjections(nn.Module):
@@ -167,9 +256,9 @@ class CrossProjections(nn.Module):
         self.heads = attention.num_heads
         self.inner = attention.inner_dim
         dense = [for_inference(cast(Linear, project)) for project in attention.project]
-        weight = torch.cat([linear.weight for linear in dense]).split([self.inner, 2 * self.inner])
-        bias = None if dense[0].bias is None else torch.cat([cast(Tensor, linear.bias) for linear in dense])
-        biases = (None, None) if bias is None else bias.split([self.inner, 2 * self.inner])
+        joint = joined(dense)
+        weight = joint.weight.split([self.inner, 2 * self.inner])
+        biases = (None, None) if joint.bias is None else joint.bias.split([self.inner, 2 * self.inner])
         self.memory = plain_linear(weight[1], biases[1])
         first = cast(Linear, attention.project[0])
         # A joint map's factors give keys and values too, which are dropped: it pays while they are smaller than W_q.
@@ -181,10 +270,6 @@ class CrossProjections(nn.Module):
         """Keys and values of the encoded source, each ``[batch, heads, source, head_width]``."""
         key, value = self.memory(memory).chunk(2, dim=-1)
         return self._split(key).contiguous(), self._split(value).contiguous()
-
-    def project_query(self, hidden: Tensor) -> Tensor:
-        """Queries of the newest tokens, ``[batch, heads, beam, head_width]``."""
-        return self._split(self.query(hidden)[..., : self.inner])
 
     def _split(self, vectors: Tensor) -> Tensor:
         return vectors.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -13,9 +13,11 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError
 from phmrun.layers import Embedding, FeedForward, Linear, MultiheadAttention
 from phmrun.layers.attention import Maps
-from phmrun.models.positions import SinusoidalPositions
+from phmrun.models.positions import RelativePositions, SinusoidalPositions
 
 Norm = Literal["pre", "post"]
+Normalization = Literal["layer", "rms"]
+Positions = Literal["sinusoidal", "relative"]
 Tie = Literal["all", "decoder", "none"]
 
 
@@ -25,14 +27,17 @@ class Sublayer(nn.Module):
     Args:
         block: f, an attention or a feed-forward block.
         width: Size of the residual stream.
-        norm: Where the layer norm stands.
+        norm: Where the norm stands.
         dropout: Share of the block's output dropped in training.
+        normalization: "layer": mean and variance; "rms": the root mean square only, without a bias.
     """
 
-    def __init__(self, block: nn.Module, width: int, norm: Norm, dropout: float) -> None:
+    def __init__(
+        self, block: nn.Module, width: int, norm: Norm, dropout: float, normalization: Normalization = "layer"
+    ) -> None:
         super().__init__()
         self.block = block
-        self.norm = nn.LayerNorm(width)
+        self.norm = build_norm(normalization, width)
         self.pre = norm == "pre"
         self.dropout = dropout
 
@@ -59,7 +64,7 @@ class EncoderLayer(nn.Module):
         self.feedforward = feedforward
 
     def forward(self, inputs: Tensor, mask: Tensor | None) -> Tensor:
-        """``inputs [batch, source, width]``, ``mask [batch, 1, 1, source]`` (true: a token)."""
+        """``inputs [batch, source, width]``, ``mask [batch, 1, 1, source]`` (true: a token), or scores to add."""
         return self.feedforward(self.attention(inputs, mask=mask))
 
 
@@ -72,9 +77,16 @@ class DecoderLayer(nn.Module):
         self.cross = cross
         self.feedforward = feedforward
 
-    def forward(self, inputs: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """``inputs [batch, target, width]``, ``memory [batch, source, width]``, ``mask [batch, 1, 1, source]``."""
-        hidden = self.attention(inputs, causal=True)
+    def forward(self, inputs: Tensor, memory: Tensor, mask: Tensor | None, positions: Tensor | None = None) -> Tensor:
+        """One layer.
+
+        Args:
+            inputs: ``[batch, target, width]``.
+            memory: ``[batch, source, width]``.
+            mask: ``[batch, 1, 1, source]``, true at tokens.
+            positions: Scores to add in self-attention, ``[1, heads, target, target]``, -inf in the future.
+        """
+        hidden = self.attention(inputs, mask=positions, causal=positions is None)
         return self.feedforward(self.cross(hidden, memory, mask=mask))
 
 
@@ -95,8 +107,14 @@ class Transformer(nn.Module):
         activation_dropout: Share of feed-forward activations dropped.
         maps: Q, K and V as one map ("joint") or three ("separate").
         attention_bias: Whether attention maps have biases; tensor2tensor's have none.
+        feedforward_bias: Whether the maps of the feed-forward blocks have biases.
+        output_bias: Whether the output map has one.
+        upsample: Factor U on the inner widths: that of queries, keys and values, and of the feed-forward blocks.
+        normalization: "layer" norms, or "rms".
+        positions: "sinusoidal" vectors, or "relative" buckets: scores by distance, per stack and head.
         tie: "all": source embedding, target embedding and output share one matrix; "decoder": the last two do.
         layer: Structure of every map in the blocks and its options: ``{"structure": "phm", "n": 8}``.
+        contract: The same for the second map of the feed-forward blocks, where it is to differ.
         embedding: The same for the embeddings.
         output: The same for the output map, where it is not tied.
 
@@ -120,8 +138,14 @@ class Transformer(nn.Module):
         activation_dropout: float = 0.1,
         maps: Maps = "joint",
         attention_bias: bool = False,
+        feedforward_bias: bool = True,
+        output_bias: bool = False,
+        upsample: int = 1,
+        normalization: Normalization = "layer",
+        positions: Positions = "sinusoidal",
         tie: Tie = "all",
         layer: Mapping[str, Any] | None = None,
+        contract: Mapping[str, Any] | None = None,
         embedding: Mapping[str, Any] | None = None,
         output: Mapping[str, Any] | None = None,
     ) -> None:
@@ -132,27 +156,32 @@ class Transformer(nn.Module):
         layer = layer or {}
 
         def sublayer(block: nn.Module) -> Sublayer:
-            return Sublayer(block, width, norm, dropout)
+            return Sublayer(block, width, norm, dropout, normalization)
 
         def attention() -> Sublayer:
-            return sublayer(MultiheadAttention(width, heads, attention_dropout, attention_bias, maps=maps, **layer))
+            sizes: dict[str, Any] = {"maps": maps, "inner_dim": upsample * width}
+            return sublayer(MultiheadAttention(width, heads, attention_dropout, attention_bias, **sizes, **layer))
 
         def feedforward() -> Sublayer:
-            return sublayer(FeedForward(width, inner, activation_dropout, **layer))
+            sizes = (width, upsample * inner, activation_dropout, feedforward_bias)
+            return sublayer(FeedForward(*sizes, contract=contract, **layer))
 
         self.encoder = nn.ModuleList(EncoderLayer(attention(), feedforward()) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(
             DecoderLayer(attention(), attention(), feedforward()) for _ in range(decoder_layers)
         )
-        self.encoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
-        self.positions = SinusoidalPositions(width)
+        self.encoder_norm = build_norm(normalization, width) if norm == "pre" else nn.Identity()
+        self.decoder_norm = build_norm(normalization, width) if norm == "pre" else nn.Identity()
+        relative = positions == "relative"
+        self.positions = None if relative else SinusoidalPositions(width)
+        self.encoder_positions = RelativePositions(heads, both_ways=True) if relative else None
+        self.decoder_positions = RelativePositions(heads, both_ways=False) if relative else None
         self.source_embedding = Embedding(source_size, width, **(embedding or {}))
         self.target_embedding = (
             self.source_embedding if tie == "all" else Embedding(target_size, width, **(embedding or {}))
         )
         shared = {"structure": self.target_embedding.structure} if tie != "none" else (output or {})
-        self.output = Linear(width, target_size, bias=False, **shared)
+        self.output = Linear(width, target_size, bias=output_bias, **shared)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -165,6 +194,9 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
         """``source [batch, source]`` of tokens, ``mask [batch, 1, 1, source]`` ``-> [batch, source, width]``."""
         hidden = self.embed(self.source_embedding, source)
+        if self.encoder_positions is not None:
+            scores = self.encoder_positions.within(source.shape[1])
+            mask = scores if mask is None else scores.masked_fill(~mask, float("-inf"))
         for layer in self.encoder:
             hidden = layer(hidden, mask)
         return self.encoder_norm(hidden)
@@ -172,18 +204,27 @@ class Transformer(nn.Module):
     def decode(self, target: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
         """``target [batch, target]`` of tokens so far ``-> [batch, target, width]``, before the output map."""
         hidden = self.embed(self.target_embedding, target)
+        relative = self.decoder_positions
+        positions = None if relative is None else relative.within(target.shape[1])
         for layer in self.decoder:
-            hidden = layer(hidden, memory, mask)
+            hidden = layer(hidden, memory, mask, positions)
         return self.decoder_norm(hidden)
 
     def embed(self, embedding: nn.Module, tokens: Tensor) -> Tensor:
         """√width · embedding + position, ``[batch, length] -> [batch, length, width]``."""
-        vectors = embedding(tokens) * math.sqrt(self.width) + self.positions(tokens.shape[1])
+        vectors = embedding(tokens) * math.sqrt(self.width)
+        if self.positions is not None:
+            vectors = vectors + self.positions(tokens.shape[1])
         return F.dropout(vectors, self.dropout, self.training)
 
     def forward(self, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
         """Hidden vectors ``[batch, target, width]`` that predict the next token after each of ``target``."""
         return self.decode(target, self.encode(source, mask), mask)
+
+
+def build_norm(normalization: Normalization, width: int) -> nn.Module:
+    """Layer norm, or root-mean-square norm with T5's ε."""
+    return nn.LayerNorm(width) if normalization == "layer" else nn.RMSNorm(width, eps=1e-6)
 
 
 def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:

@@ -86,4 +86,4 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
 def scope_of(name: str) -> str:
     """The part of the network that a module belongs to: encoder, decoder, embedding, output."""
     first = name.partition(".")[0]
-    return "embedding" if first.endswith("embedding") else first.removesuffix("_norm")
+    return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")

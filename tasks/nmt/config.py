@@ -75,6 +75,17 @@ class TranslationDataConfig(DataConfig):
         return self
 
 
+_FAIRSEQ: dict[str, Any] = {
+    "width": 512,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "norm": "post",
+    "attention_maps": "separate",
+    "bias": True,
+    "tie": "all",
+}
+
+
 class TransformerConfig(ModelConfig):
     """Shape of the encoder–decoder Transformer."""
 
@@ -90,12 +101,30 @@ class TransformerConfig(ModelConfig):
             "attention_dropout": 0.1,
             "activation_dropout": 0.1,
         },
+        "t5-small": {
+            "width": 512,
+            "feedforward": 2048,
+            "heads": 8,
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "norm": "pre",
+            "normalization": "rms",
+            "positions": "relative",
+            "attention_maps": "separate",
+            "bias": False,
+            "feedforward_bias": False,
+            "tie": "all",
+        },
+        "fairseq-base": {**_FAIRSEQ, "feedforward": 2048, "heads": 8},
+        "fairseq-iwslt": {**_FAIRSEQ, "feedforward": 1024, "heads": 4},
     }
 
-    preset: Annotated[Literal["tiny", "small", "base"], Unhashed()] = Field(
-        "tiny",
-        description="Sets width, feedforward, heads and layers (base, the papers' model, also two dropouts); "
-        "keys given beside it override it.",
+    preset: Annotated[Literal["tiny", "small", "base", "t5-small", "fairseq-base", "fairseq-iwslt"], Unhashed()] = (
+        Field(
+            "tiny",
+            description="Sets width, feedforward, heads and layers (base, the papers' model, also two dropouts; "
+            "t5-small and fairseq's also norms, positions, biases and tying); keys given beside it override it.",
+        )
     )
     width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
     feedforward: int = Field(512, ge=1, description="Width of the feed-forward networks.")
@@ -110,6 +139,25 @@ class TransformerConfig(ModelConfig):
         "joint", description="Queries, keys and values as one weight matrix or as three."
     )
     bias: bool = Field(False, description="Biases in the attention's maps; tensor2tensor's have none.")
+    feedforward_bias: bool = Field(True, description="Biases in the feed-forward networks.")
+    output_bias: bool = Field(False, description="A bias in the output layer.")
+    upsample: int = Field(
+        1,
+        ge=1,
+        description="Factor on the inner widths: of queries, keys and values, and of the feed-forward networks.",
+    )
+    normalization: Literal["layer", "rms"] = Field(
+        "layer", description="Normalisation by mean and variance, or by the root mean square alone (T5)."
+    )
+    positions: Literal["sinusoidal", "relative"] = Field(
+        "sinusoidal", description="Vectors added to the embeddings, or scores by bucket of distance in attention (T5)."
+    )
+    contract_n: int | None = Field(
+        None,
+        ge=1,
+        description="Order n of the second map of each feed-forward network, where it is to differ from the layer's; "
+        "16 is the slip in Demir and Barutçu's PHM+ at n = 2, 4 and 8.",
+    )
     tie: Literal["all", "decoder", "none"] = Field(
         "all", description="Shared: both embeddings and the output layer; the decoder's two; nothing."
     )

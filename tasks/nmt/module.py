@@ -42,8 +42,14 @@ def build_module(config: TranslationExperiment, source_size: int, target_size: i
         activation_dropout=model.activation_dropout,
         maps=model.attention_maps,
         attention_bias=model.bias,
+        feedforward_bias=model.feedforward_bias,
+        output_bias=model.output_bias,
+        upsample=model.upsample,
+        normalization=model.normalization,
+        positions=model.positions,
         tie=model.tie,
         layer=structure_arguments(config.layer),
+        contract=contract_arguments(config),
         embedding=structure_arguments(config.embedding),
         output=structure_arguments(config.output),
     )
@@ -71,3 +77,20 @@ def build_module(config: TranslationExperiment, source_size: int, target_size: i
 def structure_arguments(layer: LayerConfig) -> dict[str, object]:
     """A layer section as keyword arguments of the modules."""
     return {"structure": layer.structure, **layer.options}
+
+
+def contract_arguments(config: TranslationExperiment) -> dict[str, object] | None:
+    """The structure of the feed-forward blocks' second map, where its order is not the layer's.
+
+    Raises:
+        PhmrunError: The layer's structure has no order n.
+    """
+    n = config.model.contract_n
+    if n is None:
+        return None
+    arguments = structure_arguments(config.layer)
+    if "n" not in arguments:
+        raise PhmrunError(
+            f"the layer {config.layer.structure!r} has no order n that could differ", where="model.contract_n"
+        )
+    return {**arguments, "n": n}
