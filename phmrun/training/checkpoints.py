@@ -3,6 +3,7 @@
 ``last.ckpt`` holds everything that exact resume needs; ``best.ckpt`` and ``step-<n>.ckpt`` hold the weights.
 """
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -75,10 +76,25 @@ def step_checkpoints(directory: Path) -> list[Path]:
 
 
 def remove_after(directory: Path, step: int) -> None:
-    """Removes weights of later steps than ``step``, which a resumed run writes anew."""
+    """Removes what a killed process left over: weights of later steps than ``step``, and half of a file."""
     for path in step_checkpoints(directory):
         if int(path.stem.removeprefix("step-")) > step:
-            path.unlink()
+            path.unlink(missing_ok=True)
+    for path in directory.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def adopt(other: Path, directory: Path) -> None:
+    """Copies another run's checkpoints into ``directory``, from where training goes on as from its own.
+
+    Raises:
+        PhmrunError: The other run has no checkpoint, or it is damaged.
+    """
+    load_checkpoint(other / LAST)
+    for path in (*step_checkpoints(other), other / BEST, other / LAST):  # once the last is there, all are
+        if path.is_file():
+            with replacing(directory / path.name) as temporary:
+                shutil.copyfile(path, temporary)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ class DataModule(pl.LightningDataModule):
     """Data of one experiment: where they come from, how they are batched, what is to be known about them.
 
     Attributes:
+        files: What belongs to each split; a split that is there can be scored.
         start_step: Optimizer steps already done; the first training batch is the one after them.
         unit: What losses are averaged over, in the plural: "tokens".
     """
@@ -18,6 +19,7 @@ class DataModule(pl.LightningDataModule):
 
     def __init__(self) -> None:
         super().__init__()
+        self.files: dict[str, Any] = {}
         self.start_step = 0
 
     def fingerprints(self) -> dict[str, str]:
@@ -37,8 +39,8 @@ class DataModule(pl.LightningDataModule):
         """Sizes of the prepared data, all of it JSON."""
         raise NotImplementedError
 
-    def steps_in_epochs(self, epochs: int) -> int:
-        """Optimizer steps in so many passes over the training data."""
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Optimizer steps of ``world`` processes in so many passes over the training data."""
         raise NotImplementedError
 
     def save_vocabulary(self, directory: Path) -> None:

@@ -17,7 +17,6 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
-from phmrun.training.checkpoints import LAST
 from phmrun.training.counting import count_network, count_parameters
 from phmrun.training.data import DataModule
 from phmrun.training.fitting import Fitted, fit, is_leader, quiet_lightning, seed_everything
@@ -164,6 +163,7 @@ def _train(
     def resumed(step: int) -> None:
         if leader:
             run.history.cut(step)
+        if leader and step:
             LOG.info("continuing at optimizer step %s", f"{step:,}")
 
     fitted = fit(
@@ -172,7 +172,7 @@ def _train(
         config.training,
         config.hardware,
         directory=run.checkpoints,
-        start=parent.checkpoints / LAST if parent else None,
+        start=parent.checkpoints if parent else None,
         record=record,
         lines_every=config.logging.every,
         resumed=resumed,
@@ -180,7 +180,7 @@ def _train(
     if mirror is None:
         raise SystemExit(0)  # the first process of the run scores it
     run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
-    return _finish(run, fitted, mirror)
+    return _finish(run, fitted, mirror, "test" if "test" in data.files else "dev")
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
@@ -220,12 +220,12 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     return mirror
 
 
-def _finish(run: Run, fitted: Fitted, mirror: Mirror) -> TrainResult:
-    """Scores the trained model, and closes run and mirror."""
+def _finish(run: Run, fitted: Fitted, mirror: Mirror, split: str) -> TrainResult:
+    """Scores the trained model on a split, and closes run and mirror."""
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
     if fitted.best is not None:
         run.update_metrics("validation/best", {"value": fitted.best, "step": fitted.best_step})
-    metrics = evaluate_run(open_run(run), split="test")
+    metrics = evaluate_run(open_run(run), split=split)
     state = State.DONE if fitted.complete else State.INTERRUPTED
     run.set_state(state, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     samples = run.samples()

@@ -15,7 +15,7 @@ from pytorch_lightning.callbacks import Callback
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.training.checkpoints import LAST, AtomicCheckpointIO, Checkpoints, load_checkpoint, remove_after
+from phmrun.training.checkpoints import LAST, AtomicCheckpointIO, Checkpoints, adopt, load_checkpoint, remove_after
 from phmrun.training.data import DataModule
 from phmrun.training.meter import Meter, Record
 from phmrun.training.module import TrainingModule
@@ -60,7 +60,7 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def total_steps(training: TrainingConfig, data: DataModule) -> int:
+def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataModule) -> int:
     """Optimizer steps that training takes at most.
 
     Raises:
@@ -68,7 +68,8 @@ def total_steps(training: TrainingConfig, data: DataModule) -> int:
     """
     limits = [] if training.max_steps is None else [training.max_steps]
     if training.max_epochs is not None:
-        limits.append(data.steps_in_epochs(training.max_epochs))
+        world = build_trainer(training, hardware, [], Path(), -1).world_size
+        limits.append(data.steps_in_epochs(training.max_epochs, world))
     if not limits:
         raise PhmrunError("training has no end", where="training.max_steps", hint="Give --max-steps or --max-epochs.")
     return min(limits)
@@ -94,16 +95,18 @@ def fit(
         training: Length, validation, checkpoints.
         hardware: The machine.
         directory: Where checkpoints go, and where a former process has left its own.
-        start: A checkpoint to start from where ``directory`` has none; another run's.
+        start: Another run's checkpoints, to start from where ``directory`` has none.
         record: Takes history rows.
         lines_every: Seconds between progress lines.
-        resumed: Told the step at which a former process left off, before training goes on.
+        resumed: Told the step at which a former process left off, 0 where there is no checkpoint, before training.
 
     Raises:
         PhmrunError: (exit 4) The loss is no number, or memory ran out.
     """
-    total = total_steps(training, data)
-    last = directory / LAST if (directory / LAST).is_file() else start
+    total = total_steps(training, hardware, data)
+    if start is not None and not (directory / LAST).is_file():
+        adopt(start, directory)
+    last = directory / LAST if (directory / LAST).is_file() else None
     meter = Meter(record, HISTORY_EVERY)
     validation = Validation(
         directory,
@@ -117,16 +120,15 @@ def fit(
     if last is not None:
         checkpoint = load_checkpoint(last)
         data.start_step = checkpoint["global_step"]
-        remove_after(directory, data.start_step)
-        resumed(data.start_step)
         meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
         validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
-        patient = not training.patience or validation.waited < training.patience
-        if data.start_step >= total or not patient:
-            module.load_state_dict(checkpoint["state_dict"])
-            reason = "the last step" if data.start_step >= total else "patience"
-            return Fitted(data.start_step, meter.seconds, validation.best, validation.best_step, True, reason)
         del checkpoint
+    remove_after(directory, data.start_step)
+    resumed(data.start_step)
+    patient = not training.patience or validation.waited < training.patience
+    if data.start_step >= total or not patient:
+        reason = "the last step" if data.start_step >= total else "patience"
+        return Fitted(data.start_step, meter.seconds, validation.best, validation.best_step, True, reason)
     progress = TrainingProgress(lines_every, data.unit, total)
     checkpoints = Checkpoints(directory, training.checkpoint_every, training.keep_last)
     callbacks = [Randomness(), meter, validation, limit, progress, checkpoints]

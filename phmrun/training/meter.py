@@ -37,7 +37,12 @@ class Meter(Callback):
         self._marked = (0.0, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums since the last row, so that a resumed run writes the same rows."""
+        """The sums since the last row, so that a resumed run writes the same rows.
+
+        Raises:
+            PhmrunError: (exit 4) A loss is no finite number; such weights are not worth a checkpoint.
+        """
+        self.settle()
         return {"nll": self.nll, "units": self.units, "seconds": self.elapsed()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

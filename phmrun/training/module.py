@@ -1,15 +1,14 @@
 """What every task's Lightning module has in common: one loss, weighted by tokens, and its optimiser."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from phmrun.training.optimizers import Schedule
+from phmrun.training.optimizers import OptimizerBuilder, Schedule
 
 
 class Batch(Protocol):
@@ -41,13 +40,11 @@ class TrainingModule(pl.LightningModule):
 
     Args:
         network: What is trained.
-        optimizer: Builds the optimiser over the network's parameters, with learning rate 1.
+        optimizer: Builds the optimiser over the network's parameters, with learning rate 1, fused or not.
         schedule: Learning rate by optimizer step, counted from 1.
     """
 
-    def __init__(
-        self, network: nn.Module, optimizer: Callable[[Iterable[nn.Parameter]], Optimizer], schedule: Schedule
-    ) -> None:
+    def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
         super().__init__()
         self.network = network
         self.make_optimizer = optimizer
@@ -65,9 +62,15 @@ class TrainingModule(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimiser, with the schedule applied at every optimizer step."""
-        optimizer = self.make_optimizer(self.network.parameters())
+        # Lightning cannot clip the gradients of a fused optimiser that would unscale them itself.
+        fused = "mixed" not in str(self.trainer.precision)
+        optimizer = self.make_optimizer(self.network.parameters(), fused=fused)
         scheduler = LambdaLR(optimizer, lambda step: self.schedule(step + 1))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def validation_scores(self, data: Any) -> dict[str, float]:
+        """Scores on the validation data, highest best, by the names that ``training.monitor`` may have."""
+        raise NotImplementedError
 
     def validation_loss(self, batches: Iterable[Any]) -> float:
         """Mean negative log-likelihood per unit over ``batches``, in nats; over all processes."""

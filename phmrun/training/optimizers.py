@@ -1,6 +1,7 @@
 """Optimisers and learning-rate schedules, by the names that the config uses."""
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
@@ -11,6 +12,13 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW}
 Schedule = Callable[[int], float]
 
 
+class OptimizerBuilder(Protocol):
+    """Builds the optimiser of some parameters."""
+
+    def __call__(self, parameters: Iterable[nn.Parameter], *, fused: bool = True) -> Optimizer:
+        """``fused``: whether one kernel updates all parameters."""
+
+
 def build_optimizer(
     parameters: Iterable[nn.Parameter],
     *,
@@ -18,6 +26,7 @@ def build_optimizer(
     betas: tuple[float, float] = (0.9, 0.98),
     eps: float = 1e-9,
     weight_decay: float = 0.0,
+    fused: bool = True,
 ) -> Optimizer:
     """An optimiser whose learning rate is 1, because the schedule gives the rate itself.
 
@@ -27,13 +36,14 @@ def build_optimizer(
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the root in the update's denominator.
         weight_decay: L2 penalty (adam) or decay per unit of learning rate (adamw).
+        fused: Whether one kernel updates all parameters.
 
     Raises:
         PhmrunError: There is no such optimiser.
     """
     if name not in OPTIMIZERS:
         raise unknown("optimizer", name, OPTIMIZERS, where="training.optimizer.name")
-    return OPTIMIZERS[name](parameters, lr=1.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)  # type: ignore[call-arg]
+    return OPTIMIZERS[name](parameters, lr=1.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=fused)  # type: ignore[call-arg]
 
 
 def build_schedule(

@@ -188,9 +188,10 @@ class ParallelData(DataModule):
         start = self.start_step * self.accumulate * world
         return BatchStream(self.plan, seed=self.seed, start=start, accumulate=self.accumulate, rank=rank, world=world)
 
-    def steps_in_epochs(self, epochs: int) -> int:
-        """Optimizer steps in so many passes over the training pairs."""
-        return self.stream().steps_in_epochs(epochs)
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Optimizer steps of ``world`` processes in so many passes over the training pairs."""
+        stream = BatchStream(self.plan, seed=self.seed, accumulate=self.accumulate, world=world)
+        return stream.steps_in_epochs(epochs)
 
     @property
     def sizes(self) -> tuple[int, int]:

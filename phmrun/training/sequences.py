@@ -1,16 +1,15 @@
 """Sequence-to-sequence learning: the loss over target tokens, and outputs for text. Translation and style share it."""
 
-from collections.abc import Callable, Iterable
 from typing import cast
 
-from torch import nn
-from torch.optim import Optimizer
-
 from phmrun.layers.cross_entropy import linear_cross_entropy
+from phmrun.metrics import bleu
 from phmrun.models.transformer import Transformer
+from phmrun.text.parallel import read_parallel
 from phmrun.training.module import Loss, TrainingModule
-from phmrun.training.optimizers import Schedule
-from phmrun.training.parallel import ParallelBatch
+from phmrun.training.optimizers import OptimizerBuilder, Schedule
+from phmrun.training.parallel import ParallelBatch, ParallelData
+from phmrun.training.translation import Search, Translator
 
 
 class SequenceToSequence(TrainingModule):
@@ -26,7 +25,7 @@ class SequenceToSequence(TrainingModule):
     def __init__(
         self,
         network: Transformer,
-        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
+        optimizer: OptimizerBuilder,
         schedule: Schedule,
         *,
         smoothing: float,
@@ -47,3 +46,10 @@ class SequenceToSequence(TrainingModule):
         smoothing = self.smoothing if self.training else 0.0
         total, nll = linear_cross_entropy(picked, output.weight, output.bias, batch.wanted, smoothing=smoothing)
         return Loss(total, nll, batch.units)
+
+    def validation_scores(self, data: ParallelData) -> dict[str, float]:
+        """BLEU of greedy outputs on the validation pairs."""
+        translator = Translator(self.transformer, data.prepared.vocabularies, Search(beam=1), device=self.device)
+        sources, references = zip(*read_parallel(*data.files["dev"]), strict=True)
+        outputs = [str(text) for text in translator.predict(sources)]
+        return {"bleu": bleu(outputs, references, resamples=0).value}

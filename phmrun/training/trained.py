@@ -47,17 +47,20 @@ class Trained:
         Raises:
             PhmrunError: The checkpoint is missing, damaged, or another network's.
         """
-        count = self.config.training.average if average is None and checkpoint is None else average or 0
+        usual = average is None and checkpoint is None
+        count = self.config.training.average if usual else average or 0
         if count:
             paths = step_checkpoints(self.run.checkpoints)[-count:]
-            if len(paths) < count:
+            if usual:  # a short training has made fewer, or keeps one
+                paths = paths or [self._path("last")]
+            elif len(paths) < count:
                 raise PhmrunError(
                     f"the run keeps {len(paths)} checkpoints, but the mean of {count} was asked for",
                     where="training.keep_last",
                     hint=f"Use --average {len(paths)}, or train with --set training.keep_last={count}.",
                 )
             self._set(averaged_weights(paths), self.run.checkpoints)
-            return f"average{count}"
+            return f"average{len(paths)}"
         path = self._path(checkpoint)
         loaded = load_checkpoint(path)
         self._set(loaded["state_dict"], path)
@@ -190,7 +193,11 @@ def _deviations(
 ) -> list[str]:
     """What of an evaluation is not as the config has it, as parts of a name."""
     usual = config.decoding  # type: ignore[attr-defined]
-    parts = [f"{name}{value:g}" for name, value in sorted(decoding.items()) if value != getattr(usual, name)]
+    parts = [
+        f"{name}{value:g}" if isinstance(value, int | float) else f"{name}-{value}"
+        for name, value in sorted(decoding.items())
+        if value != getattr(usual, name)
+    ]
     if checkpoint is not None:
         parts.append(Path(checkpoint).stem)
     if average is not None and average != config.training.average:

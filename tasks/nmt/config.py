@@ -201,4 +201,6 @@ class TranslationExperiment(Experiment):
             raise ValueError("model.tie=all needs data.vocabulary.joint=true; tie=decoder goes with two vocabularies")
         if self.decoding.nbest > self.decoding.beam:
             raise ValueError(f"decoding.nbest={self.decoding.nbest} is more than decoding.beam={self.decoding.beam}")
+        if self.training.monitor not in ("loss", "bleu"):
+            raise ValueError(f"training.monitor={self.training.monitor} is not among the scores of nmt: loss, bleu")
         return self

@@ -1,0 +1,295 @@
+"""Over every task × every structure: it trains, is killed, resumes bit-exactly, and every parameter learns."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from structure_cases import CASES
+from tiny_experiments import SETTINGS, configured, everywhere, run_experiment, run_of
+
+from phmrun.config import Task
+from phmrun.layers import Structure
+from phmrun.ledger import Run, State
+from phmrun.registry import TASKS
+from phmrun.training import checkpoints, fitting
+from phmrun.training.counting import scope_of
+from phmrun.training.module import TrainingModule
+from phmrun.training.validation import Validation
+
+Kill = tuple[str, int]
+"""What the process is doing when it is killed, and the how manieth time."""
+
+
+@pytest.fixture(autouse=True)
+def _rows_of_the_training_loss_too(monkeypatch):
+    monkeypatch.setattr(fitting, "HISTORY_EVERY", 4)
+
+
+def test_every_task_has_small_settings():
+    assert sorted(SETTINGS) == TASKS.names()
+
+
+@pytest.fixture(params=sorted(SETTINGS))
+def task(request) -> str:
+    return request.param
+
+
+def killed(config: Any, runs: Path, kill: Kill) -> None:
+    """Trains in a forked process that ends itself by ``SIGKILL`` at the given moment."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _arm(*kill)
+            run_experiment(config, runs)
+        except Exception:  # noqa: BLE001  the child must not go on with the parent's tests
+            traceback.print_exc(file=sys.stderr)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status), "the process came to its end"
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+def _arm(moment: str, number: int) -> None:
+    """Makes this process kill itself at the ``number``-th time of ``moment``."""
+    countdown = [number]
+
+    def now() -> bool:
+        countdown[0] -= 1
+        return countdown[0] == 0
+
+    def die(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def before(owner: Any, name: str, act: Callable[..., None]) -> None:
+        original = getattr(owner, name)
+
+        def replaced(*args: Any, **options: Any) -> Any:
+            if now():
+                act(*args)
+            return original(*args, **options)
+
+        setattr(owner, name, replaced)
+
+    def torn(content: Any, path: Path) -> None:
+        whole = path.with_name("whole")
+        checkpoints.torch.serialization.save(content, whole)
+        path.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+        whole.unlink()
+        die()
+
+    moments: dict[str, tuple[Any, str, Callable[..., None]]] = {
+        "micro-batch": (TrainingModule, "training_step", die),
+        "validation": (Validation, "validate", die),
+        "writing": (checkpoints.torch, "save", torn),
+        "evaluation": (sys.modules["phmrun.training.experiment"], "evaluate_run", die),
+    }
+    before(*moments[moment])
+
+
+TIMES = {"time", "train/units_per_second"}
+
+
+def outcome(run: Run) -> dict[str, Any]:
+    """Everything that must be the same, in plain types and tensors: checkpoints, history, scores, predictions."""
+    files: dict[str, Any] = {path.name: torch.load(path) for path in sorted(run.checkpoints.iterdir())}
+    for name in {"last.ckpt"} & files.keys():
+        for state in files[name]["callbacks"].values():
+            state.pop("seconds", None)
+    history = [{key: value for key, value in row.items() if key not in TIMES} for row in run.history.read()]
+    metrics = {name: score for name, score in run.metrics().items() if "per_second" not in name}
+    texts = {path.name: path.read_text() for path in sorted(run.predictions.iterdir())}
+    return {"checkpoints": files, "history": history, "metrics": metrics, "predictions": texts, "step": run.status.step}
+
+
+def same(one: Any, other: Any, place: str = "") -> None:
+    """Asserts equality to the bit, all the way down."""
+    assert type(one) is type(other), place
+    if isinstance(one, torch.Tensor):
+        assert torch.equal(one, other), place
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys(), place
+        for key in one:
+            same(one[key], other[key], f"{place}/{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), place
+        for index, pair in enumerate(zip(one, other, strict=True)):
+            same(*pair, f"{place}/{index}")
+    else:
+        assert one == other, place
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_killed_and_resumed_is_bit_identical(task, name, options, tmp_path):
+    config = configured(task, tmp_path / "corpus", everywhere(name, **options))
+    straight = run_experiment(config, tmp_path / "straight")
+    assert straight.state is State.DONE
+    killed(config, tmp_path / "resumed", ("micro-batch", 11))
+    interrupted = Run.list(tmp_path / "resumed")
+    assert [(run.id, run.status.state) for run in interrupted] == [(straight.run_id, State.INTERRUPTED)]
+    resumed = run_experiment(config, tmp_path / "resumed")
+    assert resumed.run_id == straight.run_id
+    same(outcome(run_of(straight)), outcome(run_of(resumed)))
+
+
+# With accumulation of 2, a checkpoint every 2 steps and a validation every 3 of 10: the odd micro-batches are within a
+# step; the files written are step-2, last, best (step 3), step-4, last, step-6 …
+MOMENTS: dict[str, list[Kill]] = {
+    "before the first checkpoint": [("micro-batch", 3)],
+    "after a validation that no checkpoint has seen": [("micro-batch", 8)],
+    "between two micro-batches of a step": [("micro-batch", 12)],
+    "before a validation": [("validation", 2)],
+    "while the first checkpoint is written": [("writing", 1)],
+    "while last.ckpt is written first": [("writing", 2)],
+    "while best.ckpt is written": [("writing", 3)],
+    "while last.ckpt is written again": [("writing", 5)],
+    "after training, before the scores": [("evaluation", 1)],
+    "again and again": [("micro-batch", 3), ("writing", 2), ("micro-batch", 6), ("validation", 1), ("writing", 3)],
+}
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """An uninterrupted run with everything on."""
+    directory = tmp_path_factory.mktemp("straight")
+    config = configured("nmt", directory / "corpus", everywhere("phm", n=2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PHMRUN_CACHE", str(directory / "prepared"))
+        patch.setattr(fitting, "HISTORY_EVERY", 4)
+        return directory, config, run_experiment(config, directory / "runs")
+
+
+@pytest.mark.parametrize("kills", MOMENTS.values(), ids=MOMENTS.keys())
+def test_any_moment_of_death(straight, kills, tmp_path):
+    _, config, result = straight
+    for kill in kills:
+        killed(config, tmp_path, kill)
+    resumed = run_experiment(config, tmp_path)
+    same(outcome(run_of(result)), outcome(run_of(resumed)))
+    leftovers = [path.name for path in resumed.run_dir.rglob("*") if path.name.endswith(".tmp")]
+    assert leftovers == []
+
+
+def test_rows_from_before_the_first_checkpoint_are_not_doubled(tmp_path):
+    config = configured("nmt", tmp_path / "corpus", {"training": {"validate_every": 2, "checkpoint_every": 5}})
+    straight = run_of(run_experiment(config, tmp_path / "straight"))
+    killed(config, tmp_path / "resumed", ("micro-batch", 9))
+    (interrupted,) = (Run(path) for path in (tmp_path / "resumed").iterdir())
+    assert [row["step"] for row in interrupted.history.read()] == [2, 4, 4]
+    assert not (interrupted.checkpoints / "last.ckpt").exists()
+    same(outcome(straight), outcome(run_of(run_experiment(config, tmp_path / "resumed"))))
+
+
+def test_watching_bleu_is_as_exact(tmp_path):
+    config = configured("nmt", tmp_path / "corpus", {"training": {"monitor": "bleu"}})
+    straight = run_of(run_experiment(config, tmp_path / "straight"))
+    assert [row["step"] for row in straight.history.read() if "val/bleu" in row] == [3, 6, 9, 10]
+    killed(config, tmp_path / "resumed", ("micro-batch", 14))
+    same(outcome(straight), outcome(run_of(run_experiment(config, tmp_path / "resumed"))))
+
+
+def test_loader_workers_change_nothing(straight, tmp_path):
+    directory, _, result = straight
+    config = configured("nmt", directory / "corpus", everywhere("phm", n=2), {"hardware": {"workers": 2}})
+    killed(config, tmp_path, ("micro-batch", 12))
+    same(outcome(run_of(result)), outcome(run_of(run_experiment(config, tmp_path))))
+
+
+def test_patience_ends_both_at_the_same_step(tmp_path):
+    """With a learning rate of nothing no validation is better than the first."""
+    frozen = {"training": {"optimizer": {"lr": 1e-30}, "patience": 1, "max_steps": 50}}
+    config = configured("nmt", tmp_path / "corpus", frozen)
+    straight = run_of(run_experiment(config, tmp_path / "straight"))
+    killed(config, tmp_path / "resumed", ("micro-batch", 10))
+    resumed = run_of(run_experiment(config, tmp_path / "resumed"))
+    assert straight.status.step == 6
+    assert straight.status.state is resumed.status.state is State.DONE
+    same(outcome(straight), outcome(resumed))
+
+
+def network_of(task: str, config: Any) -> tuple[TrainingModule, Any]:
+    """The module of an experiment, and its prepared data."""
+    description: Task = TASKS.get(task)
+    data = description.load("data")(config, Path(os.environ["PHMRUN_CACHE"]))
+    data.prepare()
+    torch.manual_seed(0)
+    return description.load("module")(config, *data.sizes), data
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_every_map_in_scope_has_the_structure_and_every_parameter_learns(task, name, options, tmp_path):
+    layers = {"layer": {"structure": name, **options}, "model": {"dropout": 0.0, "activation_dropout": 0.0}}
+    for elsewhere in ("dense", name):
+        scopes = {scope: layers["layer"] if elsewhere == name else {} for scope in ("embedding", "output")}
+        config = configured(task, tmp_path / "corpus", layers, scopes)
+        module, data = network_of(task, config)
+        found = {key: part for key, part in module.network.named_modules() if isinstance(part, Structure)}
+        inside = [part for key, part in found.items() if scope_of(key) not in ("embedding", "output")]
+        outside = [part for key, part in found.items() if scope_of(key) in ("embedding", "output")]
+        assert inside
+        assert outside
+        assert {part.name for part in inside} == {name}
+        assert {part.name for part in outside} == {elsewhere}
+        for part in inside:
+            assert options.items() <= part.options.items()
+        assert not [p for p in module.network.modules() if isinstance(p, torch.nn.Linear | torch.nn.Embedding)]
+        vectors = [key for key, parameter in module.network.named_parameters() if parameter.dim() > 1]
+        assert all(".structure." in key for key in vectors), "a weight matrix outside the structures"
+
+    for number, batch in enumerate(data.train_dataloader()):
+        module.loss(batch).total.backward()
+        if number == 3:
+            break
+    for key, parameter in module.network.named_parameters():
+        assert parameter.grad is not None, key
+        assert bool(parameter.grad.isfinite().all()), key
+        assert bool(parameter.grad.any()), key
+
+
+def test_a_real_process_killed_by_another(straight, tmp_path):
+    """As a user would meet it: ``phmrun train`` in a process of its own, killed with ``kill -9``, and called again."""
+    import subprocess
+    import time
+
+    directory, _, _ = straight
+    settings = {
+        "model": {"width": 32, "feedforward": 48, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+        "training": {
+            "max_steps": 60,
+            "accumulate": 2,
+            "checkpoint_every": 3,
+            "validate_every": 7,
+            "keep_last": 2,
+            "average": 2,
+        },
+        "data.vocabulary": {"kind": "word", "size": 160},
+        "hardware": {"accelerator": "cpu", "workers": 2, "threads": 1},
+        "batch": {"size": 80},
+        "decoding": {"beam": 1},
+    }
+    flags = [f"--set={section}.{key}={value}" for section, keys in settings.items() for key, value in keys.items()]
+    flags += ["--prefix", f"{directory}/corpus/", "--source", "aa", "--target", "bb", "--layer", "phm", "--n", "4"]
+    environment = {**os.environ, "PHMRUN_CACHE": str(tmp_path / "prepared"), "WANDB_MODE": "disabled"}
+
+    def phmrun(runs: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", "from phmrun.cli.app import main; main()", "train", "nmt", *flags]
+        return subprocess.Popen([*command, "--runs-dir", str(tmp_path / runs)], env=environment, start_new_session=True)
+
+    first = phmrun("resumed")
+    patience = time.monotonic() + 60
+    while not list((tmp_path / "resumed").glob("*/checkpoints/last.ckpt")) and time.monotonic() < patience:
+        time.sleep(0.02)
+    os.killpg(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    (path,) = (tmp_path / "resumed").glob("nmt-*")
+    assert Run(path).status.state is State.INTERRUPTED
+    second, straight_run = phmrun("resumed"), phmrun("straight")
+    assert second.wait() == straight_run.wait() == 0
+    (other,) = (tmp_path / "straight").glob("nmt-*")
+    same(outcome(Run(other)), outcome(Run(path)))

@@ -1,0 +1,96 @@
+"""A small experiment of every task, for tests that train: a second or two on one core."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from phmrun.config import Experiment, Source, Task, resolve, task_defaults
+from phmrun.layers import options_of
+from phmrun.ledger import Run
+from phmrun.registry import TASKS
+from phmrun.training.experiment import TrainResult, train
+
+WORDS = {f"w{number}": f"{'xyz'[number % 3]}{number}" for number in range(60)}
+SPLITS = {"train": 150, "dev": 24, "test": 12}
+
+
+def write_corpus(directory: Path, seed: int = 0) -> Path:
+    """A made-up language pair: other words, every second sentence in reverse. Returns the directory."""
+    draw = random.Random(seed)
+    directory.mkdir(parents=True, exist_ok=True)
+    for split, size in SPLITS.items():
+        pairs = []
+        for _ in range(size):
+            source = draw.sample(sorted(WORDS), draw.randrange(2, 9))
+            target = [WORDS[word] for word in source]
+            pairs.append((source, target[::-1] if len(source) % 2 else target))
+        for language, side in (("aa", 0), ("bb", 1)):
+            text = "".join(" ".join(pair[side]) + "\n" for pair in pairs)
+            (directory / f"{split}.{language}").write_text(text, encoding="utf-8")
+    return directory
+
+
+def nmt(directory: Path) -> dict[str, Any]:
+    """Translation of the made-up language."""
+    write_corpus(directory)
+    return {
+        "data": {
+            "prefix": f"{directory}/",
+            "source": "aa",
+            "target": "bb",
+            "vocabulary": {"kind": "word", "size": 160, "multiple_of": 16},
+        },
+        "model": {
+            "width": 32,
+            "feedforward": 48,
+            "heads": 2,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "dropout": 0.2,
+            "attention_dropout": 0.1,
+            "activation_dropout": 0.1,
+        },
+        "batch": {"unit": "tokens", "size": 80},
+        "decoding": {"beam": 2, "max_length_ratio": 1.0, "max_length_offset": 4},
+    }
+
+
+SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {"nmt": nmt}
+"""What is particular to a task, given a directory for its corpus. A new task adds itself here."""
+
+TRAINING = {
+    "max_steps": 10,
+    "optimizer": {"lr": 0.003},
+    "schedule": {"name": "inverse-sqrt", "warmup": 4},
+    "accumulate": 2,
+    "validate_every": 3,
+    "checkpoint_every": 2,
+    "keep_last": 3,
+    "average": 2,
+    "patience": 5,
+}
+"""Checkpoints and validations at different steps, both within the first epoch and across epochs."""
+
+
+def configured(task: str, directory: Path, *overrides: dict[str, Any]) -> Experiment:
+    """The resolved config of a task's small experiment; later overrides are stronger."""
+    description: Task = TASKS.get(task)
+    common = {"training": TRAINING, "hardware": {"accelerator": "cpu"}, "logging": {"wandb": "disabled"}}
+    sources = [task_defaults(task), *(Source("test", v) for v in (common, SETTINGS[task](directory), *overrides))]
+    return resolve(description.load("schema"), sources, options_of).config
+
+
+def everywhere(structure: str, **options: Any) -> dict[str, Any]:
+    """A structure in all places."""
+    return {scope: {"structure": structure, **options} for scope in ("layer", "embedding", "output")}
+
+
+def run_experiment(config: Experiment, runs: Path, **options: Any) -> TrainResult:
+    """Trains, as the command line would."""
+    return train(config, origin={}, runs_dir=runs, **options)
+
+
+def run_of(result: TrainResult) -> Run:
+    """The run directory of a result."""
+    return Run(result.run_dir)
