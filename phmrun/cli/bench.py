@@ -112,7 +112,7 @@ def bench_layers(
     place = choose_device(device)
     chosen, left_out = layers.cases(structures, orders or layers.ORDERS, shapes or layers.SHAPES)
     if not chosen:
-        raise PhmrunError("no layer fits", where="--shape", valid=left_out)
+        raise PhmrunError(f"no layer fits: {left_out[0]}", where="--shape")
     for reason in left_out:
         console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
     machine.warn_if_busy()

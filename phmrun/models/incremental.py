@@ -35,6 +35,7 @@ class DecoderState:
         position: Target tokens read so far.
         used: Slots filled, over all hypotheses.
         slots: Keys and values, ``[layers, 2, batch, heads, slots, head_width]``.
+        positions: The target position of each slot, ``[used]``.
         ancestors: ``[batch, 1, beam, used]``: 0 where a hypothesis descends from a slot, else -inf; ``None`` while
             every sentence has had one hypothesis only.
         memory_keys: Per layer ``[batch, heads, source, head_width]``.
@@ -46,6 +47,7 @@ class DecoderState:
     position: int
     used: int
     slots: Tensor
+    positions: list[int]
     ancestors: Tensor | None
     memory_keys: list[Tensor]
     memory_values: list[Tensor]
@@ -70,8 +72,8 @@ class IncrementalTransformer(nn.Module):
             for layer in cast(list[DecoderLayer], transformer.decoder)
         )
         self.network = for_inference(transformer, "dense", decoder=application, output=application)
-        for layer in cast(list[DecoderLayer], self.network.decoder):
-            _join_dense(cast(MultiheadAttention, layer.attention.block))
+        for layer in self.network.decoder:
+            _join_dense(cast(MultiheadAttention, cast(DecoderLayer, layer).attention.block))
         self.pad = pad
         self.application = application
 
@@ -88,6 +90,7 @@ class IncrementalTransformer(nn.Module):
             position=0,
             used=0,
             slots=memory.new_zeros(len(memories), 2, batch, heads, GROWTH, head_width),
+            positions=[],
             ancestors=None,
             memory_keys=[keys for keys, _ in memories],
             memory_values=[values for _, values in memories],
@@ -106,13 +109,14 @@ class IncrementalTransformer(nn.Module):
         """
         network, (batch, beam) = self.network, tokens.shape
         vectors = network.target_embedding(tokens.reshape(-1)) * network.width**0.5
-        hidden = vectors.add_(network.positions(state.position + 1)[state.position])
+        hidden = vectors if network.positions is None else vectors.add_(network.positions(state.position + 1)[-1])
         self._open_slots(state, batch, beam)
+        mask = self._mask(state)
         filled = state.slots[..., : state.used, :]
         mine = state.slots[..., state.used - beam : state.used, :].unbind(0)
         keys, values = filled[:, 0].unbind(0), filled[:, 1].unbind(0)
         for number, layer in enumerate(state.layers):
-            hidden = layer.attend(hidden, mine[number], keys[number], values[number], state.ancestors)
+            hidden = layer.attend(hidden, mine[number], keys[number], values[number], mask)
             memory = state.memory_keys[number], state.memory_values[number]
             hidden = layer.attend_to_source(hidden, *memory, state.memory_mask)
             hidden = layer.transform(hidden)
@@ -147,7 +151,17 @@ class IncrementalTransformer(nn.Module):
         if state.ancestors is not None:
             own = state.slots.new_full((beam, beam), float("-inf")).fill_diagonal_(0.0)
             state.ancestors = torch.cat([state.ancestors, own.expand(batch, 1, beam, beam)], dim=3)
+        state.positions += [state.position] * beam
         state.used += beam
+
+    def _mask(self, state: DecoderState) -> Tensor | None:
+        """What is added to the scores of attention to the slots, broadcast to ``[batch, heads, beam, used]``."""
+        relative = self.network.decoder_positions
+        if relative is None:
+            return state.ancestors
+        places = torch.tensor(state.positions, device=state.slots.device)
+        scores: Tensor = relative(places[-1:], places)
+        return scores if state.ancestors is None else scores + state.ancestors
 
 
 class DirectLayer:
@@ -172,7 +186,7 @@ class DirectLayer:
         self.expand = direct(feedforward.expand)
         self.contract = direct(feedforward.contract)
 
-    def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor | None) -> Tensor:
+    def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attention to the target so far.
 
         Args:
@@ -180,12 +194,12 @@ class DirectLayer:
             mine: The slots of the newest tokens, to be written, ``[2, batch, heads, beam, head_width]``.
             keys: All slots, with these, ``[batch, heads, used, head_width]``.
             values: Likewise.
-            ancestors: See :class:`DecoderState`.
+            mask: Added to the scores, broadcast to ``[batch, heads, beam, used]``.
         """
         _, batch, heads, beam, head_width = mine.shape
         projected = self.project(self.enter(hidden)).view(batch, beam, 3, heads, head_width).permute(2, 0, 3, 1, 4)
         mine.copy_(projected[1:])
-        context = F.scaled_dot_product_attention(projected[0], keys, values, ancestors)
+        context = F.scaled_dot_product_attention(projected[0], keys, values, mask)
         return self.leave(self.output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def attend_to_source(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -233,14 +247,17 @@ def _side_by_side(maps: list[Map]) -> Map:
 
 def _join_dense(attention: MultiheadAttention) -> None:
     """Makes separate dense maps of queries, keys and values one map: one call instead of three."""
-    if len(attention.project) > 1 and all(isinstance(project, nn.Linear) for project in attention.project):
-        attention.project = nn.ModuleList([joined(cast(list[nn.Linear], list(attention.project)))])
+    projects: list[nn.Module] = [*attention.project]
+    plain = [project for project in projects if isinstance(project, nn.Linear)]
+    if len(plain) == len(projects) > 1:
+        attention.project = nn.ModuleList([joined(plain)])
 
 
 def joined(linears: list[nn.Linear]) -> nn.Linear:
     """One ``nn.Linear`` whose outputs are those of all, one after the other."""
-    biases = [linear.bias for linear in linears if linear.bias is not None]
-    return plain_linear(torch.cat([linear.weight for linear in linears]), torch.cat(biases) if biases else None)
+    biases: list[Tensor] = [linear.bias for linear in linears if linear.bias is not None]
+    weights: list[Tensor] = [linear.weight for linear in linears]
+    return plain_linear(torch.cat(weights), torch.cat(biases) if biases else None)
 
 
 class CrossProjections(nn.Module):

@@ -105,7 +105,7 @@ def test_one_hypothesis_for_longer_than_the_slots_last():
     network = network_of()
     state = walk(network, IncrementalTransformer(network, PAD), widths=[1] * (GROWTH + 2), seed=2, batch=2)
     assert state.ancestors is None
-    assert state.keys[0].shape[2] > GROWTH
+    assert state.slots.shape[4] > GROWTH
 
 
 @torch.inference_mode()
