@@ -74,6 +74,34 @@ def test_the_cached_table_gives_the_computed_embeddings():
     assert not any("table" in name for name in module.state_dict())
 
 
+def test_repeated_tokens_are_computed_once_and_sum_their_gradients(monkeypatch):
+    module = small()
+    tokens = torch.tensor([[4, 7, 4], [4, 9, 7]])
+    weights = torch.randn(2, 3, 12)
+    (module(tokens) * weights).sum().backward()
+    found = [parameter.grad.clone() for parameter in module.parameters()]
+    module.zero_grad()
+    (module.embed(tokens.flatten()).view(2, 3, 12) * weights).sum().backward()
+    for ours, parameter in zip(found, module.parameters(), strict=True):
+        torch.testing.assert_close(ours, parameter.grad, rtol=1e-4, atol=1e-5)
+    embed, calls = module.embed, []
+    monkeypatch.setattr(module, "embed", lambda tokens: calls.append(len(tokens)) or embed(tokens))
+    module(tokens)
+    assert calls == [3]
+
+
+def test_inference_mode_and_autocast_use_the_table():
+    module = small().eval()
+    tokens = torch.arange(30)
+    with torch.inference_mode():
+        first = module(tokens)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(module(tokens), first)
+    changed_by_step(module)
+    with torch.inference_mode():
+        assert not torch.equal(module(tokens), first)
+
+
 def test_the_table_is_computed_once(monkeypatch):
     module = small().eval()
     calls = []
