@@ -105,7 +105,7 @@ class DeFINE(nn.Module):
         """``[…]`` of token numbers ``-> […, embedding_dim]``."""
         if self.cached and not self.training and not torch.is_grad_enabled():
             return F.embedding(tokens, self._current_table())
-        distinct, places = tokens.unique(return_inverse=True)  # in running text a third of the tokens or fewer
+        distinct, places = tokens.unique(return_inverse=True)  # running text repeats itself
         return F.embedding(places, self.embed(distinct))
 
     def embed(self, tokens: Tensor) -> Tensor:
