@@ -10,6 +10,7 @@ from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import Linear
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.projective import ProjectiveEmbedding
+from phmrun.layers.sharing import share_parameters
 from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "for_inference",
     "options_of",
     "register",
+    "share_parameters",
 ]

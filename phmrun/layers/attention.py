@@ -97,7 +97,8 @@ class MultiheadAttention(nn.Module):
             sources = (inputs, memory, memory)
             return tuple(project(source) for project, source in zip(self.project, sources, strict=True))
         joint: Linear = self.project[0]  # type: ignore[assignment]
-        if not hasattr(joint, "weight"):  # factors laid out for inference always give all three
+        # Factors give all three in any case.
+        if not hasattr(joint, "weight") or getattr(joint, "application", "dense") == "factored":
             return joint(inputs)[..., : self.inner_dim], *joint(memory)[..., self.inner_dim :].chunk(2, dim=-1)
         weights = joint.weight.split([self.inner_dim, 2 * self.inner_dim])
         biases = (None, None) if joint.bias is None else joint.bias.split([self.inner_dim, 2 * self.inner_dim])

@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -13,6 +13,9 @@ from phmrun.layers.linear import Application, Linear
 from phmrun.layers.structure import Structure
 
 Model = TypeVar("Model", bound=nn.Module)
+
+Form = Literal["dense", "factored", "folded"]
+"""How a map is kept for inference: an application, or "folded", a plain module in any case."""
 
 FEW_TOKENS = 32
 """Up to so many tokens per call, reading 1/n of the weights saves more than the second product costs."""
@@ -61,7 +64,7 @@ def folded(model: Model) -> Model:
 
     Each W is built once; tied matrices stay tied. The copy is in evaluation mode and needs no gradient.
     """
-    return for_inference(model, "dense")
+    return _copy(model, "folded", {})
 
 
 def for_inference(model: Model, application: Application = "dense", **parts: Application) -> Model:
@@ -69,10 +72,16 @@ def for_inference(model: Model, application: Application = "dense", **parts: App
 
     Args:
         model: Any module that holds ``Linear`` and ``Embedding`` modules, or is one.
-        application: "dense": every W is built once, see :func:`folded`; "factored": a ``Linear`` whose structure has
-            a packed form applies its factors instead, which reads fewer weights when the tokens are few.
+        application: "dense": every W is built once, as :func:`folded` does, except where the factors are the better
+            way for many tokens too (the structure's own ``application``); "factored": every ``Linear`` whose structure
+            has a packed form applies its factors, which reads fewer weights when the tokens are few.
         **parts: Another application for a direct child, by its name: ``decoder="factored"``.
     """
+    return _copy(model, application, parts)
+
+
+def _copy(model: Model, application: Form, parts: Mapping[str, Form]) -> Model:
+    """A copy of ``model`` in evaluation mode with its maps in the given form."""
     with torch.no_grad():
         duplicate = copy.deepcopy(model).eval().requires_grad_(False)
         tables: dict[int, nn.Parameter] = {}
@@ -97,10 +106,11 @@ def _replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model
     return visit(module)  # type: ignore[return-value]
 
 
-def _plain(module: nn.Module, application: Application, tables: dict[int, nn.Parameter]) -> nn.Module:
+def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]) -> nn.Module:
     """The inference form of one module; one that knows no other form stays as it is."""
     if isinstance(module, Linear):
-        operator = module.structure.packed() if application == "factored" else None
+        factored = application != "folded" and "factored" in (application, module.structure.application)
+        operator = module.structure.packed() if factored and not module.keeps_weight else None
         return _plain_linear(module, tables) if operator is None else PackedLinear(module, operator)
     if isinstance(module, Embedding):
         plain = nn.Embedding(1, 1, padding_idx=None, device="meta")

@@ -1,19 +1,17 @@
 """The linear map y = W x + b over any structure: a drop-in for ``torch.nn.Linear``."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.structure import Structure, build_structure
-
-Application = Literal["dense", "factored"]
+from phmrun.layers.structure import Application, Structure, build_structure
 
 
 class Linear(nn.Module):
-    """y = W x + b, W built once per forward from its structure and applied by the dense kernel.
+    """y = W x + b, W built once per forward from its structure and applied by the dense kernel, or by its factors.
 
     Args:
         in_features: Size of an input vector.
@@ -22,13 +20,16 @@ class Linear(nn.Module):
         device: Where the parameters live.
         dtype: Their type.
         structure: A registered name ("dense", "phm", …), or a structure object to share with another module.
-        application: "dense": build W, then one ``F.linear`` (best for many tokens, and for training); "factored":
-            apply the factors without building W (best for a few tokens).
+        application: "dense": build W, then one ``F.linear`` (for most structures best in training); "factored": apply
+            the factors without building W (best for a few tokens); the structure's own choice unless given.
         **options: Options of the structure, such as ``n=8``.
 
     Raises:
         PhmrunError: Unknown structure or option, or sizes that do not fit.
     """
+
+    keeps_weight = False
+    """Whether others read W as well, so that a copy for inference has W rather than factors alone."""
 
     def __init__(
         self,
@@ -39,16 +40,16 @@ class Linear(nn.Module):
         dtype: torch.dtype | None = None,
         *,
         structure: str | Structure = "dense",
-        application: Application = "dense",
+        application: Application | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.application = application
         with on_device(device):
             self.structure = build_structure(structure, out_features, in_features, **options)
             self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
+        self.application: Application = application or self.structure.application
         self.reset_parameters(shared=isinstance(structure, Structure))
         if dtype is not None:
             self.to(dtype)
@@ -78,7 +79,7 @@ class Linear(nn.Module):
             return F.linear(inputs, self.weight, self.bias)
         outputs = self.structure.apply_factored(inputs.reshape(-1, self.in_features))
         outputs = outputs.view(*inputs.shape[:-1], self.out_features)
-        return outputs if self.bias is None else outputs + self.bias
+        return outputs if self.bias is None else outputs + self.bias.to(outputs.dtype)
 
     def extra_repr(self) -> str:
         """As ``nn.Linear``."""

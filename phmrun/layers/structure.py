@@ -6,13 +6,16 @@ A structure is a recipe for a dense matrix ``W [out_features, in_features]`` fro
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import STRUCTURES
+
+Application = Literal["dense", "factored"]
+"""How a map is applied: W built, then one product with it; or the factors, without W."""
 
 
 class Option(NamedTuple):
@@ -45,6 +48,10 @@ class Structure(nn.Module):
     count_formula: ClassVar[str] = ""
     constraint: ClassVar[str] = "none"
     source: ClassVar[str] = ""
+    application: ClassVar[Application] = "dense"
+    """How ``Linear`` applies it unless told otherwise; "factored" where that is cheaper in training too."""
+    shareable: ClassVar[tuple[str, ...]] = ()
+    """Parameters that maps may have in common, by the option ``share``; see :mod:`phmrun.layers.sharing`."""
 
     def __init__(self, out_features: int, in_features: int, **options: Any) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers import FeedForward, Linear, MultiheadAttention, for_inference
+from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
 from phmrun.layers.inference import PackedLinear
 from phmrun.layers.linear import Application
 from phmrun.models.transformer import DecoderLayer, Sublayer, Transformer, padding_mask
@@ -272,7 +272,7 @@ class CrossProjections(nn.Module):
         super().__init__()
         self.heads = attention.num_heads
         self.inner = attention.inner_dim
-        dense = [for_inference(cast(Linear, project)) for project in attention.project]
+        dense = [cast(nn.Linear, folded(cast(Linear, project))) for project in attention.project]
         joint = joined(dense)
         weight = joint.weight.split([self.inner, 2 * self.inner])
         biases = (None, None) if joint.bias is None else joint.bias.split([self.inner, 2 * self.inner])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from structure_cases import CASES
+from structure_cases import CASES, SQUARE, SQUARE_CASES
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -27,7 +27,7 @@ from phmrun.registry import STRUCTURES
 from phmrun.training.counting import count_network
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
 def test_a_structure_says_what_it_is(name, options):
     structure = STRUCTURES.get(name)
     assert issubclass(structure, Structure)
@@ -48,14 +48,15 @@ def test_the_closed_form_counts_what_is_built(name, options, rows, columns):
     assert STRUCTURES.get(name).count(16 * rows, 16 * columns, **options) == built
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
 def test_every_way_to_use_a_structure_is_the_same_matrix(name, options):
     torch.manual_seed(0)
-    structure = build_structure(name, 48, 32, **options).double()
+    rows = 32 if name in SQUARE else 48
+    structure = build_structure(name, rows, 32, **options).double()
     structure.reset_parameters(0.5)
     weight = structure.materialize()
-    assert weight.shape == (48, 32)
-    inputs, index = torch.randn(3, 32, dtype=torch.float64), torch.tensor([[47, 0], [5, 5]])
+    assert weight.shape == (rows, 32)
+    inputs, index = torch.randn(3, 32, dtype=torch.float64), torch.tensor([[rows - 1, 0], [5, 5]])
     torch.testing.assert_close(structure.apply_factored(inputs), inputs @ weight.t())
     torch.testing.assert_close(structure.rows(index), weight[index])
     packed = structure.packed()
@@ -64,24 +65,24 @@ def test_every_way_to_use_a_structure_is_the_same_matrix(name, options):
         assert not any(parameter.requires_grad for parameter in packed.parameters())
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
 def test_the_matrix_is_drawn_with_the_deviation_asked_for(name, options):
     torch.manual_seed(0)
-    structure = build_structure(name, 512, 256, **options)
+    structure = build_structure(name, 512, 512 if name in SQUARE else 256, **options)
     structure.reset_parameters(0.25)
     weight = structure.materialize().detach()
     assert float(weight.std()) == pytest.approx(0.25, rel=0.03)
     assert abs(float(weight.mean())) < 0.01
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
 def test_every_parameter_gets_a_gradient_by_every_way(name, options):
     torch.manual_seed(0)
-    structure = build_structure(name, 32, 16, **options)
+    structure = build_structure(name, 16 if name in SQUARE else 32, 16, **options)
     structure.reset_parameters(0.5)
     ways = {
         "materialize": lambda: structure.materialize(),
-        "rows": lambda: structure.rows(torch.arange(32)),
+        "rows": lambda: structure.rows(torch.arange(structure.out_features)),
         "factored": lambda: structure.apply_factored(torch.randn(40, 16)),
     }
     for way, outputs in ways.items():
@@ -93,7 +94,7 @@ def test_every_parameter_gets_a_gradient_by_every_way(name, options):
 
 
 def test_options_are_read_from_the_constructor():
-    n, variant = options_of("phm")
+    n, variant, _, _ = options_of("phm")
     assert n[:3] == ("n", int, 4)
     assert "divides" in n.help
     assert variant[:3] == ("variant", Literal["paper", "released"], "paper")
@@ -114,8 +115,8 @@ def test_an_unknown_option_is_refused_with_the_nearest_names():
     with pytest.raises(PhmrunError) as caught:
         Linear(4, 4, structure="phm", varient="released")
     assert "option of layer 'phm'" in str(caught.value)
-    assert "Did you mean 'variant'?" in str(caught.value)
-    assert caught.value.valid == ("n", "variant")
+    assert "Did you mean 'variant'" in str(caught.value)
+    assert caught.value.valid == ("dual", "n", "share", "variant")
     with pytest.raises(PhmrunError, match="option of layer 'dense'"):
         Embedding(4, 4, n=2)
 

@@ -1,5 +1,6 @@
 """Every registered structure with options worth testing, for tests that run over all of them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -8,13 +9,29 @@ from phmrun.registry import STRUCTURES
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "dense": [{}],
-    "phm": [{"n": 2}, {"n": 4, "variant": "released"}],
+    "group": [{"groups": 4}, {"groups": 2, "shared": True}],
+    "group-shuffle": [{"groups": 4}],
+    "hypercomplex": [{}, {"algebra": "octonion", "layout": "blocks", "init": "quaternion"}],
+    "kronecker": [{"rank": 3}],
+    "low-rank": [{"rank": 4}, {"budget": "1/3"}],
+    "phm": [{"n": 2}, {"n": 4, "variant": "released"}, {"n": 4, "share": "kind", "dual": True}],
 }
 """Options of a structure by its name; a structure that is not listed is tested with its defaults."""
 
-CASES = [
-    pytest.param(name, options, id="-".join([name, *(str(value) for value in options.values())]))
-    for name in STRUCTURES.names()
-    for options in OPTIONS.get(name, [{}])
-]
+SQUARE = ("circulant", "symmetric")
+"""Structures of square matrices only, which cannot stand for every map of a network."""
+
+
+def _cases(names: Iterable[str]) -> list[Any]:
+    return [
+        pytest.param(name, options, id="-".join([name, *(str(value) for value in options.values())]))
+        for name in names
+        for options in OPTIONS.get(name, [{}])
+    ]
+
+
+CASES = _cases(name for name in STRUCTURES.names() if name not in SQUARE)
 """``(structure, options)``; the options fit sizes that are multiples of 16."""
+
+SQUARE_CASES = _cases(SQUARE)
+"""``(structure, options)`` of those that fit squares only."""

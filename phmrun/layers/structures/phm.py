@@ -1,23 +1,33 @@
 """PHM: parameterised hypercomplex multiplication, a sum of n Kronecker products.
 
 Formula:        W = Σ_i A_i ⊗ S_i, i = 1…n, A_i [n, n], S_i [k/n, d/n]
-Parameters:     k·d/n + n³
+Parameters:     k·d/n + n³; with ``dual`` 2n³ instead of n³; with ``share`` the n³ or 2n³ once for all maps that share
 Initialisation: Var(W) = Σ_i A_i²·Var(S). S has the variance that a dense W would have, and the n numbers A_i[a, b] of
                 each block are a random unit vector, so that every block of W has the dense layer's standard deviation
                 whatever n is. (Independent A of variance 1/n would do so on average only: n = 1 would be off by half.)
+                B is zero, so that σ(B) is ½ everywhere, and A is twice as large.
 Source:         Zhang et al., "Beyond Fully-Connected Layers with Quaternions", ICLR 2021, equation 4
 
 ``variant="released"`` is what the authors' released code computes: S is repeated along the axis that A contracts, so
-that A enters only through its row sums, and block (i, a) of W is rowsum(A_i)[a] · S_i.
+that A enters only through its row sums, and block (i, a) of W is rowsum(A_i)[a] · S_i. ``dual`` is an option of that
+code: A is replaced by A·σ(B), element by element, B another [n, n, n].
 """
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from phmrun.layers.kronecker_sum import (
+    PackedKroneckerSum,
+    apply_factors,
+    factors,
+    kronecker_rows,
+    kronecker_sum,
+    unit_mixers,
+)
+from phmrun.layers.sharing import Share
 from phmrun.layers.structure import Structure, register
 
 
@@ -29,6 +39,7 @@ class PHM(Structure):
     count_formula = "k·d/n + n³"
     constraint = "n divides k and d"
     source = "Zhang et al. 2021, eq. 4"
+    shareable: ClassVar[tuple[str, ...]] = ("a", "b")
 
     def __init__(
         self,
@@ -39,15 +50,29 @@ class PHM(Structure):
         variant: Annotated[
             Literal["paper", "released"], "'paper': the formula above; 'released': the authors' code, row sums of A"
         ] = "paper",
+        share: Annotated[
+            Share, "One A for all maps of the 'model', or for all of a 'kind' (the same place in every layer)"
+        ] = "none",
+        dual: Annotated[bool, "A·σ(B) in the place of A, with n³ more parameters, as in the authors' code"] = False,
     ) -> None:
-        super().__init__(out_features, in_features, n=n, variant=variant)
+        super().__init__(out_features, in_features, n=n, variant=variant, share=share, dual=dual)
         self.n = n
         self.variant = variant
         self.a = nn.Parameter(torch.empty(n, n, n))
+        self.b = nn.Parameter(torch.empty(n, n, n)) if dual else None
         self.s = nn.Parameter(torch.empty(n, out_features // n, in_features // n))
 
     @classmethod
-    def check(cls, out_features: int, in_features: int, *, n: int = 4, variant: str = "paper") -> str | None:  # type: ignore[override]
+    def check(  # type: ignore[override]
+        cls,
+        out_features: int,
+        in_features: int,
+        *,
+        n: int = 4,
+        variant: str = "paper",
+        share: str = "none",
+        dual: bool = False,
+    ) -> str | None:
         """Whether n divides both sizes."""
         if n >= 1 and out_features % n == 0 and in_features % n == 0:
             return None
@@ -56,91 +81,50 @@ class PHM(Structure):
         return f"n = {n} does not divide both sizes; valid n: {', '.join(divisors)}"
 
     @classmethod
-    def count(cls, out_features: int, in_features: int, *, n: int = 4, variant: str = "paper") -> int:  # type: ignore[override]
-        """k·d/n + n³."""
-        return out_features * in_features // n + n**3
+    def count(  # type: ignore[override]
+        cls,
+        out_features: int,
+        in_features: int,
+        *,
+        n: int = 4,
+        variant: str = "paper",
+        share: str = "none",
+        dual: bool = False,
+    ) -> int:
+        """k·d/n + n³ (2n³ with ``dual``), of a map that stands alone or is the first to share."""
+        return out_features * in_features // n + (2 if dual else 1) * n**3
 
     def reset_parameters(self, std: float) -> None:
-        """S uniform with standard deviation ``std``; A a random unit vector per block."""
+        """S uniform with standard deviation ``std``; the mixing numbers a random unit vector per block."""
         nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
-        nn.init.normal_(self.a)
+        unit_mixers(self.a)
         with torch.no_grad():
             if self.variant == "released":
                 self.a.div_(self.a.sum(2).square().mean().sqrt())
-            else:
-                self.a.div_(self.a.norm(dim=0))
+            if self.b is not None:
+                nn.init.zeros_(self.b)
+                self.a.div_(torch.sigmoid(self.b))
+
+    def mixers(self) -> Tensor:
+        """A ``[n, n, n]`` of the formula, whatever it is made from."""
+        a = self.a if self.b is None else self.a * torch.sigmoid(self.b)
+        if self.variant == "paper":
+            return a
+        # Block (i, a) is rowsum(A_i)[a]·S_i: the paper's form with A'_i[a, b] = [a = i]·rowsum(A_i)[b].
+        return torch.diag_embed(a.sum(2).t(), dim1=0, dim2=1)
 
     def materialize(self) -> Tensor:
-        """One product [n², n] @ [n, kd/n²] gives every block; one permutation puts the blocks in their places."""
-        n, block_rows, block_columns = self.s.shape
-        if self.variant == "released":
-            factors = self.a.sum(2)[:, None, :, None]  # [i, 1, a, 1]
-            blocks = factors * self.s[:, :, None, :]  # [i, block_rows, a, block_columns]
-        else:
-            products = self.a.view(n, n * n).t() @ self.s.view(n, -1)  # [(a, b), (block_rows, block_columns)]
-            blocks = products.view(n, n, block_rows, block_columns).transpose(1, 2)
-        return blocks.reshape(self.out_features, self.in_features)
+        """One product [n², n] @ [n, kd/n²] and one permutation."""
+        return kronecker_sum(self.mixers(), self.s)
 
     def rows(self, index: Tensor) -> Tensor:
         """Row (a, p) is Σ_i A_i[a, :] ⊗ S_i[p, :]: one gather of each factor and a batched product."""
-        block_rows = self.s.shape[1]
-        flat = index.reshape(-1)
-        block, place = flat // block_rows, flat % block_rows
-        if self.variant == "released":
-            factors = self.a.sum(2)[block]  # [tokens, n]
-            row = factors[:, :, None] * self.s[block, place][:, None, :]
-        else:
-            mix = self.a.index_select(1, block).permute(1, 2, 0)  # [tokens, b, i]
-            row = mix @ self.s.index_select(1, place).transpose(0, 1)  # [tokens, b, block_columns]
-        return row.reshape(*index.shape, self.in_features)
+        return kronecker_rows(self.mixers(), self.s, index)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """As :meth:`packed`, from the parameters as they are (differentiable)."""
-        return _apply(inputs, *_pack(self))
+        return apply_factors(inputs, *factors(self.mixers(), self.s))
 
     def packed(self) -> nn.Module:
         """A and S laid out as the two matrix products of the factored application."""
-        return PackedPHM(self)
-
-
-class PackedPHM(nn.Module):
-    """y = W x without W, in two products that read kd/n + n³ numbers.
-
-    A goes first where k ≥ d, S first otherwise, so that the larger of the two intermediate results is never made.
-    """
-
-    def __init__(self, structure: PHM) -> None:
-        super().__init__()
-        mixer, weight, self.mixer_first = _pack(structure)
-        self.mixer = nn.Parameter(mixer.detach().contiguous(), requires_grad=False)
-        self.weight = nn.Parameter(weight.detach().contiguous(), requires_grad=False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, in_features] -> [tokens, out_features]``."""
-        return _apply(inputs, self.mixer, self.weight, self.mixer_first)
-
-
-def _pack(structure: PHM) -> tuple[Tensor, Tensor, bool]:
-    """The small mixing matrix, the large matrix, and whether the mixing comes first."""
-    n, block_rows, block_columns = structure.s.shape
-    a: Tensor = structure.a
-    s: Tensor = structure.s
-    if structure.variant == "released":
-        # Block (i, a) is rowsum(A_i)[a]·S_i: the paper's form with A'_i[a, b] = [a = i]·rowsum(A_i)[b].
-        a = torch.diag_embed(a.sum(2).t(), dim1=0, dim2=1)
-    if structure.out_features >= structure.in_features:
-        mixer = a.transpose(0, 1).reshape(n * n, n)  # [(a, i), b]
-        return mixer, s.transpose(0, 1).reshape(block_rows, n * block_columns), True
-    mixer = a.permute(1, 2, 0).reshape(n, n * n)  # [a, (b, i)]
-    return mixer, s.reshape(n * block_rows, block_columns), False
-
-
-def _apply(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool) -> Tensor:
-    """The two products; ``inputs [tokens, in_features]``."""
-    tokens, (rows, columns) = inputs.shape[0], weight.shape
-    n = min(mixer.shape)
-    if mixer_first:
-        mixed = mixer @ inputs.view(tokens, n, columns // n)  # [tokens, (a, i), block_columns]
-        return F.linear(mixed.view(tokens * n, columns), weight).view(tokens, n * rows)
-    products = F.linear(inputs.reshape(tokens * n, columns), weight)  # [(tokens, b), (i, block_rows)]
-    return (mixer @ products.view(tokens, n * n, rows // n)).view(tokens, rows)
+        return PackedKroneckerSum(self.mixers(), self.s)

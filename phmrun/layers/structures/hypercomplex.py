@@ -1,0 +1,184 @@
+"""Hypercomplex: PHM with a fixed algebra, multiplication by complex numbers, quaternions, octonions or sedenions.
+
+Formula:        W = Σ_i A_i ⊗ S_i (``layout="blocks"``) or Σ_i S_i ⊗ A_i ("interleaved"), i = 1…n, S_i [k/n, d/n];
+                A_i is the constant [n, n] matrix of q ↦ e_i·q for the i-th unit e_i of the algebra
+Parameters:     k·d/n
+Initialisation: Every entry of W is an entry of S up to its sign. ``init="uniform"``: uniform with the dense layer's
+                variance. ``init="quaternion"``: each weight is a hypercomplex number with a modulus of the χ
+                distribution with n degrees of freedom (n = 2: Rayleigh), a uniform phase θ and a random unit imaginary
+                axis, so that real and imaginary parts are modulus · (cos θ, axis · sin θ); the mean of the parts'
+                variances is the dense layer's
+Source:         Cayley–Dickson construction; Gaudet and Maida, "Deep quaternion networks", IJCNN 2018; Parcollet et al.,
+                "Quaternion recurrent neural networks", ICLR 2019 (initialisation); Tay et al., "Lightweight and
+                efficient neural natural language processing with quaternion networks", ACL 2019 (Transformer)
+
+The two layouts are one map up to a fixed renumbering of its inputs and outputs. In "blocks" all real parts stand before
+all i parts and so on; in "interleaved" the n parts of one number stand side by side. Interleaved is the default because
+then any run of features holds equally much of each part: attention heads, and Q, K and V of a joint map, are split
+component-wise, as in the quaternion Transformer.
+"""
+
+import functools
+import math
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.layers.kronecker_sum import PackedKroneckerSum, apply_factors, factors, kronecker_rows, kronecker_sum
+from phmrun.layers.structure import Structure, register
+
+Algebra = Literal["complex", "quaternion", "octonion", "sedenion"]
+ORDERS: dict[str, int] = {"complex": 2, "quaternion": 4, "octonion": 8, "sedenion": 16}
+"""n of each algebra."""
+
+
+@register("hypercomplex")
+class Hypercomplex(Structure):
+    """Multiplication by numbers of a fixed algebra (Hamilton's quaternions, …): 1/n of the dense parameters."""
+
+    formula = "W = Σ_i S_i ⊗ A_i, A constant"
+    count_formula = "k·d/n"
+    constraint = "n divides k and d; n = 2, 4, 8, 16"
+    source = "Tay et al. 2019; Parcollet et al. 2019"
+
+    a: Tensor
+
+    def __init__(
+        self,
+        out_features: int,
+        in_features: int,
+        *,
+        algebra: Annotated[Algebra, "Algebra of the weights, with n = 2, 4, 8 or 16 parts"] = "quaternion",
+        layout: Annotated[
+            Literal["interleaved", "blocks"],
+            "Parts of a number side by side, so that heads are split component-wise; or n blocks of features",
+        ] = "interleaved",
+        init: Annotated[
+            Literal["uniform", "quaternion"], "Entries uniform; or random modulus, phase and imaginary axis"
+        ] = "uniform",
+    ) -> None:
+        super().__init__(out_features, in_features, algebra=algebra, layout=layout, init=init)
+        n = ORDERS[algebra]
+        self.init = init
+        self.layout = layout
+        self.register_buffer("a", multiplication(n), persistent=False)
+        self.s = nn.Parameter(torch.empty(n, out_features // n, in_features // n))
+
+    @classmethod
+    def check(  # type: ignore[override]
+        cls,
+        out_features: int,
+        in_features: int,
+        *,
+        algebra: str = "quaternion",
+        layout: str = "interleaved",
+        init: str = "uniform",
+    ) -> str | None:
+        """Whether n divides both sizes."""
+        fitting = [name for name, n in ORDERS.items() if out_features % n == 0 and in_features % n == 0]
+        if algebra in fitting:
+            return None
+        if algebra not in ORDERS:
+            return f"there is no algebra {algebra!r}; valid: {', '.join(ORDERS)}"
+        return f"the {ORDERS[algebra]} parts of {algebra} numbers do not divide both sizes; valid algebras: " + (
+            ", ".join(fitting) or "none"
+        )
+
+    @classmethod
+    def count(  # type: ignore[override]
+        cls,
+        out_features: int,
+        in_features: int,
+        *,
+        algebra: str = "quaternion",
+        layout: str = "interleaved",
+        init: str = "uniform",
+    ) -> int:
+        """k·d/n."""
+        return out_features * in_features // ORDERS[algebra]
+
+    def reset_parameters(self, std: float) -> None:
+        """S by ``init``; its entries have standard deviation ``std``."""
+        if self.init == "uniform":
+            nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
+            return
+        with torch.no_grad():
+            modulus = torch.randn_like(self.s).norm(dim=0).mul_(std)
+            phase = torch.empty_like(modulus).uniform_(-math.pi, math.pi)
+            axis = torch.randn_like(self.s[1:])
+            self.s[0] = modulus * phase.cos()
+            self.s[1:] = modulus * phase.sin() * (axis / axis.norm(dim=0))
+
+    def materialize(self) -> Tensor:
+        """One product and one permutation, as PHM."""
+        return kronecker_sum(*self._terms())
+
+    def rows(self, index: Tensor) -> Tensor:
+        """A gather of each factor and a batched product, as PHM."""
+        return kronecker_rows(*self._terms(), index)
+
+    def apply_factored(self, inputs: Tensor) -> Tensor:
+        """As :meth:`packed`, from the parameters as they are (differentiable)."""
+        return _apply(inputs, self.layout, *factors(self.a, self.s))
+
+    def packed(self) -> nn.Module:
+        """A and S laid out as two matrix products."""
+        return PackedHypercomplex(self)
+
+    def _terms(self) -> tuple[Tensor, Tensor]:
+        """First and second factors of the Kronecker products."""
+        return (self.a, self.s) if self.layout == "blocks" else (self.s, self.a)
+
+
+class PackedHypercomplex(nn.Module):
+    """y = W x without W, for inference on few tokens."""
+
+    def __init__(self, structure: Hypercomplex) -> None:
+        super().__init__()
+        self.layout = structure.layout
+        self.product = PackedKroneckerSum(structure.a, structure.s)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[tokens, in_features] -> [tokens, out_features]``."""
+        product = self.product
+        return _apply(inputs, self.layout, product.mixer, product.weight, product.mixer_first)
+
+
+def _apply(inputs: Tensor, layout: str, mixer: Tensor, weight: Tensor, mixer_first: bool) -> Tensor:
+    """The application in blocks; interleaved numbers are taken apart and put together again."""
+    if layout == "blocks":
+        return apply_factors(inputs, mixer, weight, mixer_first)
+    n = min(mixer.shape)
+    blocks = inputs.unflatten(1, (inputs.shape[1] // n, n)).transpose(1, 2).flatten(1)
+    outputs = apply_factors(blocks, mixer, weight, mixer_first)
+    return outputs.unflatten(1, (n, outputs.shape[1] // n)).transpose(1, 2).flatten(1)
+
+
+def multiplication(n: int) -> Tensor:
+    """A ``[n, n, n]``: A_i is the matrix of q ↦ e_i·q, so that A_i[c, b] is the part c of e_i·e_b."""
+    table = torch.zeros(n, n, n)
+    for i in range(n):
+        for b in range(n):
+            table[i, i ^ b, b] = sign(n, i, b)
+    return table
+
+
+@functools.cache
+def sign(n: int, i: int, j: int) -> int:
+    """The sign of e_i·e_j = ±e_(i xor j) in the algebra of n parts, doubled from that of n/2 parts.
+
+    A number is a pair (p, q) of two halves, with (p, q)(r, s) = (p r - s* q, s p + q r*), * the conjugate.
+    """
+    if n == 1:
+        return 1
+    half = n // 2
+    p, r = i % half, j % half
+    conjugate = 1 if r == 0 else -1
+    if i < half and j < half:
+        return sign(half, p, r)
+    if i < half:
+        return sign(half, r, p)
+    if j < half:
+        return conjugate * sign(half, p, r)
+    return -conjugate * sign(half, r, p)

@@ -1,0 +1,174 @@
+"""Kronecker (Shapeshifter): W rearranged to a nearly square matrix of rank r, which is a sum of r Kronecker products.
+
+Formula:        W = Σ_i A_i ⊗ B_i, i = 1…r, A_i [p, q], B_i [s, t] with p·s = k, q·t = d; that is W rearranged to [a, b]
+                and factorised with rank r, a = p·q, b = s·t
+Parameters:     r·(a + b) with a·b = k·d, a and b as near to √(k·d) as integers allow
+Initialisation: Var(W) = Σ_i A_i²·Var(B). B has the variance that a dense W would have, and the r numbers A_i[α, β] of
+                each block are a random unit vector, as for PHM
+Source:         "Shapeshifter: a parameter-efficient Transformer using factorized reshaped matrices", 2021, section 4
+
+Padding: where the nearest two factors of k·d are more than four times apart (a large prime vocabulary, for instance),
+the longer side of W is enlarged by less than one block of rows or columns to a size that has near factors, and W is cut
+from the larger matrix. A printed layer shows p×q and s×t: p·s > k or q·t > d tells of padding.
+"""
+
+import functools
+import math
+from typing import Annotated, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers.kronecker_sum import (
+    PackedKroneckerSum,
+    apply_factors,
+    factors,
+    kronecker_sum,
+    multiplications,
+    unit_mixers,
+)
+from phmrun.layers.structure import Structure, register
+
+APART = 4
+"""Factors whose ratio is larger are not near; they would cost more than 1.25 times those of the ideal √(k·d)."""
+
+
+class Shapes(NamedTuple):
+    """Sizes of the two factors of each Kronecker product: A_i ``[p, q]`` and B_i ``[s, t]``."""
+
+    p: int
+    q: int
+    s: int
+    t: int
+
+    @property
+    def numbers(self) -> int:
+        """Parameters per unit of rank, a + b."""
+        return self.p * self.q + self.s * self.t
+
+
+@register("kronecker")
+class Kronecker(Structure):
+    """A sum of r Kronecker products of nearly equal size: r·2√(k·d) parameters for a matrix of any shape.
+
+    Where k·d has no two near factors, W is cut from a slightly larger (padded) matrix.
+    """
+
+    formula = "W = Σ_i A_i ⊗ B_i, i = 1…r"
+    count_formula = "r·(a + b), a·b = k·d"
+    constraint = "none; padded where k·d has no near factors"
+    source = "Shapeshifter 2021, section 4"
+
+    def __init__(
+        self,
+        out_features: int,
+        in_features: int,
+        *,
+        rank: Annotated[int, "Number r of Kronecker products"] = 16,
+    ) -> None:
+        super().__init__(out_features, in_features, rank=rank)
+        self.shapes = nearest_shapes(out_features, in_features)
+        p, q, s, t = self.shapes
+        self.a = nn.Parameter(torch.empty(p, q, rank))
+        self.b = nn.Parameter(torch.empty(s, rank, t))
+
+    @classmethod
+    def check(cls, out_features: int, in_features: int, *, rank: int = 16) -> str | None:  # type: ignore[override]
+        """Whether the rank is at least 1."""
+        return None if rank >= 1 else f"rank = {rank}; valid rank: 1 or more"
+
+    @classmethod
+    def count(cls, out_features: int, in_features: int, *, rank: int = 16) -> int:  # type: ignore[override]
+        """r·(a + b)."""
+        return rank * nearest_shapes(out_features, in_features).numbers
+
+    def reset_parameters(self, std: float) -> None:
+        """B uniform with standard deviation ``std``; A a random unit vector per block."""
+        nn.init.uniform_(self.b, -math.sqrt(3) * std, math.sqrt(3) * std)
+        with torch.no_grad():
+            unit_mixers(self.a.permute(2, 0, 1))
+
+    def materialize(self) -> Tensor:
+        """One product of the two factors and one permutation."""
+        return kronecker_sum(*self._terms())[: self.out_features, : self.in_features]
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Row (α, σ) is Σ_i A_i[α, :] ⊗ B_i[σ, :]: a gather of each factor and a batched product; never the table."""
+        flat = index.reshape(-1)
+        s = self.shapes.s
+        mix = self.a.index_select(0, flat // s)  # [tokens, q, r]
+        row = mix @ self.b.index_select(0, flat % s)  # [tokens, q, t]
+        return row.flatten(1)[:, : self.in_features].reshape(*index.shape, self.in_features)
+
+    def apply_factored(self, inputs: Tensor) -> Tensor:
+        """As :meth:`packed`, from the parameters as they are (differentiable)."""
+        padded = F.pad(inputs, (0, self.shapes.q * self.shapes.t - self.in_features))
+        return apply_factors(padded, *factors(*self._terms()))[:, : self.out_features]
+
+    def packed(self) -> nn.Module | None:
+        """A and B laid out as two matrix products, where these take at most twice the multiplications of W."""
+        if multiplications(*self._terms()) > 2 * self.out_features * self.in_features:
+            return None
+        return PackedKronecker(self)
+
+    def extra_repr(self) -> str:
+        """Sizes, rank and the shapes of the factors."""
+        p, q, s, t = self.shapes
+        return f"{super().extra_repr()}, factors={p}×{q} ⊗ {s}×{t}"
+
+    def _terms(self) -> tuple[Tensor, Tensor]:
+        """A ``[r, p, q]`` and B ``[r, s, t]``; stored by rows, so that a lookup gathers whole runs of memory."""
+        return self.a.permute(2, 0, 1), self.b.transpose(0, 1)
+
+
+class PackedKronecker(nn.Module):
+    """y = W x without W, for inference on few tokens."""
+
+    def __init__(self, structure: Kronecker) -> None:
+        super().__init__()
+        self.padding = structure.shapes.q * structure.shapes.t - structure.in_features
+        self.out_features = structure.out_features
+        self.product = PackedKroneckerSum(*structure._terms())
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[tokens, in_features] -> [tokens, out_features]``."""
+        outputs: Tensor = self.product(F.pad(inputs, (0, self.padding)) if self.padding else inputs)
+        return outputs[:, : self.out_features].contiguous()
+
+
+@functools.lru_cache(maxsize=1024)
+def nearest_shapes(out_features: int, in_features: int) -> Shapes:
+    """The shapes whose a + b is least with a·b = k·d; of a slightly larger matrix where a and b would not be near."""
+    pairs = [(p, q) for p in divisors(out_features) for q in divisors(in_features)]
+
+    def cost(pair: tuple[int, int]) -> tuple[int, float]:
+        a = pair[0] * pair[1]
+        # Among equal a, as in the paper A is nearest to √k by √d.
+        return a + out_features * in_features // a, abs(math.log(pair[0] ** 2 / out_features))
+
+    p, q = min(pairs, key=cost)
+    s, t = out_features // p, in_features // q
+    if max(p * q, s * t) <= APART * min(p * q, s * t):
+        return Shapes(p, q, s, t)
+    if out_features >= in_features:
+        return _padded(out_features, in_features)
+    q, p, t, s = _padded(in_features, out_features)
+    return Shapes(p, q, s, t)
+
+
+def _padded(longer: int, shorter: int) -> Shapes:
+    """The shapes with least a + b when the longer side may grow, by less than one block; the other keeps its size."""
+    root = math.sqrt(longer * shorter)
+    found = []
+    for q in divisors(shorter):
+        for p in {max(1, min(longer, whole)) for whole in (math.floor(root / q), math.ceil(root / q))}:
+            s = -(-longer // p)
+            found.append(Shapes(-(-longer // s), q, s, shorter // q))
+    return min(found, key=lambda shapes: (shapes.numbers, shapes.p * shapes.s))
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, in no order."""
+    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    return [*small, *(number // divisor for divisor in small)]

@@ -1,0 +1,113 @@
+"""Low rank: the product of two narrow matrices.
+
+Formula:        W = U V, U [k, r], V [r, d]
+Parameters:     r·(k + d); with ``budget`` b, r = ⌊b·k·d / (k + d)⌋, at least 1
+Initialisation: Var(W) = r·Var(U)·Var(V). Both factors have the same standard deviation √(std / √r), so that neither
+                learns faster in proportion to its size
+Source:         the "factorized" baseline of Zhang et al. 2021; Shapeshifter (2021), section 5.3
+
+It is always applied as two narrow products, in training too: they cost r·(k + d) multiplications per token in the place
+of k·d.
+"""
+
+from fractions import Fraction
+from typing import Annotated, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers.structure import Application, Structure, register
+
+
+@register("low-rank")
+class LowRank(Structure):
+    """The product of two narrow matrices, applied one after the other."""
+
+    formula = "W = U V"
+    count_formula = "r·(k + d)"
+    constraint = "r ≤ min(k, d)"
+    source = "Shapeshifter 2021, section 5.3"
+    application: ClassVar[Application] = "factored"
+
+    def __init__(
+        self,
+        out_features: int,
+        in_features: int,
+        *,
+        rank: Annotated[int, "Rank r of W; 0: as large as the budget allows"] = 0,
+        budget: Annotated[float | str, "Share of the dense parameters that r is chosen for; a fraction or 1/4"] = "1/4",
+    ) -> None:
+        super().__init__(out_features, in_features, rank=rank, budget=budget)
+        self.rank = chosen_rank(out_features, in_features, rank, budget)
+        self.u = nn.Parameter(torch.empty(out_features, self.rank))
+        self.v = nn.Parameter(torch.empty(self.rank, in_features))
+
+    @classmethod
+    def check(  # type: ignore[override]
+        cls, out_features: int, in_features: int, *, rank: int = 0, budget: float | str = "1/4"
+    ) -> str | None:
+        """Whether the rank is one that W can have, and the budget a share."""
+        most = min(out_features, in_features)
+        if not 0 <= rank <= most:
+            return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
+        if share_of(budget) is None:
+            return f"budget = {budget!r} is no share of the dense parameters; valid: above 0 and up to 1, such as 1/4"
+        return None
+
+    @classmethod
+    def count(  # type: ignore[override]
+        cls, out_features: int, in_features: int, *, rank: int = 0, budget: float | str = "1/4"
+    ) -> int:
+        """r·(k + d)."""
+        return chosen_rank(out_features, in_features, rank, budget) * (out_features + in_features)
+
+    def reset_parameters(self, std: float) -> None:
+        """Both factors uniform with standard deviation √(std / √r)."""
+        bound = (3 * std / self.rank**0.5) ** 0.5
+        nn.init.uniform_(self.u, -bound, bound)
+        nn.init.uniform_(self.v, -bound, bound)
+
+    def materialize(self) -> Tensor:
+        """U V."""
+        return self.u @ self.v
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Row v of U, times V."""
+        return F.embedding(index, self.u) @ self.v
+
+    def apply_factored(self, inputs: Tensor) -> Tensor:
+        """U (V x)."""
+        return F.linear(F.linear(inputs, self.v), self.u)
+
+    def packed(self) -> nn.Module:
+        """Two plain linear maps."""
+        return nn.Sequential(_plain(self.v), _plain(self.u))
+
+    def extra_repr(self) -> str:
+        """Sizes and the rank."""
+        return f"out_features={self.out_features}, in_features={self.in_features}, rank={self.rank}"
+
+
+def chosen_rank(out_features: int, in_features: int, rank: int, budget: float | str) -> int:
+    """The rank itself, or the largest one within the budget, but at least 1."""
+    share = share_of(budget)
+    if rank or share is None:
+        return rank
+    return max(1, int(share * out_features * in_features / (out_features + in_features)))
+
+
+def share_of(budget: float | str) -> Fraction | None:
+    """The budget as an exact number; ``None`` where it is not one above 0 and up to 1."""
+    try:
+        share = Fraction(str(budget))
+    except (ValueError, ZeroDivisionError):
+        return None
+    return share if 0 < share <= 1 else None
+
+
+def _plain(weight: Tensor) -> nn.Linear:
+    """A linear map without bias over a copy of ``weight``."""
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
+    linear.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+    return linear

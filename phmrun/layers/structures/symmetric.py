@@ -1,0 +1,79 @@
+"""Symmetric: a symmetric matrix in the basis of its eigenvectors, where it is diagonal.
+
+Formula:        W = diag(w)
+Parameters:     d
+Initialisation: Off the diagonal, W is zero. Its d numbers have √d times the dense layer's standard deviation, so that
+                the mean square over all of W, and with it the variance of W x, is the dense layer's
+Source:         Matsuno et al., "Reduction of parameter redundancy in biaffine classifiers with symmetric and circulant
+                weight matrices", PACLIC 2018, section 3.1
+
+Made for bilinear forms xᵀ W y: where W = Q diag(w) Qᵀ, the layers that make x and y learn Qᵀ along with their own maps,
+and the form is the triple inner product Σ_i w_i x_i y_i. As a linear map it scales each feature by itself.
+"""
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers.structure import Application, Structure, register
+
+
+@register("symmetric")
+class Symmetric(Structure):
+    """A symmetric matrix, diagonal in a basis that other layers learn: for bilinear forms; square only."""
+
+    formula = "W = diag(w)"
+    count_formula = "d"
+    constraint = "k = d"
+    source = "Matsuno et al. 2018, section 3.1"
+    application: ClassVar[Application] = "factored"
+
+    def __init__(self, out_features: int, in_features: int) -> None:
+        super().__init__(out_features, in_features)
+        self.diagonal = nn.Parameter(torch.empty(in_features))
+
+    @classmethod
+    def check(cls, out_features: int, in_features: int) -> str | None:  # type: ignore[override]
+        """Whether W is square."""
+        return None if out_features == in_features else "a symmetric matrix is square; valid: equal sizes"
+
+    @classmethod
+    def count(cls, out_features: int, in_features: int) -> int:  # type: ignore[override]
+        """The diagonal."""
+        return in_features
+
+    def reset_parameters(self, std: float) -> None:
+        """Uniform with standard deviation √d · ``std``."""
+        bound = math.sqrt(3 * self.in_features) * std
+        nn.init.uniform_(self.diagonal, -bound, bound)
+
+    def materialize(self) -> Tensor:
+        """The diagonal matrix."""
+        return torch.diag(self.diagonal)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Number i at place i."""
+        return F.one_hot(index, self.in_features) * self.diagonal
+
+    def apply_factored(self, inputs: Tensor) -> Tensor:
+        """Element by element."""
+        return inputs * self.diagonal
+
+    def packed(self) -> nn.Module:
+        """The diagonal alone."""
+        return PackedSymmetric(self.diagonal)
+
+
+class PackedSymmetric(nn.Module):
+    """y = w · x element by element, for inference."""
+
+    def __init__(self, diagonal: Tensor) -> None:
+        super().__init__()
+        self.diagonal = nn.Parameter(diagonal.detach().clone(), requires_grad=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[tokens, d] -> [tokens, d]``."""
+        return inputs * self.diagonal
