@@ -35,7 +35,9 @@ TRAINING_TOKENS = 4096
 MEASUREMENT = 0.01
 """Seconds that a measurement lasts at least."""
 BEYOND_CACHE = 1.25
-"""Cold copies take so many times the last-level cache."""
+"""Cold copies take so many times the last-level cache …"""
+MOST_COPIES = 8192
+"""… but are no more than this: layers of a few kilobytes are never cold for long."""
 
 
 class Case(NamedTuple):
@@ -189,9 +191,9 @@ def inference_forms(linear: nn.Linear, layer: Linear) -> dict[str, nn.Module]:
 
 
 def copies_of(layer: nn.Module, size: int) -> list[nn.Module]:
-    """As many copies as take ``size`` bytes together, at least one."""
+    """As many copies as take ``size`` bytes together, at least one and at most ``MOST_COPIES``."""
     each = sum(parameter.numel() * parameter.element_size() for parameter in layer.parameters())
-    return [copy.deepcopy(layer) for _ in range(max(1, math.ceil(size / each)))]
+    return [copy.deepcopy(layer) for _ in range(min(max(1, math.ceil(size / each)), MOST_COPIES))]
 
 
 def _inference(

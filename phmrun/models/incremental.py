@@ -272,8 +272,7 @@ class CrossProjections(nn.Module):
         super().__init__()
         self.heads = attention.num_heads
         self.inner = attention.inner_dim
-        dense = [cast(nn.Linear, folded(cast(Linear, project))) for project in attention.project]
-        joint = joined(dense)
+        joint = joined([cast(nn.Linear, folded(project)) for project in attention.project])
         weight = joint.weight.split([self.inner, 2 * self.inner])
         biases = (None, None) if joint.bias is None else joint.bias.split([self.inner, 2 * self.inner])
         self.memory = plain_linear(weight[1], biases[1])

@@ -1,0 +1,86 @@
+import sys
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from phmrun.bench.contenders import Sources
+from phmrun.bench.marian import Marian
+from phmrun.bench.run import Amount, bench_run
+from phmrun.errors import PhmrunError
+from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.training.experiment import build_data
+from phmrun.training.trained import open_run
+
+
+def marian_of(run, **model):
+    pytest.importorskip("transformers")
+    trained = open_run(run)
+    sizes = len(trained.vocabularies.source), len(trained.vocabularies.target)
+    section = trained.config.model.model_copy(update=model)
+    return Marian(section, *sizes, smoothing=0.1, alpha=0.6, device="cpu")
+
+
+def test_without_the_extra_one_clear_error(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(PhmrunError) as error:
+        bench_run(run, against=["hf"])
+    assert 'pip install "phmrun[bench]"' in str(error.value)
+
+
+def test_as_many_weights_as_our_dense_model(run):
+    """But for the biases of its attention and the four norms' worth that ours has elsewhere, none here."""
+    from phmrun.config import LayerConfig
+
+    marian = marian_of(run)
+    trained = open_run(run)
+    config = trained.config.model_copy(update={"layer": LayerConfig()})
+    from tasks.nmt import TASK
+
+    ours = TASK.load("module")(config, *(len(side) for side in (trained.vocabularies.source,) * 2))
+    trainable = [parameter for parameter in marian.network.parameters() if parameter.requires_grad]
+    matrices = sum(parameter.numel() for parameter in trainable if parameter.dim() == 2)
+    assert matrices == sum(parameter.numel() for parameter in ours.parameters() if parameter.dim() == 2)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_decodes_just_so_many_tokens(run, beam):
+    marian = marian_of(run)
+    with torch.inference_mode():
+        outputs = marian.generate(Sources(torch.tensor([[4, 5, 3], [6, 3, 0]]), [7, 7], True), beam)
+    assert outputs.shape == (2, 1 + 7)
+    assert (outputs[:, 0] == BOS).all()
+    assert not (outputs[:, 1:-1] == EOS).any()
+    assert not (outputs == PAD).any()
+
+
+def test_the_loss_is_label_smoothed_cross_entropy_over_target_tokens(run):
+    marian = marian_of(run)
+    data = build_data(open_run(run).config)
+    batch = next(iter(data.train_dataloader()))
+    marian.network.eval()
+    logits = marian.network(
+        input_ids=batch.source, attention_mask=batch.source.ne(PAD), decoder_input_ids=batch.target
+    ).logits
+    picked = logits.flatten(0, 1)[batch.positions]
+    expected = F.cross_entropy(picked, batch.wanted, label_smoothing=0.1, reduction="sum")
+    torch.testing.assert_close(marian.loss(batch), expected)
+
+
+@pytest.mark.parametrize("tie", ["all", "decoder", "none"])
+def test_every_parameter_is_trained(run, tie):
+    marian = marian_of(run, tie=tie)
+    batch = next(iter(build_data(open_run(run).config).train_dataloader()))
+    marian.loss(batch).backward()
+    missing = [name for name, one in marian.network.named_parameters() if one.requires_grad and one.grad is None]
+    assert missing == []
+    tied = marian.model.get_output_embeddings().weight is marian.model.model.decoder.embed_tokens.weight
+    assert tied == (tie != "none")
+
+
+def test_in_the_same_rounds_as_ours(run):
+    pytest.importorskip("transformers")
+    report = bench_run(run, against=["hf", "dense"], amount=Amount(1, 2, 64, 1))
+    for phase in report.phases:
+        assert list(phase.timings) == ["run", "hf", "dense"]
+        assert list(phase.ratios) == ["hf", "dense"]

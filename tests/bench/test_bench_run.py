@@ -1,0 +1,174 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from phmrun.bench import run as bench
+from phmrun.bench.contenders import Endless, Ours, Sources, Training, decoding
+from phmrun.bench.run import Amount, Phase, bench_run, evenly
+from phmrun.bench.timing import Timing
+from phmrun.errors import PhmrunError
+from phmrun.text.vocabulary import BOS, EOS
+from phmrun.training.experiment import build_data
+from phmrun.training.parallel import padded_sources
+from phmrun.training.trained import open_run
+from phmrun.training.translation import Search
+
+AMOUNT = Amount(rounds=2, batches=4, sentences=64, single=2)
+PHASES = ["greedy, batch 1", "beam 5, batch 1", "greedy, batch 64", "beam 5, batch 64", "training"]
+
+
+@pytest.fixture
+def trained(run):
+    return open_run(run)
+
+
+def sources(*, exact=True, limits=(5, 5)):
+    tokens, _ = padded_sources([np.array([4, 5, 6, 3]), np.array([7, 3])])
+    return Sources(tokens, list(limits), exact)
+
+
+def test_a_run_by_itself(run):
+    report = bench_run(run, amount=AMOUNT)
+    assert [phase.name for phase in report.phases] == PHASES
+    assert report.layer == "phm n=4"
+    for phase in report.phases:
+        assert list(phase.timings) == ["run"]
+        assert len(phase.timings["run"].seconds) == 2
+        assert phase.ratios == {}
+        assert phase.peak_memory > 2**20
+        assert phase.operations == []
+    assert [phase.amount for phase in report.phases[:4]] == [2, 2, 64, 64]
+    assert [phase.application for phase in report.phases] == ["factored", "factored", "dense", "dense", None]
+
+
+def test_dense_beside_it_and_profiles(run):
+    report = bench_run(run, against=["dense"], amount=Amount(1, 2), parts=("training",), profiled=True)
+    [phase] = report.phases
+    assert list(phase.timings) == ["run", "dense"]
+    assert list(phase.ratios) == ["dense"]
+    assert any(operation.name == "aten::mm" for operation in phase.operations)
+
+
+def test_json(run):
+    report = bench_run(run, against=["dense"], amount=AMOUNT, parts=("training",)).to_json()
+    assert report["run_id"] == run.id
+    assert {"processor", "threads", "torch", "device"} <= report["machine"].keys()
+    [phase] = report["phases"]
+    assert phase["phase"] == "training"
+    assert phase["unit"] == "target tokens/s"
+    assert phase["rates"].keys() == {"run", "dense"}
+    assert phase["ratios"].keys() == {"dense"}
+    assert all(len(seconds) == 2 for seconds in phase["seconds"].values())
+
+
+def test_rates_and_ratios():
+    phase = Phase("training", "target tokens", 100, {"run": Timing((2.0, 2.0, 4.0)), "hf": Timing((5.0, 6.0, 8.0))})
+    assert phase.rates == {"run": 50.0, "hf": pytest.approx(100 / 6)}
+    assert phase.ratios == {"hf": 2.5}
+
+
+def test_speed_needs_no_training(run, caplog):
+    bench_run(run, amount=AMOUNT, parts=("training",))
+    assert "no checkpoint" in caplog.text
+
+
+def test_a_run_without_a_vocabulary_is_refused(run, tmp_path):
+    from phmrun.ledger import Run
+
+    bare = Run.create(tmp_path, run.id, run.config_path.read_text(encoding="utf-8"))
+    with pytest.raises(PhmrunError, match="not been trained"):
+        bench_run(bare)
+
+
+@pytest.mark.parametrize(
+    ("total", "count", "expected"), [(10, 3, [0, 4, 9]), (3, 9, [0, 1, 2]), (5, 1, [0]), (0, 2, [])]
+)
+def test_evenly(total, count, expected):
+    assert evenly(total, count) == expected
+
+
+def test_training_makes_the_steps_that_training_makes(run, trained):
+    """Two steps of two micro-batches against the same by hand: the windows' losses over their tokens, clipped."""
+    config, data = trained.config, build_data(trained.config)
+    torch.manual_seed(0)
+    ours, by_hand = (open_run(run).module for _ in range(2))
+    by_hand.load_state_dict(ours.state_dict())
+    call = Training(
+        Ours(ours, Search(), "cpu"), torch.optim.SGD(ours.parameters(), 0.5), data, config.training, 4, "cpu"
+    )
+    call()
+    optimizer = torch.optim.SGD(by_hand.train().parameters(), 0.5)
+    batches = [batch for batch, _ in zip(data.train_dataloader(), range(4), strict=False)]
+    for first, second in (batches[:2], batches[2:]):
+        units = first.units + second.units
+        ((by_hand.loss(first).total + by_hand.loss(second).total) / units).backward()
+        torch.nn.utils.clip_grad_norm_(by_hand.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    assert call.units == sum(batch.units for batch in batches)
+    for name, parameter in by_hand.named_parameters():
+        torch.testing.assert_close(ours.get_parameter(name), parameter, msg=lambda text, name=name: f"{name}: {text}")
+
+
+class Ending:
+    """Wants to end every output at once, and counts the steps that the search makes all the same."""
+
+    def __init__(self, decoder):
+        self.start, self.select, self.reorder, self.decoder = decoder.start, decoder.select, decoder.reorder, decoder
+        self.steps = 0
+
+    def step(self, tokens, state):
+        self.steps += 1
+        logits = self.decoder.step(tokens, state)
+        logits[..., EOS] = 100.0
+        return logits
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_decoding_of_a_given_length_makes_just_so_many_steps(trained, beam, monkeypatch):
+    ours = Ours(trained.module, Search(), "cpu")
+    steps = {}
+    for exact in (False, True):
+        decoder = Ending(ours.decoder("dense"))
+        monkeypatch.setitem(ours.decoders, "factored", decoder)
+        decoding(ours, [sources(exact=exact, limits=(7, 7))], beam)()
+        steps[exact] = decoder.steps
+    assert steps[False] < 7
+    assert steps[True] == 7
+
+
+def test_weights_for_decoding_are_not_touched_by_training(trained):
+    ours = Ours(trained.module, Search(), "cpu")
+    before = [parameter.clone() for parameter in ours.decoder("factored").parameters()]
+    with torch.no_grad():
+        for parameter in ours.network.parameters():
+            parameter.zero_()
+    assert all(map(torch.equal, before, ours.decoder("factored").parameters()))
+
+
+def test_the_end_is_never_chosen_before_the_limit(trained):
+    decoder = Ours(trained.module, Search(), "cpu").decoder("dense")
+    with torch.inference_mode():
+        state = decoder.start(sources().tokens)
+        logits = Endless(decoder).step(torch.full((2, 1), BOS), state)
+        expected = decoder.step(torch.full((2, 1), BOS), decoder.start(sources().tokens))
+    assert (logits[..., EOS] < expected.min() - 1e6).all()
+    others = [token for token in range(logits.shape[-1]) if token != EOS]
+    torch.testing.assert_close(logits[..., others], expected[..., others])
+
+
+def test_lengths_are_the_references_beside_others_and_the_search_s_own_otherwise(trained, monkeypatch):
+    seen = []
+    monkeypatch.setattr(bench, "decoding", lambda contender, batches, beam: seen.append(batches))
+    ours = Ours(trained.module, Search(max_length_offset=3), "cpu")
+    data = build_data(trained.config)
+    for exact in (False, True):
+        for _, prepare in bench._decoding(ours, trained, data, Amount(sentences=64, single=70), exact=exact):
+            prepare(ours)
+    own, _, _, _, single, _, together, _ = seen
+    # The test set's targets have as many words as its sources.
+    assert all(batch.limits == [math.floor(1.5 * batch.tokens.shape[1]) + 3] for batch in own)
+    assert all(batch.exact and batch.limits == [batch.tokens.shape[1]] for batch in single)
+    assert [len(set(batch.limits)) for batch in together] == [1]
