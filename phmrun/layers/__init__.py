@@ -2,6 +2,7 @@
 
 from phmrun.layers.adaptive import AdaptiveInput, AdaptiveSoftmax
 from phmrun.layers.attention import MultiheadAttention
+from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.define import DeFINE
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.feedforward import FeedForward
@@ -18,6 +19,7 @@ __all__ = [
     "LSTM",
     "AdaptiveInput",
     "AdaptiveSoftmax",
+    "Biaffine",
     "DeFINE",
     "Embedding",
     "FeedForward",

@@ -193,7 +193,7 @@ class AdaptiveSoftmax(nn.Module):
                 self.clusters, self.projections, options = tied.clusters, tied.projections, {}
                 shared = [table.structure for table in tied.tables]
             self.tables = nn.ModuleList(
-                Linear(cluster.width, cluster.size, bias, structure=table, **options)
+                _map(cluster.width, cluster.size, bias, table, options)
                 for cluster, table in zip(self.clusters, shared, strict=True)
             )
             tails = len(self.clusters) - 1
@@ -282,11 +282,19 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def _projections(clusters: Sequence[Cluster], width: int, structure: str, options: dict[str, Any]) -> nn.ModuleList:
-    """A map from each cluster's width to the model's, where they differ."""
-    return nn.ModuleList(
-        nn.Identity() if cluster.width == width else Linear(cluster.width, width, False, structure=structure, **options)
-        for cluster in clusters
-    )
+    """A map from each cluster's width to the model's, where they differ; the output reads it backwards."""
+    projections = nn.ModuleList()
+    for cluster in clusters:
+        same = cluster.width == width
+        projections.append(nn.Identity() if same else _map(cluster.width, width, False, structure, options))
+    return projections
+
+
+def _map(inputs: int, outputs: int, bias: bool, structure: Any, options: dict[str, Any]) -> Linear:
+    """A linear map whose W is read as such."""
+    linear = Linear(inputs, outputs, bias, structure=structure, **options)
+    linear.keeps_weight = True
+    return linear
 
 
 def _reset_projections(projections: nn.ModuleList) -> None:

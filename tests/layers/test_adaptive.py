@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import AdaptiveInput, AdaptiveSoftmax, Linear, folded
+from phmrun.layers import AdaptiveInput, AdaptiveSoftmax, Linear, folded, for_inference
 
 CUTOFFS = (7, 12, 29)
 
@@ -150,6 +150,18 @@ def test_tied_tables_share_their_parameters_and_stay_shared_when_folded():
     hidden = torch.randn(4, 64)
     torch.testing.assert_close(copy["output"].log_prob(hidden), softmax.log_prob(hidden))
     torch.testing.assert_close(copy["input"](torch.arange(41)), table.weight)
+
+
+@pytest.mark.parametrize("structure", ["phm", "low-rank"])
+@pytest.mark.parametrize("application", ["dense", "factored"])
+def test_copies_for_inference_keep_the_weights_that_the_output_reads(structure, application):
+    torch.manual_seed(0)
+    table = AdaptiveInput(64, 32, (16, 32), 2.0, structure=structure)
+    both = nn.ModuleDict({"input": table, "output": AdaptiveSoftmax(32, 64, bias=True, tied=table)})
+    copy = for_inference(both, application)
+    hidden, tokens = torch.randn(4, 32), torch.arange(64)
+    torch.testing.assert_close(copy["output"].log_prob(hidden), both["output"].log_prob(hidden))
+    torch.testing.assert_close(copy["input"](tokens), table(tokens))
 
 
 @pytest.mark.parametrize(("width", "count"), [(256, 9_253_212), (384, 13_895_946), (512, 18_549_432)])

@@ -6,12 +6,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structure_cases import CASES as CASES_OF_STRUCTURES
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import LSTM, folded
 from phmrun.layers.lstm import packed_rows
+from phmrun.registry import STRUCTURES
 
 
 def reference(lstm):
@@ -77,6 +79,20 @@ def test_outputs_and_gradients_equal_the_dense_lstm(options, packed):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("structure", "options"), CASES_OF_STRUCTURES)
+def test_every_structure_serves_as_gates(structure, options):
+    torch.manual_seed(0)
+    lstm = LSTM(16, 16, structure=structure, **options)
+    inputs = torch.randn(3, 2, 16)
+    outputs, _ = lstm(inputs)
+    torch.testing.assert_close(outputs, reference(lstm)(inputs)[0], rtol=1e-5, atol=1e-5)
+    outputs.square().sum().backward()
+    for name, parameter in lstm.named_parameters():
+        assert parameter.grad is not None, name
+    expected = 8 * STRUCTURES.get(structure).count(16, 16, **options) + 64
+    assert sum(parameter.numel() for parameter in lstm.parameters()) == expected
+
+
 def test_without_a_state_it_starts_from_zeros():
     lstm = LSTM(4, 6, 2)
     inputs = torch.randn(3, 2, 4)
@@ -104,7 +120,11 @@ def test_coupled_gates_sum_to_one():
 
 @pytest.mark.parametrize(
     ("options", "count"),
-    [({}, 721_200), *(({"structure": "phm", "n": n}, c) for n, c in ((2, 361_264), (5, 146_200), (10, 81_200)))],
+    [
+        ({}, 721_200),
+        *(({"structure": "phm", "n": n}, c) for n, c in ((2, 361_264), (5, 146_200), (10, 81_200))),
+        ({"structure": "hypercomplex", "bias": False}, 180_000),
+    ],
 )
 def test_counts_of_the_phm_papers_cell(options, count):
     with torch.device("meta"):

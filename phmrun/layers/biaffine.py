@@ -1,0 +1,182 @@
+"""Scores of pairs of vectors: the biaffine form of graph-based dependency parsers, over any structure.
+
+Formula:        s_l(x, y) = xᵀ W_l y + u_l·x + v_l·y + c_l, l = 1 … labels
+Parameters:     labels · (count(W) + d·[u] + d·[v] + [c])
+Source:         Dozat and Manning, "Deep biaffine attention for neural dependency parsing", ICLR 2017; symmetric and
+                circulant W: Matsuno et al., "Reduction of parameter redundancy in biaffine classifiers with symmetric
+                and circulant weight matrices", PACLIC 2018, equations 6, 7, 10 and 11
+
+For all pairs of n and m vectors one side is mapped first, by a product with W, element-wise where W is diagonal
+("symmetric"), or element-wise between spectra where it is circulant, and then compared with the other in one product.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers.linear import build_weight, on_device
+from phmrun.layers.spectrum import as_complex, as_real, convolved, eigenvalues, spectrum
+from phmrun.layers.structure import build_structure
+from phmrun.layers.structures.circulant import Circulant
+from phmrun.layers.structures.symmetric import Symmetric
+
+
+class Biaffine(nn.Module):
+    """Scores of every pair of an x and a y, per label.
+
+    Args:
+        in_features: Size of x and of y.
+        out_features: Number of labels.
+        bias_x: Whether x is followed by a 1, which gives the term v·y.
+        bias_y: Whether y is followed by a 1, which gives the term u·x.
+        device: Where the parameters live.
+        dtype: Their type.
+        constant: Whether, with both terms, there is the constant c; Matsuno et al. have none beside a structured W.
+        structure: Name of the structure of each W.
+        **options: Its options.
+
+    Raises:
+        PhmrunError: Unknown structure or option, or sizes that do not fit.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int = 1,
+        bias_x: bool = True,
+        bias_y: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        constant: bool = True,
+        structure: str = "dense",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if out_features < 1:
+            raise PhmrunError(f"a biaffine form needs at least one label, not {out_features}")
+        self.in_features = in_features
+        self.out_features = out_features
+        with on_device(device):
+            self.maps = nn.ModuleList(
+                build_structure(structure, in_features, in_features, **options) for _ in range(out_features)
+            )
+            self.u = nn.Parameter(torch.empty(out_features, in_features)) if bias_y else None
+            self.v = nn.Parameter(torch.empty(out_features, in_features)) if bias_x else None
+            self.c = nn.Parameter(torch.empty(out_features)) if bias_x and bias_y and constant else None
+        if dtype is not None:
+            self.to(dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """W such that vectors of unit variance score with unit variance; all else zero."""
+        for structure in self.maps:
+            structure.reset_parameters(1 / self.in_features)  # type: ignore[operator]
+        for parameter in (self.u, self.v, self.c):
+            if parameter is not None:
+                nn.init.zeros_(parameter)
+
+    @property
+    def weight(self) -> Tensor:
+        """The dense matrices W ``[labels, in_features, in_features]``."""
+        return torch.stack([build_weight(structure) for structure in self.maps])  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Scores of all pairs.
+
+        Args:
+            x: ``[batch, n, in_features]``.
+            y: ``[batch, m, in_features]``.
+
+        Returns:
+            ``[batch, n, m]`` for one label, ``[batch, labels, n, m]`` for several.
+        """
+        batch, m, labels = y.shape[0], y.shape[1], self.out_features
+        left, right = self._sides(x, y)  # [batch, n, size], [batch, m, labels, size]
+        rows = right.flatten(1, 2)
+        if self.v is None:
+            scores = torch.bmm(rows, left.transpose(1, 2))
+        else:
+            scores = torch.baddbmm(self._of_y(y).reshape(batch, m * labels, 1), rows, left.transpose(1, 2))
+        scores = scores.view(batch, m, labels, -1).permute(0, 2, 3, 1)  # [batch, labels, n, m]
+        return scores.squeeze(1) if labels == 1 else scores
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        """Scores of x with y of the same position only, such as dependents with their heads.
+
+        Args:
+            x: ``[…, in_features]``.
+            y: ``[…, in_features]``.
+
+        Returns:
+            ``[…, labels]``.
+        """
+        maps = list(self.maps)
+        if isinstance(maps[0], Symmetric):
+            scores = F.linear(x * y, _diagonals(maps))
+        elif isinstance(maps[0], Circulant):
+            # Re Σ x̄·λ·y = Re Σ λ̄·(x·ȳ) per frequency: an inner product of real and imaginary parts with those of λ.
+            columns = _columns(maps)
+            x, y = x.to(columns.dtype), y.to(columns.dtype)
+            cross = as_complex(spectrum(x)) * as_complex(spectrum(y)).conj()
+            scores = F.linear(as_real(cross), as_real(eigenvalues(columns)))
+        else:
+            mapped = F.linear(y, self.weight.flatten(0, 1)).unflatten(-1, (self.out_features, -1))
+            scores = (mapped @ x.unsqueeze(-1)).squeeze(-1)
+        if self.u is not None:
+            scores = scores + F.linear(x, self.u)
+        return scores if self.v is None else scores + self._of_y(y)
+
+    def plain(self) -> "Biaffine":
+        """The same scores from dense matrices."""
+        with torch.device("meta"):
+            plain = Biaffine(self.in_features, self.out_features)
+        for structure, weight in zip(plain.maps, self.weight, strict=True):
+            structure.matrix = nn.Parameter(weight.detach().clone(), requires_grad=False)
+        plain.u, plain.v, plain.c = self.u, self.v, self.c
+        return plain.eval()
+
+    def _sides(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """``[…, n, size]`` and ``[…, m, labels, size]`` whose inner products are the scores but for v·y + c."""
+        maps = list(self.maps)
+        if isinstance(maps[0], Symmetric):
+            return x, _shifted_product(y.unsqueeze(-2), _diagonals(maps), self.u)
+        if isinstance(maps[0], Circulant):
+            columns = _columns(maps)
+            x, y = x.to(columns.dtype), y.to(columns.dtype)  # no transform in half precision
+            if len(maps) == 1:
+                right = convolved(y, columns[0])
+                return x, (right if self.u is None else right + self.u).unsqueeze(-2)
+            # One transform of each vector serves all labels; none is needed to go back.
+            shift = None if self.u is None else as_complex(spectrum(self.u))
+            right = _shifted_product(as_complex(spectrum(y)).unsqueeze(-2), eigenvalues(columns), shift)
+            return spectrum(x), as_real(right)
+        right = F.linear(y, self.weight.flatten(0, 1), None if self.u is None else self.u.flatten())
+        return x, right.unflatten(-1, (self.out_features, -1))
+
+    def _of_y(self, y: Tensor) -> Tensor:
+        """v·y + c, ``[…, m, in_features] -> […, m, labels]``."""
+        return F.linear(y, self.v, self.c)  # type: ignore[arg-type]
+
+    def extra_repr(self) -> str:
+        """Sizes and terms."""
+        terms = f"bias_x={self.v is not None}, bias_y={self.u is not None}, constant={self.c is not None}"
+        return f"in_features={self.in_features}, out_features={self.out_features}, {terms}"
+
+
+def _shifted_product(vectors: Tensor, factors: Tensor, shift: Tensor | None) -> Tensor:
+    """Element by element in one pass, ``[…, 1, size]`` with ``[labels, size] -> […, labels, size]``."""
+    return vectors * factors if shift is None else torch.addcmul(shift, vectors, factors)
+
+
+def _diagonals(maps: list[Any]) -> Tensor:
+    """``[labels, in_features]``."""
+    return torch.stack([structure.diagonal for structure in maps])
+
+
+def _columns(maps: list[Any]) -> Tensor:
+    """``[labels, in_features]``."""
+    return torch.stack([structure.column for structure in maps])

@@ -1,0 +1,153 @@
+"""Biaffine scores against loops over pairs; the parsing paper's counts; gradients; folding."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import Biaffine, folded
+
+STRUCTURES = [("dense", {}), ("symmetric", {}), ("circulant", {}), ("phm", {"n": 3})]
+TERMS = [(True, True, True), (True, True, False), (True, False, True), (False, True, True), (False, False, False)]
+
+
+def drawn(*args, **options):
+    """A module whose every parameter is random, in double precision."""
+    torch.manual_seed(0)
+    module = Biaffine(*args, **options).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_()
+    return module
+
+
+def by_hand(module, x, y):
+    """xᵀ W y + u·x + v·y + c for one pair at a time, ``[labels]``."""
+    scores = []
+    for label, structure in enumerate(module.maps):
+        score = x @ structure.materialize() @ y
+        if module.u is not None:
+            score = score + module.u[label] @ x
+        if module.v is not None:
+            score = score + module.v[label] @ y
+        if module.c is not None:
+            score = score + module.c[label]
+        scores.append(score)
+    return torch.stack(scores)
+
+
+@pytest.mark.parametrize(("structure", "options"), STRUCTURES, ids=lambda case: str(case))
+@pytest.mark.parametrize("terms", TERMS, ids=str)
+@pytest.mark.parametrize("labels", [1, 4])
+@pytest.mark.parametrize("size", [9, 12])
+def test_scores_equal_a_loop_over_pairs(structure, options, terms, labels, size):
+    bias_x, bias_y, constant = terms
+    module = drawn(size, labels, bias_x, bias_y, constant=constant, structure=structure, **options)
+    x, y = torch.randn(2, 5, size).double(), torch.randn(2, 3, size).double()
+    expected = torch.stack(
+        [
+            torch.stack([torch.stack([by_hand(module, a, b) for b in ys]) for a in xs])
+            for xs, ys in zip(x, y, strict=True)
+        ]
+    ).permute(0, 3, 1, 2)
+    found = module(x, y)
+    assert found.shape == ((2, 5, 3) if labels == 1 else (2, labels, 5, 3))
+    torch.testing.assert_close(found.view(2, labels, 5, 3), expected)
+    heads = torch.randint(0, 3, (2, 5))
+    aligned = module.pairs(x, y.gather(1, heads.unsqueeze(-1).expand(-1, -1, size)))
+    wanted = expected.gather(3, heads[:, None, :, None].expand(-1, labels, -1, 1)).squeeze(3).transpose(1, 2)
+    torch.testing.assert_close(aligned, wanted)
+
+
+@pytest.mark.parametrize(("structure", "options"), STRUCTURES, ids=lambda case: str(case))
+@pytest.mark.parametrize("labels", [1, 2])
+def test_gradients(structure, options, labels):
+    module = drawn(6, labels, structure=structure, **options)
+    names = [name for name, _ in module.named_parameters()]
+
+    def scores(x, y, *parameters):
+        state = dict(zip(names, parameters, strict=True))
+        full = torch.func.functional_call(module, state, (x, y))
+        return full.sum((-2, -1))
+
+    x, y = (torch.randn(2, length, 6).double().requires_grad_() for length in (3, 2))
+    assert torch.autograd.gradcheck(scores, (x, y, *(p.detach().clone().requires_grad_() for p in module.parameters())))
+    module.pairs(x, x.detach()).sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("size", [7, 10])
+def test_circulant_rows_are_shifted_copies(size):
+    weight = drawn(size, structure="circulant").weight[0]
+    torch.testing.assert_close(weight.roll((1, 1), (0, 1)), weight)
+    assert not torch.equal(weight, weight.t())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "count"),
+    [
+        ((400, 1, True, False), {}, 160_400),
+        ((100, 37), {}, 377_437),
+        ((400,), {"structure": "symmetric", "constant": False}, 1_200),
+        ((100, 37), {"structure": "symmetric", "constant": False}, 11_100),
+        ((400,), {"structure": "circulant", "constant": False}, 1_600 - 400),
+        ((100, 37), {"structure": "circulant", "constant": False}, 14_800 - 37 * 100),
+    ],
+)
+def test_counts_of_the_parsing_paper(arguments, options, count):
+    """The paper's circulant counts take real and imaginary parts of the whole spectrum, twice the d free numbers."""
+    with torch.device("meta"):
+        assert sum(parameter.numel() for parameter in Biaffine(*arguments, **options).parameters()) == count
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_counts(size, labels, n, bias_x, bias_y, constant):
+    size *= n
+    module = Biaffine(size, labels, bias_x, bias_y, constant=constant, structure="phm", n=n, device="meta")
+    per_label = size * size // n + n**3 + size * (bias_x + bias_y) + (bias_x and bias_y and constant)
+    assert sum(parameter.numel() for parameter in module.parameters()) == labels * per_label
+
+
+@pytest.mark.parametrize(("structure", "options"), STRUCTURES, ids=lambda case: str(case))
+def test_folded_is_dense(structure, options):
+    module = drawn(9, 4, structure=structure, **options)
+    plain = folded(module)
+    assert all(structure.name == "dense" for structure in plain.maps)
+    x, y = torch.randn(2, 5, 9).double(), torch.randn(2, 3, 9).double()
+    torch.testing.assert_close(plain(x, y), module(x, y))
+    torch.testing.assert_close(plain.pairs(x, x), module.pairs(x, x))
+
+
+def test_labels_come_before_pairs_also_where_n_is_m():
+    module = drawn(4, 3)
+    x, y = torch.randn(2, 5, 4).double(), torch.randn(2, 5, 4).double()
+    torch.testing.assert_close(module(x, y)[1, 2, 0, 4], by_hand(module, x[1, 0], y[1, 4])[2])
+
+
+@pytest.mark.parametrize("structure", ["dense", "phm"])
+def test_scores_have_unit_variance_at_first(structure):
+    torch.manual_seed(0)
+    scores = Biaffine(64, structure=structure)(torch.randn(8, 20, 64), torch.randn(8, 20, 64))
+    assert 0.8 < scores.std().item() < 1.25
+
+
+@pytest.mark.parametrize(("structure", "options"), STRUCTURES, ids=lambda case: str(case))
+@pytest.mark.parametrize("labels", [1, 3])
+def test_half_precision(structure, options, labels):
+    torch.manual_seed(0)
+    module = Biaffine(12, labels, structure=structure, **options)
+    x, y = torch.randn(2, 4, 12).bfloat16(), torch.randn(2, 3, 12).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        found, aligned = module(x, y), module.pairs(x, x)
+    (found.float().sum() + aligned.float().sum()).backward()
+    torch.testing.assert_close(found.float(), module(x.float(), y.float()), rtol=0.05, atol=0.05)
+    torch.testing.assert_close(aligned.float(), module.pairs(x.float(), x.float()), rtol=0.05, atol=0.05)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(PhmrunError, match="does not divide"):
+        Biaffine(10, structure="phm", n=4)
+    with pytest.raises(PhmrunError, match="at least one label"):
+        Biaffine(10, 0)
