@@ -56,9 +56,11 @@ class Meter(Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
         """Adds the batch; at a due step, writes a row."""
-        self.pending.append((trainer.global_step, outputs["nll"], outputs["units"]))
+        completed = window_completed(trainer)
+        step = trainer.global_step if completed else trainer.global_step + 1
+        self.pending.append((step, outputs["nll"], outputs["units"]))
         self._marked = (self._marked[0], self._marked[1] + outputs["units"])
-        if not window_completed(trainer):
+        if not completed:
             return
         due = trainer.global_step % self.every == 0 or trainer.global_step == trainer.max_steps
         if due or module.device.type == "cpu" or len(self.pending) >= PATIENCE_ON_GPU:

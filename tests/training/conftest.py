@@ -1,4 +1,4 @@
-"""One thread, prepared corpora in a directory of the test session's, and no W&B unless a test asks for it."""
+"""One thread, no waiting for the disk, a directory of prepared corpora, and no W&B unless a test asks for it."""
 
 import pytest
 import torch
@@ -15,4 +15,5 @@ def prepared_corpora(tmp_path_factory):
 def _quiet_surroundings(monkeypatch, prepared_corpora):
     monkeypatch.setenv("PHMRUN_CACHE", str(prepared_corpora))
     monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setattr("phmrun.files.os.fsync", lambda descriptor: None)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
