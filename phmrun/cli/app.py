@@ -13,6 +13,7 @@ from phmrun import __version__
 from phmrun.cli import bench, console, data, doctor, layers, runs
 from phmrun.cli import count_params as count_params_verb
 from phmrun.cli import eval as eval_verb
+from phmrun.cli import export as export_verb
 from phmrun.cli import predict as predict_verb
 from phmrun.cli import schema as schema_verb
 from phmrun.cli import train as train_verb
@@ -56,6 +57,7 @@ def everywhere(
 app.command("train", rich_help_panel=EXPERIMENTS, epilog=train_verb.EPILOG)(train_verb.train)
 app.command("eval", rich_help_panel=EXPERIMENTS, epilog=eval_verb.EPILOG)(eval_verb.evaluate)
 app.command("predict", rich_help_panel=EXPERIMENTS, epilog=predict_verb.EPILOG)(predict_verb.predict)
+app.command("export", rich_help_panel=EXPERIMENTS, epilog=export_verb.EPILOG)(export_verb.export)
 app.command("count-params", rich_help_panel=INSPECT, epilog=count_params_verb.EPILOG)(count_params_verb.count_params)
 app.add_typer(layers.app, name="layers", rich_help_panel=INSPECT)
 app.add_typer(data.app, name="data", rich_help_panel=INSPECT)
