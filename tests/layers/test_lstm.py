@@ -151,14 +151,14 @@ def test_counts_of_the_define_language_models(width, count):
 @given(
     st.integers(1, 3),
     st.integers(1, 3),
-    st.integers(1, 3),
+    st.integers(1, 2),
     st.booleans(),
     st.sampled_from([0, 1, 2]),
     st.booleans(),
     st.integers(1, 3),
     st.sampled_from(["gate", "stacked"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_counts(inner, hidden, layers, bidirectional, vectors, coupled, n, maps):
     inner, hidden = inner * n, hidden * n
     lstm = LSTM(
