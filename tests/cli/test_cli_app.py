@@ -8,7 +8,20 @@ from phmrun import __version__
 from phmrun.cli.app import _globals_first
 from phmrun.errors import ExitCode, PhmrunError
 
-VERBS = ["train", "eval", "predict", "count-params", "layers", "data", "runs", "schema", "bench", "doctor", "sync"]
+VERBS = [
+    "train",
+    "eval",
+    "predict",
+    "export",
+    "count-params",
+    "layers",
+    "data",
+    "runs",
+    "schema",
+    "bench",
+    "doctor",
+    "sync",
+]
 HEAVY = {"torch", "pytorch_lightning", "wandb", "numpy", "transformers"}
 
 
