@@ -21,7 +21,8 @@ def share_parameters(network: nn.Module) -> None:
     of the encoder's attention; the place is the module's path without its numbers.
 
     Args:
-        network: A finished network, or part of one; call it after the modules are built.
+        network: A finished network. ``Transformer`` and the training module of every task do this to theirs; for a
+            network of your own, call it once all its modules are built.
     """
     owners: dict[object, Structure] = {}
     for path, module in network.named_modules():

@@ -141,7 +141,7 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
         **options: Options of the named structure.
 
     Raises:
-        PhmrunError: Unknown name, unknown option, sizes that do not fit, or a shared structure of another shape.
+        PhmrunError: Unknown name, option or choice, sizes that do not fit, or a shared structure of another shape.
     """
     if isinstance(structure, Structure):
         if (structure.out_features, structure.in_features) != (out_features, in_features):
@@ -150,9 +150,11 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
                 f"{out_features}×{in_features}"
             )
         return structure
-    valid = [option.name for option in options_of(structure)]
-    for name in options:
-        if name not in valid:
-            raise unknown(f"option of layer {structure!r}", name, valid)
+    known = {option.name: option.annotation for option in options_of(structure)}
+    for name, value in options.items():
+        if name not in known:
+            raise unknown(f"option of layer {structure!r}", name, known)
+        if get_origin(known[name]) is Literal and value not in get_args(known[name]):
+            raise unknown(f"{name} of layer {structure!r}", str(value), get_args(known[name]))
     built: Structure = STRUCTURES.get(structure)(out_features, in_features, **options)
     return built

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import Embedding, FeedForward, Linear, MultiheadAttention
+from phmrun.layers import Embedding, FeedForward, Linear, MultiheadAttention, share_parameters
 from phmrun.layers.attention import Maps
 from phmrun.models.positions import RelativePositions, SinusoidalPositions
 
@@ -182,6 +182,7 @@ class Transformer(nn.Module):
         )
         shared = {"structure": self.target_embedding.structure} if tie != "none" else (output or {})
         self.output = Linear(width, target_size, bias=output_bias, **shared)
+        share_parameters(self)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from phmrun.layers import share_parameters
 from phmrun.training.optimizers import OptimizerBuilder, Schedule
 
 
@@ -47,6 +48,7 @@ class TrainingModule(pl.LightningModule):
     def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
         super().__init__()
         self.network = network
+        share_parameters(network)
         self.make_optimizer = optimizer
         self.schedule = schedule
 

@@ -61,6 +61,8 @@ class Circulant(Structure):
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """Spectra multiplied: d·log d operations per token."""
+        if not len(inputs):  # of which the Fourier transform of some libraries knows nothing
+            return inputs * self.column
         return convolved(inputs.to(self.column.dtype), self.column)  # no transform in half precision
 
     def packed(self) -> nn.Module:
@@ -78,5 +80,7 @@ class PackedCirculant(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``[tokens, d] -> [tokens, d]``."""
+        if not len(inputs):
+            return inputs
         halves = torch.fft.rfft(inputs.to(self.eigenvalues.dtype))
         return torch.fft.irfft(halves * torch.view_as_complex(self.eigenvalues), inputs.shape[1])

@@ -1,0 +1,147 @@
+"""Every structure at random sizes and options: its count, its refusals, and each of its ways to be used."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import build_structure, options_of
+from phmrun.registry import STRUCTURES
+
+SIZES = st.integers(1, 40)
+ORDERS = st.sampled_from([1, 2, 3, 4, 5, 8])
+
+OPTIONS = {
+    "circulant": st.just({}),
+    "dense": st.just({}),
+    "group": st.fixed_dictionaries({"groups": ORDERS, "shared": st.booleans()}),
+    "group-shuffle": st.fixed_dictionaries({"groups": ORDERS, "shared": st.booleans()}),
+    "hypercomplex": st.fixed_dictionaries(
+        {
+            "algebra": st.sampled_from(["complex", "quaternion", "octonion", "sedenion"]),
+            "layout": st.sampled_from(["interleaved", "blocks"]),
+            "init": st.sampled_from(["uniform", "quaternion"]),
+        }
+    ),
+    "kronecker": st.fixed_dictionaries({"rank": st.integers(0, 6)}),
+    "low-rank": st.one_of(
+        st.fixed_dictionaries({"rank": st.integers(-1, 45)}),
+        st.fixed_dictionaries({"budget": st.sampled_from(["1/4", "1/16", 0.5, 1, "0", "x", 2.0])}),
+    ),
+    "phm": st.fixed_dictionaries(
+        {
+            "n": ORDERS,
+            "variant": st.sampled_from(["paper", "released"]),
+            "dual": st.booleans(),
+            "share": st.sampled_from(["none", "model", "kind"]),
+        }
+    ),
+    "symmetric": st.just({}),
+}
+
+
+@st.composite
+def sizes(draw):
+    """Sizes with common divisors often, equal now and then."""
+    unit = draw(st.sampled_from([1, 1, 2, 4, 6, 8, 16]))
+    rows = unit * draw(st.integers(1, 40 // unit))
+    columns = rows if draw(st.booleans()) else unit * draw(st.integers(1, 40 // unit))
+    return rows, columns
+
+
+def test_every_structure_of_ours_has_its_options_here():
+    ours = {name for name in STRUCTURES.names() if STRUCTURES.get(name).__module__.startswith("phmrun.layers")}
+    assert ours == OPTIONS.keys()
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), size=sizes())
+def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, size):
+    options = data.draw(OPTIONS[name])
+    structure_class = STRUCTURES.get(name)
+    reason = structure_class.check(*size, **options)
+    if reason is not None:
+        assert "valid" in reason
+        with pytest.raises(PhmrunError, match="cannot build"):
+            build_structure(name, *size, **options)
+        return
+    structure = build_structure(name, *size, **options)
+    structure.reset_parameters(0.7)
+    structure.double()
+    assert structure_class.count(*size, **options) == sum(parameter.numel() for parameter in structure.parameters())
+
+    weight = structure.materialize()
+    assert weight.shape == size
+    inputs = torch.randn(3, size[1], dtype=torch.float64)
+    expected = F.linear(inputs, weight)
+    torch.testing.assert_close(structure.apply_factored(inputs), expected)
+    packed = structure.packed()
+    if packed is not None:
+        outputs = packed(inputs)
+        torch.testing.assert_close(outputs, expected)
+        assert not any(parameter.requires_grad for parameter in packed.parameters())
+    index = torch.randint(size[0], (2, 4))
+    torch.testing.assert_close(structure.rows(index), weight[index])
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), size=sizes())
+def test_gradients_do_not_depend_on_the_way(name, data, size):
+    options = data.draw(OPTIONS[name])
+    assume(STRUCTURES.get(name).check(*size, **options) is None)
+    structure = build_structure(name, *size, **options)
+    structure.reset_parameters(0.7)
+    structure.double()
+    inputs, upstream = torch.randn(3, size[1]).double(), torch.randn(3, size[0]).double()
+    parameters = list(structure.parameters())
+
+    def gradients(outputs):
+        return torch.autograd.grad(outputs, parameters, upstream[: len(outputs), : outputs.shape[1]])
+
+    dense = gradients(F.linear(inputs, structure.materialize()))
+    torch.testing.assert_close(gradients(structure.apply_factored(inputs)), dense)
+    index = torch.randint(size[0], (3,))
+    rows = torch.autograd.grad(structure.rows(index).square().sum(), parameters)
+    table = torch.autograd.grad(structure.materialize()[index].square().sum(), parameters)
+    torch.testing.assert_close(rows, table)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_no_tokens_any_strides_and_copies(name):
+    structure = build_structure(name, 16, 16)
+    structure.reset_parameters(1.0)
+    for inputs in (torch.randn(0, 16), torch.randn(16, 5).t(), torch.randn(5, 32)[:, ::2]):
+        expected = inputs @ structure.materialize().t()
+        torch.testing.assert_close(structure.apply_factored(inputs), expected, rtol=1e-4, atol=1e-4)
+        packed = structure.packed()
+        if packed is not None:
+            torch.testing.assert_close(packed(inputs), expected, rtol=1e-4, atol=1e-4)
+    assert structure.rows(torch.zeros(0, dtype=torch.long)).shape == (0, 16)
+    assert structure.rows(torch.tensor(3)).shape == (16,)
+    twin = copy.deepcopy(structure)
+    other = build_structure(name, 16, 16)
+    other.load_state_dict(structure.state_dict())
+    for same in (twin, other):
+        torch.testing.assert_close(same.materialize(), structure.materialize())
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_it_is_counted_without_memory(name):
+    with torch.device("meta"):
+        structure = build_structure(name, 16, 16)
+        structure.reset_parameters(1.0)
+    assert all(tensor.is_meta for tensor in structure.state_dict().values())
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_choice_that_there_is_not_is_refused(name):
+    choices = [option for option in options_of(name) if "Literal" in str(option.annotation)]
+    for option in choices:
+        with pytest.raises(PhmrunError, match=f"no {option.name} of layer"):
+            build_structure(name, 16, 16, **{option.name: "nonsense"})

@@ -1,0 +1,76 @@
+"""Group linear transforms against ``torch.block_diag`` and grouped convolution; the shuffle against a permutation."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import Linear, build_structure
+
+
+def reference(name, structure):
+    """W block by block, and row by row for the shuffle."""
+    blocks = [structure.block[0 if len(structure.block) == 1 else i] for i in range(structure.groups)]
+    matrix = torch.block_diag(*blocks)
+    if name == "group":
+        return matrix
+    groups, size = structure.groups, structure.block.shape[1]
+    return torch.stack([matrix[(row % groups) * size + row // groups] for row in range(len(matrix))])
+
+
+@pytest.mark.parametrize("name", ["group", "group-shuffle"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("size", [(12, 6), (6, 12), (9, 9), (3, 3)])
+def test_forward_and_gradients_equal_the_block_diagonal_matrix(name, shared, size):
+    torch.manual_seed(0)
+    structure = build_structure(name, *size, groups=3, shared=shared).double()
+    structure.reset_parameters(0.5)
+    inputs, upstream = torch.randn(4, size[1]).double(), torch.randn(4, size[0]).double()
+    expected = inputs @ reference(name, structure).t()
+    (wanted,) = torch.autograd.grad(expected, [structure.block], upstream)
+    for outputs in (inputs @ structure.materialize().t(), structure.apply_factored(inputs)):
+        torch.testing.assert_close(outputs, expected)
+        torch.testing.assert_close(torch.autograd.grad(outputs, [structure.block], upstream)[0], wanted)
+    index = torch.arange(size[0]).view(-1, 3)
+    torch.testing.assert_close(structure.rows(index), reference(name, structure)[index])
+    numbers = size[0] * size[1] // (9 if shared else 3)
+    assert sum(parameter.numel() for parameter in structure.parameters()) == numbers
+
+
+def test_a_group_transform_is_a_grouped_convolution_of_width_one():
+    linear = Linear(12, 24, bias=False, structure="group", groups=4)
+    inputs = torch.randn(5, 12)
+    expected = F.conv1d(inputs.unsqueeze(-1), linear.structure.block.flatten(0, 1).unsqueeze(-1), groups=4).squeeze(-1)
+    torch.testing.assert_close(linear(inputs), expected)
+    assert linear.application == "factored"
+
+
+def test_the_shuffle_is_torchs_channel_shuffle():
+    plain, shuffled = (Linear(12, 24, bias=False, structure=name, groups=4) for name in ("group", "group-shuffle"))
+    with torch.no_grad():
+        shuffled.structure.block.copy_(plain.structure.block)
+    inputs = torch.randn(5, 12)
+    torch.testing.assert_close(shuffled(inputs), nn.ChannelShuffle(4)(plain(inputs)[:, :, None, None])[:, :, 0, 0])
+
+
+@pytest.mark.parametrize(("name", "mixed"), [("group", 4), ("group-shuffle", 16)])
+def test_only_the_shuffle_mixes_groups_in_depth(name, mixed):
+    layers = nn.Sequential(*(Linear(16, 16, structure=name, groups=4) for _ in range(2)))
+    inputs = torch.randn(1, 16, requires_grad=True)
+    layers(inputs)[0, 0].backward()
+    assert int((inputs.grad != 0).sum()) == mixed
+
+
+@pytest.mark.parametrize("name", ["group", "group-shuffle"])
+def test_outputs_vary_as_those_of_a_dense_map_do(name):
+    torch.manual_seed(0)
+    structure = build_structure(name, 512, 512, groups=8)
+    structure.reset_parameters(512**-0.5)
+    assert float(structure.apply_factored(torch.randn(500, 512)).detach().std()) == pytest.approx(1.0, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["group", "group-shuffle"])
+def test_groups_that_do_not_divide_are_refused(name):
+    with pytest.raises(PhmrunError, match="4 groups do not divide both sizes; valid groups: 1, 2, 3, 6"):
+        Linear(6, 12, structure=name, groups=4)

@@ -1,0 +1,138 @@
+"""Kronecker sums against ``torch.kron`` and against the reshaped factorisation that they stand for."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import Embedding, Linear, build_structure
+from phmrun.layers.structures.kronecker import APART, Kronecker, nearest_shapes
+
+
+def kron_sum(structure):
+    a, b = structure.a.permute(2, 0, 1), structure.b.transpose(0, 1)
+    whole = sum(torch.kron(a[i].contiguous(), b[i].contiguous()) for i in range(len(a)))
+    return whole[: structure.out_features, : structure.in_features]
+
+
+@pytest.mark.parametrize("size", [(512, 512), (48, 36), (97, 64), (64, 97), (1, 12), (97, 1), (101, 103), (7, 5)])
+@pytest.mark.parametrize("rank", [1, 4])
+def test_forward_and_gradients_equal_the_sum_of_kronecker_products(size, rank):
+    torch.manual_seed(0)
+    structure = build_structure("kronecker", *size, rank=rank).double()
+    structure.reset_parameters(0.5)
+    inputs = torch.randn(3, size[1], dtype=torch.float64)
+    upstream = torch.randn(3, size[0], dtype=torch.float64)
+    expected = inputs @ kron_sum(structure).t()
+    wanted = torch.autograd.grad(expected, [structure.a, structure.b], upstream)
+    for outputs in (inputs @ structure.materialize().t(), structure.apply_factored(inputs)):
+        torch.testing.assert_close(outputs, expected)
+        torch.testing.assert_close(torch.autograd.grad(outputs, [structure.a, structure.b], upstream), wanted)
+    index = torch.tensor([[0, size[0] - 1], [size[0] // 2, 0]])
+    torch.testing.assert_close(structure.rows(index), kron_sum(structure)[index])
+
+
+def test_it_is_the_matrix_of_rank_r_rearranged():
+    """The paper's own words: a [√n√m, r] times [r, √n√m] product, with the middle axes swapped, reshaped."""
+    structure = build_structure("kronecker", 36, 16, rank=3).double()
+    structure.reset_parameters(1.0)
+    tall, wide = structure.a.reshape(24, 3), structure.b.transpose(0, 1).reshape(3, 24)
+    expected = (tall @ wide).view(6, 4, 6, 4).transpose(1, 2).reshape(36, 16)
+    torch.testing.assert_close(structure.materialize(), expected)
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "count"),
+    [
+        ((32128, 512), 256, 2_076_672),  # T5-small's table: 256·(4016 + 4096)
+        ((512, 512), 16, 16 * 1024),
+        ((2048, 512), 16, 16 * 2048),
+        ((1024, 512), 64, 64 * (1024 + 512)),
+        ((6632, 512), 256, 256 * (1658 + 2048)),
+    ],
+)
+def test_counts_of_the_paper(size, rank, count):
+    assert Kronecker.count(*size, rank=rank) == count
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=st.integers(1, 600), columns=st.integers(1, 200))
+def test_the_factors_are_as_near_as_integers_allow_or_padded_by_less_than_a_block(rows, columns):
+    p, q, s, t = shapes = nearest_shapes(rows, columns)
+    least = min(a + rows * columns // a for a in range(1, rows * columns + 1) if rows * columns % a == 0)
+    ideal = 2 * math.sqrt(rows * columns)
+    if (p * s, q * t) == (rows, columns):
+        assert shapes.numbers == least
+        assert least <= (APART**0.5 + APART**-0.5) / 2 * ideal + 1e-9
+        return
+    assert least > (APART**0.5 + APART**-0.5) / 2 * ideal - 1e-9
+    assert rows <= p * s < rows + min(p, s)
+    assert columns <= q * t < columns + min(q, t)
+    assert (p * s == rows) or (q * t == columns)
+    assert shapes.numbers < least
+
+
+@pytest.mark.parametrize("size", [(8191, 512), (512, 8191), (10007, 256), (30011, 300)])
+def test_padding_keeps_the_count_near_the_ideal(size):
+    assert nearest_shapes(*size).numbers <= 1.03 * 2 * math.sqrt(size[0] * size[1])
+    structure = build_structure("kronecker", *size, rank=2)
+    structure.reset_parameters(1.0)
+    p, q, s, t = structure.shapes
+    assert f"factors={p}×{q} ⊗ {s}×{t}" in repr(structure)
+    index = torch.tensor([0, size[0] - 1])
+    structure.rows(index).sum().backward()
+    assert structure.rows(index).shape == (2, size[1])
+
+
+@pytest.mark.parametrize("rank", [1, 16, 64])
+@pytest.mark.parametrize("size", [(512, 512), (8191, 64)])
+def test_the_deviation_does_not_depend_on_rank_or_padding(rank, size):
+    torch.manual_seed(1)
+    structure = build_structure("kronecker", *size, rank=rank)
+    structure.reset_parameters(0.1)
+    assert float(structure.materialize().detach().std()) == pytest.approx(0.1, rel=0.04)
+
+
+def test_a_rank_below_one_is_refused():
+    with pytest.raises(PhmrunError, match="rank = 0; valid rank: 1 or more"):
+        Linear(4, 4, structure="kronecker", rank=0)
+
+
+def test_it_is_packed_only_where_that_takes_little_arithmetic():
+    assert build_structure("kronecker", 512, 2048, rank=8).packed() is not None
+    assert build_structure("kronecker", 512, 512, rank=256).packed() is None
+
+
+class Largest(TorchDispatchMode):
+    """Remembers how many numbers the largest tensor has that any operation makes, gradients included."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        outputs = function(*args, **(kwargs or {}))
+        for output in outputs if isinstance(outputs, tuple | list) else [outputs]:
+            if isinstance(output, torch.Tensor):
+                self.numbers = max(self.numbers, output.numel())
+        return outputs
+
+
+def test_a_lookup_in_ten_million_rows_builds_no_table():
+    with Largest() as largest:
+        table = Embedding(10_000_000, 512, structure="kronecker", rank=16)
+        vectors = table(torch.randint(10_000_000, (640,)))
+        vectors.sum().backward()
+    assert vectors.shape == (640, 512)
+    gathered = 640 * 16 * sum(table.structure.shapes[1::2])  # of each token, a row of every A and of every B
+    assert largest.numbers <= max(gathered, Kronecker.count(10_000_000, 512, rank=16)) < 10_000_000
+
+
+def test_an_embedding_and_a_tied_output_map_are_the_same_matrix():
+    table = Embedding(101, 24, structure="kronecker", rank=3)
+    output = Linear(24, 101, bias=False, structure=table.structure)
+    hidden = torch.randn(2, 24)
+    torch.testing.assert_close(output(hidden), hidden @ table.weight.t())
+    torch.testing.assert_close(table(torch.tensor([100])), output.weight[[100]])

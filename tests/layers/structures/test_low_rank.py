@@ -1,0 +1,82 @@
+import pytest
+import torch
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import Embedding, Linear, build_structure, folded, for_inference
+from phmrun.layers.inference import PackedLinear
+from phmrun.layers.structures.low_rank import LowRank
+
+
+def test_it_is_the_product_and_has_the_rank():
+    torch.manual_seed(0)
+    structure = build_structure("low-rank", 30, 20, rank=3).double()
+    structure.reset_parameters(1.0)
+    expected = sum(torch.outer(structure.u[:, i], structure.v[i]) for i in range(3))
+    torch.testing.assert_close(structure.materialize(), expected)
+    assert int(torch.linalg.matrix_rank(structure.materialize())) == 3
+    assert LowRank.count(30, 20, rank=3) == 3 * 50
+
+
+@pytest.mark.parametrize(
+    ("size", "budget", "rank"),
+    [
+        ((512, 512), "1/4", 64),
+        ((2048, 512), "1/4", 102),
+        ((512, 512), 0.25, 64),
+        ((512, 512), "1/2", 128),
+        ((32128, 512), "1/16", 31),
+        ((8, 8), "1/1000", 1),
+    ],
+)
+def test_the_rank_is_the_largest_within_the_budget(size, budget, rank):
+    structure = build_structure("low-rank", *size, budget=budget)
+    assert structure.rank == rank
+    count = sum(parameter.numel() for parameter in structure.parameters())
+    assert count == LowRank.count(*size, budget=budget)
+    share = eval(str(budget))
+    assert count <= share * size[0] * size[1] or rank == 1
+    assert (rank + 1) * sum(size) > share * size[0] * size[1]
+
+
+@pytest.mark.parametrize("options", [{"rank": 21}, {"rank": -1}, {"budget": "0"}, {"budget": "a/4"}, {"budget": "5/4"}])
+def test_what_does_not_fit_is_refused(options):
+    with pytest.raises(PhmrunError, match="valid"):
+        build_structure("low-rank", 30, 20, **options)
+
+
+@pytest.mark.parametrize("rank", [1, 8, 64])
+def test_the_deviation_does_not_depend_on_the_rank(rank):
+    torch.manual_seed(1)
+    structure = build_structure("low-rank", 2048, 2048, rank=rank)
+    structure.reset_parameters(0.04)
+    assert float(structure.materialize().detach().std()) == pytest.approx(0.04, rel=0.03)
+    assert float(structure.u.detach().std()) == pytest.approx(float(structure.v.detach().std()), rel=0.05)
+
+
+def test_it_is_applied_by_its_factors_unless_told_otherwise(monkeypatch):
+    linear = Linear(20, 30, structure="low-rank", rank=2)
+    assert linear.application == "factored"
+    assert Linear(20, 30, structure="low-rank", rank=2, application="dense").application == "dense"
+    assert Linear(20, 30, structure="phm", n=2).application == "dense"
+    table = Embedding(50, 20, structure="low-rank", rank=2)
+
+    def never(self):
+        raise AssertionError("W was built")
+
+    inputs = torch.randn(4, 20)
+    expected = inputs @ linear.weight.t() + linear.bias
+    monkeypatch.setattr(LowRank, "materialize", never)
+    torch.testing.assert_close(linear(inputs), expected)
+    table(torch.tensor([3, 4])).sum().backward()
+    for application in ("dense", "factored"):
+        plain = for_inference(linear, application)
+        assert isinstance(plain, PackedLinear)
+        torch.testing.assert_close(plain(inputs), expected)
+
+
+def test_folding_makes_one_plain_map_of_it():
+    linear = Linear(20, 30, structure="low-rank", rank=2)
+    plain = folded(linear)
+    assert type(plain) is torch.nn.Linear
+    inputs = torch.randn(4, 20)
+    torch.testing.assert_close(plain(inputs), linear(inputs))

@@ -1,0 +1,84 @@
+"""Maps of one network that share parameters: what is shared, counted, copied, saved and trained."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from phmrun.layers import FeedForward, share_parameters
+from phmrun.layers.sharing import place
+from phmrun.models.transformer import Transformer
+from phmrun.training.counting import count_network
+
+MAPS = 2 * 2 + 4 * 2 + 2 * 4  # 2 encoder layers: attention 2, feed-forward 2; 2 decoder layers: 2 + 2 + 2
+
+
+def network(share, dual=False, **options):
+    layer = {"structure": "phm", "n": 4, "share": share, "dual": dual}
+    sizes = {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    return Transformer(24, 24, layer=layer, **sizes, **options)
+
+
+def maps(model):
+    return [module for module in model.modules() if getattr(module, "name", None) == "phm"]
+
+
+@pytest.mark.parametrize("dual", [False, True])
+def test_counts(dual):
+    whole = {share: count_network(network(share, dual))["total"] for share in ("none", "model", "kind")}
+    mixers = (2 if dual else 1) * 4**3
+    several = len(maps(network("none")))
+    assert several == 2 * 4 + 2 * 6
+    kinds = 4 + 6
+    assert whole["none"] - whole["model"] == (several - 1) * mixers
+    assert whole["none"] - whole["kind"] == (several - kinds) * mixers
+    for share in whole:
+        assert whole[share] == sum(parameter.numel() for parameter in network(share, dual).parameters())
+
+
+def test_who_shares_with_whom():
+    assert len({id(part.a) for part in maps(network("model"))}) == 1
+    assert len({id(part.a) for part in maps(network("none"))}) == 20
+    model = network("kind")
+    owners = {path: module.a for path, module in model.named_modules() if getattr(module, "name", None) == "phm"}
+    for path, a in owners.items():
+        for other, b in owners.items():
+            assert (a is b) == (place(path, "kind") == place(other, "kind"))
+
+
+def test_maps_of_other_options_do_not_share():
+    pair = nn.ModuleList(FeedForward(16, 32, structure="phm", n=n, share="model") for n in (2, 4))
+    share_parameters(pair)
+    assert pair[0].expand.structure.a is pair[0].contract.structure.a
+    assert pair[0].expand.structure.a is not pair[1].expand.structure.a
+    share_parameters(pair)
+    assert len(list(pair.parameters())) == 2 * (1 + 2 + 2)
+
+
+def test_copies_and_loaded_states_stay_tied():
+    torch.manual_seed(0)
+    model = network("model", dual=True)
+    twin = copy.deepcopy(model)
+    assert len({id(part.a) for part in maps(twin)}) == 1
+    other = network("model", dual=True)
+    other.load_state_dict(model.state_dict())
+    assert len({id(part.b) for part in maps(other)}) == 1
+    tokens = torch.tensor([[4, 5, 3]])
+    for one in (twin, other):
+        torch.testing.assert_close(one.eval()(tokens, None, tokens), model.eval()(tokens, None, tokens))
+    half = model.to(torch.bfloat16)
+    assert len({id(part.a) for part in maps(half)}) == 1
+
+
+def test_a_step_moves_the_one_that_all_share():
+    torch.manual_seed(0)
+    model = network("model")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    tokens = torch.tensor([[4, 5, 3]])
+    before = maps(model)[0].a.detach().clone()
+    model(tokens, None, tokens).square().sum().backward()
+    optimizer.step()
+    after = {id(part.a): part.a for part in maps(model)}
+    assert len(after) == 1
+    assert not torch.equal(next(iter(after.values())), before)
