@@ -17,7 +17,9 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	@touch $@
 
 demo: $(STAMP)  ## Train a PHM Transformer on the built-in corpus, score it, translate a sentence (about 5 minutes)
-	$(BIN)/python -m phmrun.demo
+	$(BIN)/phmrun train nmt --layer phm --n 8 --runs-dir runs/demo
+	@echo "The old teacher who the children admire calls the girl up:"
+	@echo "The old teacher who the children admire calls the girl up." | $(BIN)/phmrun predict latest --runs-dir runs/demo --quiet
 
 test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest with coverage
 	$(BIN)/python -m pytest --cov=phmrun --cov=tasks --cov-report=term:skip-covered

@@ -6,6 +6,7 @@ Listing the names reads package metadata only; the module behind a name is impor
 import hashlib
 import importlib.util
 import sys
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,8 @@ def load_plugin(path: Path) -> str:
     except Exception as error:
         raise PhmrunError(f"the plug-in does not import: {type(error).__name__}: {error}", where=str(path)) from error
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
+    """:func:`load_plugin` for every path that a user gave; the SHA-256 of each source."""
+    return {path: load_plugin(path) for path in paths or ()}

@@ -9,10 +9,9 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.eval import Device
-from phmrun.cli.layers import Plugin
-from phmrun.cli.options import HARDWARE, Json, RunArgument, RunsDirectory
+from phmrun.cli.options import HARDWARE, Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
-from phmrun.registry import STRUCTURES, load_plugin
+from phmrun.registry import STRUCTURES, load_plugins
 
 if TYPE_CHECKING:
     from phmrun.bench.layers import Measured
@@ -100,8 +99,7 @@ def bench_layers(
     Inference is shown under both applications, dense (W built once) and factored (W never built), and which of them
     'auto' takes for so many tokens. Figures beside the time of nn.Linear are ratios to it: below 1 is faster.
     """
-    for path in plugin or []:
-        load_plugin(path)
+    load_plugins(plugin)
     structures = [_structure(text) for text in layer or STRUCTURES.names()]
     orders, counts = _numbers(n, "--n"), _numbers(tokens, "--tokens")
     training, shapes = _numbers(training_tokens, "--training-tokens"), [_shape(text) for text in _listed(shape)]

@@ -41,5 +41,12 @@ def configs(incomplete: str) -> list[str]:
     return _beginning(packaged_names(), incomplete)
 
 
+def papers(incomplete: str) -> list[str]:
+    """Papers whose tables come with the package, and all of them."""
+    from phmrun.papers import paper_names
+
+    return _beginning([*paper_names(), "all"], incomplete)
+
+
 def _beginning(names: list[str], start: str) -> list[str]:
     return [name for name in names if name.startswith(start)]

@@ -1,27 +1,48 @@
-"""``phmrun count-params``: the size of a model, in closed form, without building it."""
+"""``phmrun count-params``: the size of a model, or of every model whose size the papers print."""
 
 from typing import Annotated, Any
 
 import typer
 
-from phmrun.cli import console
-from phmrun.cli.options import ExperimentOptions, Json, spread
+from phmrun.cli import completion, console
+from phmrun.cli.formats import Format, print_formatted
+from phmrun.cli.options import ExperimentOptions, Json, optional, spread
+from phmrun.errors import PhmrunError
 
-EPILOG = """Example:
+EPILOG = """Examples:
 
-phmrun count-params nmt --preset base --layer phm --n 8"""
+phmrun count-params nmt --preset base --layer phm --n 8
+
+phmrun count-params --paper all --format md"""
 
 
+@optional("task")
 @spread
 def count_params(
     options: ExperimentOptions,
     *,
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|all",
+            help="Instead of a task: every parameter count that a paper prints, beside that of the network it describes.",
+            autocompletion=completion.papers,
+        ),
+    ] = None,
     depth: Annotated[
         int, typer.Option(min=0, help="Levels of modules to list; 0: the scopes only.", rich_help_panel="Logging")
     ] = 1,
+    style: Annotated[
+        Format, typer.Option("--format", help="How the table is written.", rich_help_panel="Logging")
+    ] = Format.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Counts the parameters of a model, beside the dense model of the same shape."""
+    """Counts the parameters of a model, beside the dense model of the same shape; no weight is allocated."""
+    if paper is not None:
+        _audit(paper, style, as_json)
+        return
+    if not options.task:
+        raise PhmrunError("name a task, or --paper", hint="phmrun count-params nmt, or phmrun count-params --paper all")
     from phmrun.cli.resolving import resolve_options
 
     request = resolve_options(options)
@@ -31,13 +52,64 @@ def count_params(
     if as_json:
         console.print_json(count)
         return
-    rows = [(scope, *_numbers(entry)) for scope, entry in count["by_scope"].items()]
-    rows.append(("total", *_numbers({"count": count["total"], "dense": count["dense_total"]})))
-    console.print_table(("scope", "parameters", "dense", "share"), rows)
-    if depth:
+    rows = [("scope", scope, *_numbers(entry)) for scope, entry in count["by_scope"].items()]
+    rows += [("module", module["name"], *_numbers(module)) for module in by_depth(count["modules"], depth)]
+    rows.append(("total", "", *_numbers({"count": count["total"], "dense": count["dense_total"]})))
+    memory = [("memory", kind, size, None, None) for kind, size in count.get("memory", {}).items()]
+    if style is not Format.TEXT:
+        print_formatted(("kind", "name", "parameters or bytes", "dense", "share"), [*rows, *memory], style)
+        return
+    _print_text(rows, memory)
+
+
+def by_depth(modules: list[dict[str, Any]], depth: int) -> list[dict[str, Any]]:
+    """Counts summed over the first ``depth`` parts of the modules' names, in the order of the network."""
+    if not depth:
+        return []
+    groups: dict[str, dict[str, Any]] = {}
+    for module in modules:
+        name = ".".join(module["name"].split(".")[:depth])
+        group = groups.setdefault(name, {"name": name, "count": 0, "dense": 0})
+        group["count"] += module["count"]
+        group["dense"] += module["dense"]
+    return list(groups.values())
+
+
+def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> None:
+    """Three tables on the terminal: scopes, modules, memory."""
+    scopes = [row[1:] if row[0] == "scope" else ("total", *row[2:]) for row in rows if row[0] != "module"]
+    console.print_table(("scope", "parameters", "dense", "share"), scopes)
+    modules = [row[1:] for row in rows if row[0] == "module"]
+    if modules:
         console.stdout().print()
-        modules = [module for module in count["modules"] if module["name"].count(".") < depth]
-        console.print_table(("module", "parameters", "dense", "share"), [(m["name"], *_numbers(m)) for m in modules])
+        console.print_table(("module", "parameters", "dense", "share"), modules)
+    if memory:
+        console.stdout().print()
+        console.print_table(("memory, 32 bits", "MB"), [(kind, round(size / 1e6, 1)) for _, kind, size, *_ in memory])
+
+
+def _audit(paper: str, style: Format, as_json: bool) -> None:
+    """Published counts of one paper or of all, ours beside them."""
+    from phmrun.papers import table_names
+
+    table_names(paper)  # an unknown paper is refused before torch is imported
+    from phmrun.papers.audit import audit
+    from phmrun.progress import progress
+
+    rows = []
+    with progress("building the papers' networks", None, "figures") as advance:
+        for row in audit(paper):
+            rows.append(row.as_dict())
+            advance(1)
+    if as_json:
+        console.print_json(rows)
+        return
+    columns = ("paper", "table", "row", "published", "computed", "verdict", "note")
+    print_formatted(columns, [[row[column] for column in columns] for row in rows], style)
+    if style is Format.TEXT:
+        verdicts = [row["verdict"] for row in rows]
+        found = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
+        console.stdout().print(f"\n{len(rows)} figures: {found}")
 
 
 def _numbers(entry: Any) -> tuple[int, int | None, str | None]:

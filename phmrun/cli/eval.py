@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.options import HARDWARE, Json, RunArgument, RunsDirectory
+from phmrun.cli.options import HARDWARE, Json, Plugin, RunArgument, RunsDirectory
+from phmrun.registry import load_plugins
 
 DECODING = "Decoding"
 EPILOG = """Example:
@@ -44,10 +45,12 @@ def evaluate(
     average: Average = None,
     batch_size: BatchSize = None,
     device: Device = "auto",
+    plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Scores a run and writes metrics.json and the predictions into its directory."""
+    load_plugins(plugin)
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)

@@ -7,7 +7,8 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.eval import Average, Checkpoint
-from phmrun.cli.options import Json, RunArgument, RunsDirectory
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.registry import load_plugins
 
 EPILOG = """Example:
 
@@ -25,10 +26,12 @@ def export(
     ] = None,
     checkpoint: Checkpoint = None,
     average: Average = None,
+    plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Writes a trained model in another format, and checks that the file gives the same outputs."""
+    load_plugins(plugin)
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)

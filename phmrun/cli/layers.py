@@ -1,27 +1,22 @@
 """``phmrun layers``: the weight structures that this installation knows."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import Json
-from phmrun.registry import STRUCTURES, load_plugin
+from phmrun.cli.options import Json, Plugin
+from phmrun.registry import STRUCTURES, load_plugins
 
 app = typer.Typer(help="Weight structures: formulas, options, constraints.", no_args_is_help=True)
 
-Plugin = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="Python file that registers your own layers; may be repeated.")
-]
 _FACTS = ("formula", "count_formula", "constraint", "source")
 
 
 @app.command("list")
 def list_layers(*, plugin: Plugin = None, as_json: Json = False) -> None:
     """Lists all structures: the matrix W [k, d] that each builds, and from how many numbers."""
-    for path in plugin or []:
-        load_plugin(path)
+    load_plugins(plugin)
     facts = [_facts(name) for name in STRUCTURES.names()]
     if as_json:
         console.print_json(facts)
@@ -38,8 +33,7 @@ def show_layer(
     as_json: Json = False,
 ) -> None:
     """Shows one structure: what it is, and its options."""
-    for path in plugin or []:
-        load_plugin(path)
+    load_plugins(plugin)
     from phmrun.layers import options_of
 
     facts = _facts(name)

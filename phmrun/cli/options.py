@@ -55,6 +55,21 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
     return spread_verb
 
 
+def optional(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator that lets a verb do without its parameter ``name``, which is then an empty text."""
+
+    def relax(verb: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(verb)
+        parameters = [
+            parameter.replace(default="") if parameter.name == name else parameter
+            for parameter in signature.parameters.values()
+        ]
+        verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return verb
+
+    return relax
+
+
 @dataclass(frozen=True)
 class ExperimentOptions:
     """Everything that says what an experiment is; an option left out is None or empty."""
@@ -286,6 +301,12 @@ RunsDirectory = Annotated[
     Path,
     typer.Option(
         "--runs-dir", envvar="PHMRUN_RUNS", help="Where run directories are.", rich_help_panel=RUNS, file_okay=False
+    ),
+]
+Plugin = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE", help="Python file that registers your own layers; may be repeated.", rich_help_panel=LAYER
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.", rich_help_panel=LOGGING)]

@@ -9,8 +9,9 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.eval import DECODING, Alpha, Average, BatchSize, Beam, Checkpoint, Device
-from phmrun.cli.options import Json, RunArgument, RunsDirectory
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.registry import load_plugins
 
 EPILOG = """Examples:
 
@@ -32,10 +33,12 @@ def predict(
     average: Average = None,
     batch_size: BatchSize = None,
     device: Device = "auto",
+    plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Reads lines from standard input and writes one prediction for each to standard output."""
+    load_plugins(plugin)
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)

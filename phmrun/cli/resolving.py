@@ -20,7 +20,7 @@ from phmrun.config import (
     task_defaults,
 )
 from phmrun.errors import PhmrunError, unknown
-from phmrun.registry import TASKS, load_plugin
+from phmrun.registry import TASKS, load_plugins
 
 _SCOPES = ("layer", "embedding", "output")
 _SELECTORS = ("model.preset", *_SCOPES, *(f"{scope}.structure" for scope in _SCOPES))
@@ -56,7 +56,7 @@ def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -
         PhmrunError: Unknown names, unknown keys, bad values; all those of the configuration at once.
     """
     task: Task = TASKS.get(options.task)
-    plugins = {path: load_plugin(path) for path in options.plugin or []}
+    plugins = load_plugins(options.plugin)
     base = read_source(parent) if parent else task_defaults(task.name)
     sources = [base, *(config_source(name) for name in options.config or [])]
     sources += _command_line(options)

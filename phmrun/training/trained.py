@@ -14,7 +14,7 @@ from phmrun.files import cache_dir, write_text
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
-from phmrun.registry import TASKS, load_plugin
+from phmrun.registry import TASKS
 from phmrun.text.vocabulary import Vocabularies
 from phmrun.training.checkpoints import BEST, LAST, averaged_weights, load_checkpoint, step_checkpoints
 from phmrun.training.sequences import SequenceToSequence
@@ -109,12 +109,23 @@ class Trained:
 def open_run(run: Run) -> Trained:
     """Opens a run for use.
 
+    The source of the user's own layers lies in the run directory, but is not executed from there unasked: a run may
+    come from somebody else.
+
     Raises:
-        PhmrunError: The run has no config or vocabulary yet, or they are damaged.
+        PhmrunError: The run has no config or vocabulary yet, they are damaged, or it uses a layer that is not loaded.
     """
-    for plugin in sorted((run.path / "plugins").glob("*.py")):
-        load_plugin(plugin)
-    config = load_run_config(run.config_path, options_of=options_of)
+    try:
+        config = load_run_config(run.config_path, options_of=options_of)
+    except PhmrunError as error:
+        own = sorted((run.path / "plugins").glob("*.py"))
+        if not own:
+            raise
+        raise PhmrunError(
+            f"the run uses layers of its own: {error.what}",
+            where=error.where,
+            hint=f"Read {own[0]}, and if you trust it, add --plugin {own[0]}.",
+        ) from error
     if not run.vocabulary.is_dir():
         raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
     vocabularies = Vocabularies.load(run.vocabulary)
