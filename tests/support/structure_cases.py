@@ -1,11 +1,15 @@
 """Every registered structure with options worth testing, for tests that run over all of them."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from phmrun.registry import STRUCTURES
+from phmrun.registry import STRUCTURES, load_plugin
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "my_layers.py"
+load_plugin(EXAMPLE)  # a user's own layer, which every generic test takes like one of ours
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "dense": [{}],
@@ -13,6 +17,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "group-shuffle": [{"groups": 4}],
     "hypercomplex": [{}, {"algebra": "octonion", "layout": "blocks", "init": "quaternion"}],
     "kronecker": [{"rank": 3}],
+    "mine": [{"scale": 2.0}],
     "low-rank": [{"rank": 4}, {"budget": "1/3"}],
     "phm": [{"n": 2}, {"n": 4, "variant": "released"}, {"n": 4, "share": "kind", "dual": True}],
 }

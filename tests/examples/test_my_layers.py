@@ -1,0 +1,94 @@
+"""The documented layer of a user's own: what it computes, and that every verb takes it by ``--plugin``."""
+
+import json
+import sys
+
+import pytest
+import torch
+from structure_cases import EXAMPLE
+from tiny_experiments import write_corpus
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import Linear, build_structure
+
+PLUGIN = ("--plugin", str(EXAMPLE))
+
+
+@pytest.fixture
+def phmrun(capfd, monkeypatch, tmp_path):
+    """Calls ``phmrun``, and gives what it prints."""
+    from phmrun.cli.app import main
+
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PHMRUN_RUNS", str(tmp_path / "runs"))
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as end:
+            main([*arguments, *PLUGIN])
+        out, err = capfd.readouterr()
+        assert end.value.code == 0, err
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize("size", [(4, 6), (6, 4), (5, 5), (1, 3)])
+def test_it_is_a_toeplitz_matrix(size):
+    rows, columns = size
+    linear = Linear(columns, rows, structure="mine", scale=3.0)
+    diagonals = linear.structure.diagonals
+    expected = [[3.0 * diagonals[i - j + columns - 1] for j in range(columns)] for i in range(rows)]
+    torch.testing.assert_close(linear.weight, torch.stack([torch.stack(row) for row in expected]))
+    assert sum(parameter.numel() for parameter in linear.structure.parameters()) == rows + columns - 1
+    with pytest.raises(PhmrunError, match="scale = 0; valid: above 0"):
+        build_structure("mine", *size, scale=0)
+
+
+def test_the_file_is_short():
+    code = [line for line in EXAMPLE.read_text(encoding="utf-8").splitlines() if line.strip()]
+    assert len(code) <= 45
+
+
+def test_it_is_listed_shown_counted_and_measured(phmrun):
+    facts = {fact["name"]: fact for fact in json.loads(phmrun("layers", "list", "--json"))}
+    assert facts["mine"]["count_formula"] == "k + d - 1"
+    assert "Factor on all of W" in phmrun("layers", "show", "mine")
+    counted = json.loads(phmrun("count-params", "nmt", "--layer", "mine", "--json", "--depth", "9"))
+    maps = [module for module in counted["modules"] if module["structure"] == "mine"]
+    assert maps
+    assert all(module["count"] == sum(module["shape"]) - 1 for module in maps)
+    measured = phmrun(
+        *("bench", "layers", "--layer", "mine", "--shape", "16x16", "--tokens", "1", "--training-tokens", "8"),
+        *("--repeats", "1", "--json"),
+    )
+    assert {row["layer"] for row in json.loads(measured)["rows"]} == {"mine"}
+
+
+def test_it_trains(phmrun, tmp_path):
+    corpus = write_corpus(tmp_path / "corpus")
+    settings = {
+        "data.prefix": f"{corpus}/",
+        "data.source": "aa",
+        "data.target": "bb",
+        "data.vocabulary.kind": "word",
+        "data.vocabulary.size": "160",
+        "model.width": "16",
+        "model.feedforward": "32",
+        "model.heads": "2",
+        "model.encoder_layers": "1",
+        "model.decoder_layers": "1",
+        "batch.size": "80",
+        "training.max_steps": "2",
+        "training.average": "0",
+        "layer.scale": "2",
+        "hardware.accelerator": "cpu",
+        "logging.wandb": "disabled",
+    }
+    flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    phmrun("train", "nmt", "--layer", "mine", *flags)
+    (run,) = (tmp_path / "runs").iterdir()
+    assert "-mine-" in run.name
+    assert (run / "plugins").is_dir()
+    assert json.loads((run / "status.json").read_text(encoding="utf-8"))["state"] == "done"
+    assert "phmrun_plugin_my_layers" in sys.modules
