@@ -1,0 +1,121 @@
+"""Text in, text out: order, chunks, blank lines, parts of a test set, signatures."""
+
+import itertools
+
+import pytest
+import sacrebleu
+import torch
+
+from phmrun.decoding.hypothesis import Hypothesis
+from phmrun.models.transformer import Transformer
+from phmrun.text.vocabulary import Vocabularies, train_vocabulary
+from phmrun.training import translation
+from phmrun.training.translation import Search, Translator, search_from
+
+LINES = ["a b c", "d", "", "e f", "a a a b"]
+
+
+@pytest.fixture(scope="module")
+def vocabularies():
+    vocabulary = train_vocabulary(["a b c d e f g h"] * 3, kind="word", size=16)
+    return Vocabularies(vocabulary, vocabulary)
+
+
+def network(size):
+    torch.manual_seed(0)
+    sizes = {"width": 8, "inner": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    return Transformer(size, size, **sizes, layer={"structure": "phm", "n": 2})
+
+
+def translator(vocabularies, **search):
+    return Translator(network(len(vocabularies.source)), vocabularies, Search(**{"beam": 2, **search}), "weights-name")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 64])
+def test_a_stream_keeps_its_order(vocabularies, batch, monkeypatch):
+    monkeypatch.setattr(translation, "CHUNK", 3)
+    machine = translator(vocabularies, batch=batch, application="dense")
+    alone = [next(iter(machine.predict([line]))) for line in LINES]
+    assert list(machine.predict(iter(LINES))) == alone
+    assert alone[2] == ""
+    assert len(set(alone)) > 2
+
+
+def test_one_at_a_time_answers_at_once(vocabularies):
+    read = []
+
+    def typed():
+        for line in LINES:
+            read.append(line)
+            yield line
+
+    answers = translator(vocabularies, batch=1).predict(typed())
+    next(answers)
+    assert read == LINES[:1]
+
+
+def test_several_hypotheses(vocabularies):
+    answers = list(translator(vocabularies, beam=4, nbest=3).predict(LINES[:2]))
+    assert all(isinstance(each, list) and len(each) == 3 for each in answers)
+    best = list(translator(vocabularies, beam=4).predict(LINES[:2]))
+    assert [each[0] for each in answers] == best
+
+
+def test_the_application_is_decided_once_by_batch_and_beam(vocabularies):
+    assert translator(vocabularies, batch=16, beam=2).search.application == "factored"
+    assert translator(vocabularies, batch=17, beam=2).search.application == "dense"
+    assert translator(vocabularies, batch=64, application="factored").search.application == "factored"
+    assert list(translator(vocabularies, batch=1).predict(LINES)) == list(
+        translator(vocabularies, batch=64).predict(LINES)
+    )
+
+
+def test_a_signature_names_what_a_score_depends_on():
+    search = Search(beam=4, alpha=1.0, max_length_ratio=2.0, max_length_offset=3).resolved()
+    assert search.signature() == "beam:4|alpha:1|limit:2x+3|application:dense"
+
+
+def test_a_search_from_the_config_with_some_settings_replaced():
+    class Decoding:
+        beam, alpha, max_length_ratio, max_length_offset, batch, nbest, application = 5, 0.6, 1.5, 10, 64, 1, "auto"
+
+    assert search_from(Decoding, {}) == Search()
+    assert search_from(Decoding, {"beam": 2, "batch": None}) == Search(beam=2)
+
+
+def test_scores_of_a_test_set_and_of_its_parts(vocabularies, tmp_path, monkeypatch):
+    references = ["a b c d e", "d e f g h", "a c e g b", "h g f e d"]
+    outputs = ["a b c d e", "d e f g a", "a c e g b", "b b b b b"]
+    sources = ["a", "b", "c", "d"]
+    for name, lines in (("src", sources), ("ref", references), ("part", ["old", "new", "old", "new"])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    encoded = [vocabularies.target.encode(line) for line in outputs]
+    machine = translator(vocabularies)
+    monkeypatch.setattr(Translator, "hypotheses", lambda *_: [[Hypothesis(tokens, 0.0, 0.0)] for tokens in encoded])
+    found = machine.evaluate(
+        (tmp_path / "src", tmp_path / "ref"), tmp_path / "part", {"copy": list, "always-right": lambda _: references}
+    )
+
+    def expected(rows):
+        return pytest.approx(sacrebleu.corpus_bleu([outputs[r] for r in rows], [[references[r] for r in rows]]).score)
+
+    assert found.hypotheses == outputs
+    assert found.scores["bleu"].value == expected(range(4))
+    assert found.scores["bleu-old"].value == expected([0, 2]) == pytest.approx(100)
+    assert found.scores["bleu-new"].value == expected([1, 3])
+    assert found.scores["bleu-of-always-right"].value == pytest.approx(100)
+    assert found.scores["bleu-of-copy"].value == 0
+    assert found.scores["chrf"].value == pytest.approx(sacrebleu.corpus_chrf(outputs, [references]).score)
+    for name in ("bleu", "chrf", "bleu-old"):
+        assert found.scores[name].signature.endswith("|application:dense|weights:weights-name")
+    assert found.samples == list(zip(sources, references, outputs, strict=True))
+    assert found.tokens == sum(len(tokens) + 1 for tokens in encoded)
+    assert found.seconds >= 0
+
+
+def test_only_the_first_few_are_samples(vocabularies, tmp_path):
+    for name in ("src", "ref"):
+        (tmp_path / name).write_text("".join(f"{word}\n" for word in itertools.islice(itertools.cycle("abcd"), 20)))
+    found = translator(vocabularies).evaluate((tmp_path / "src", tmp_path / "ref"))
+    assert len(found.samples) == translation.SAMPLES
+    assert len(found.hypotheses) == 20
