@@ -88,7 +88,7 @@ def own_files(data: TranslationDataConfig) -> Files:
     """The user's own files, named one by one or by their common prefix.
 
     Raises:
-        PhmrunError: (exit 3) One of them does not exist.
+        PhmrunError: (exit 3) One of them does not exist; only the two of the test set may both be missing.
     """
     files: Files = {}
     for split in SPLITS:
@@ -96,6 +96,8 @@ def own_files(data: TranslationDataConfig) -> Files:
         target = _file(data, split, "target", data.target)
         if source and target:
             files[split] = (source, target)
+        elif source or target:
+            raise PhmrunError(f"the {split} set has one side only", where=str(source or target), code=ExitCode.DATA)
     return files
 
 
