@@ -1,0 +1,94 @@
+"""A Transformer encoder that classifies sentences: subject–verb agreement (Zhang et al. 2021, section 4.4)."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers import Embedding, FeedForward, Linear, MultiheadAttention
+from phmrun.layers.attention import Maps
+from phmrun.models.positions import SinusoidalPositions
+from phmrun.models.transformer import EncoderLayer, Norm, Sublayer, build_norm
+
+
+class EncoderClassifier(nn.Module):
+    """softmax(W mean_t encoder(x)_t + b).
+
+    Args:
+        vocabulary: Vocabulary entries.
+        classes: Classes to tell apart.
+        width: Size of the residual stream and of the embeddings.
+        inner: Hidden size of the feed-forward blocks.
+        heads: Attention heads.
+        layers: Encoder layers.
+        norm: "pre" (with a final norm) or "post".
+        dropout: Share of embeddings and of block outputs dropped in training.
+        attention_dropout: Share of attention weights dropped.
+        activation_dropout: Share of feed-forward activations dropped.
+        maps: Q, K and V as one map ("joint") or three ("separate").
+        attention_bias: Whether attention maps have biases.
+        layer: Structure of every map in the blocks and its options.
+        embedding: The same for the embedding.
+        output: The same for the map to the classes.
+
+    Raises:
+        PhmrunError: Sizes and structures that do not go together.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        classes: int = 2,
+        *,
+        width: int = 128,
+        inner: int = 512,
+        heads: int = 4,
+        layers: int = 2,
+        norm: Norm = "pre",
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        activation_dropout: float = 0.1,
+        maps: Maps = "joint",
+        attention_bias: bool = True,
+        layer: Mapping[str, Any] | None = None,
+        embedding: Mapping[str, Any] | None = None,
+        output: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.dropout = dropout
+        layer = layer or {}
+
+        def encoder_layer() -> EncoderLayer:
+            attention = MultiheadAttention(width, heads, attention_dropout, attention_bias, maps=maps, **layer)
+            feedforward = FeedForward(width, inner, activation_dropout, **layer)
+            return EncoderLayer(*(Sublayer(block, width, norm, dropout) for block in (attention, feedforward)))
+
+        self.encoder = nn.ModuleList(encoder_layer() for _ in range(layers))
+        self.encoder_norm = build_norm("layer", width) if norm == "pre" else nn.Identity()
+        self.positions = SinusoidalPositions(width)
+        self.embedding = Embedding(vocabulary, width, **(embedding or {}))
+        self.output = Linear(width, classes, **(output or {}))
+        self.embedding.reset_parameters(width**-0.5)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Logits of the classes.
+
+        Args:
+            tokens: ``[batch, length]``.
+            mask: ``[batch, 1, 1, length]``, true at tokens; ``None`` where nothing is padded.
+
+        Returns:
+            ``[batch, classes]``.
+        """
+        vectors = self.embedding(tokens) * math.sqrt(self.width) + self.positions(tokens.shape[1])
+        hidden = F.dropout(vectors, self.dropout, self.training)
+        for layer in self.encoder:
+            hidden = layer(hidden, mask)
+        hidden = self.encoder_norm(hidden)
+        if mask is None:
+            return self.output(hidden.mean(1))
+        shares = mask[:, 0, 0, :, None].to(hidden.dtype)  # [batch, length, 1]
+        return self.output((hidden * shares).sum(1) / shares.sum(1))

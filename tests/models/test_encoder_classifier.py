@@ -1,0 +1,51 @@
+"""The encoder that classifies, against ``torch.nn``'s encoder with the same weights."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from phmrun.models.encoder_classifier import EncoderClassifier
+from phmrun.models.transformer import padding_mask
+
+TOKENS = torch.tensor([[5, 6, 7, 3], [8, 9, 0, 0]])
+
+
+def build(**options):
+    torch.manual_seed(0)
+    return EncoderClassifier(20, 3, width=16, inner=32, heads=4, layers=2, **options).double().eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_logits_equal_torchs(norm):
+    network = build(norm=norm)
+    layer = nn.TransformerEncoderLayer(16, 4, 32, 0.0, norm_first=norm == "pre", batch_first=True, dtype=torch.float64)
+    theirs = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    for mine, other in zip(network.encoder, theirs.layers, strict=True):
+        attention, feedforward = mine.attention.block, mine.feedforward.block
+        other.self_attn.in_proj_weight.copy_(attention.project[0].weight)
+        other.self_attn.in_proj_bias.copy_(attention.project[0].bias)
+        for target, ours in (
+            (other.self_attn.out_proj, attention.output),
+            (other.linear1, feedforward.expand),
+            (other.linear2, feedforward.contract),
+        ):
+            target.weight.copy_(ours.weight)
+            target.bias.copy_(ours.bias)
+    vectors = network.embedding.weight[TOKENS] * math.sqrt(16) + network.positions(4)
+    hidden = theirs(vectors, src_key_padding_mask=TOKENS == 0)
+    if norm == "pre":
+        hidden = network.encoder_norm(hidden)
+    means = torch.stack([hidden[0].mean(0), hidden[1, :2].mean(0)])
+    expected = nn.functional.linear(means, network.output.weight, network.output.bias)
+    torch.testing.assert_close(network(TOKENS, padding_mask(TOKENS, 0)), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_without_padding_there_is_no_mask():
+    network = build()
+    full = TOKENS[:1]
+    assert padding_mask(full, 0) is None
+    ones = torch.ones(1, 1, 1, 4, dtype=torch.bool)
+    torch.testing.assert_close(network(full), network(full, ones))
