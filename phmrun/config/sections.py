@@ -66,7 +66,9 @@ class BatchConfig(Section):
 class OptimizerConfig(Section):
     """The optimizer and its constants."""
 
-    name: Literal["adam", "adamw"] = Field("adam", description="adamw decays the weights apart from the gradient.")
+    name: Literal["adam", "adamw", "adamax", "nadam", "radam", "sgd", "lamb"] = Field(
+        "adam", description="adamw and lamb decay the weights apart from the gradient; lamb: extra `optimizers`."
+    )
     lr: float | None = Field(
         None, gt=0, description="Peak learning rate; null where the schedule fixes it itself (noam), and only there."
     )

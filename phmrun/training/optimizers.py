@@ -1,14 +1,29 @@
 """Optimisers and learning-rate schedules, by the names that the config uses."""
 
+import importlib
+import inspect
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import nn
-from torch.optim import Adam, AdamW, Optimizer
+from torch.optim import Optimizer
 
-from phmrun.errors import unknown
+from phmrun.errors import PhmrunError, unknown
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW}
+OPTIMIZERS = {
+    "adam": "torch.optim:Adam",
+    "adamw": "torch.optim:AdamW",
+    "adamax": "torch.optim:Adamax",
+    "nadam": "torch.optim:NAdam",
+    "radam": "torch.optim:RAdam",
+    "sgd": "torch.optim:SGD",
+    "lamb": "pytorch_optimizer:Lamb",
+}
+"""Where each optimiser's class is found; those outside torch come with the extra ``optimizers``."""
+
+STATE = {"sgd": 0}
+"""Numbers that an optimiser keeps per weight; two, the running means of Adam, where it is not said here."""
+
 Schedule = Callable[[int], float]
 
 
@@ -32,18 +47,40 @@ def build_optimizer(
 
     Args:
         parameters: What to optimise.
-        name: "adam" or "adamw".
+        name: "adam", a variant of it, "sgd", or "lamb" (You et al. 2020).
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the root in the update's denominator.
-        weight_decay: L2 penalty (adam) or decay per unit of learning rate (adamw).
-        fused: Whether one kernel updates all parameters.
+        weight_decay: L2 penalty; per unit of learning rate (adamw); part of the update that is then scaled (lamb).
+        fused: Whether one kernel updates all parameters, where the optimiser has one.
 
     Raises:
-        PhmrunError: There is no such optimiser.
+        PhmrunError: There is no such optimiser, or its package is not installed.
+    """
+    optimizer = optimizer_class(name)
+    known = inspect.signature(optimizer).parameters
+    wanted: dict[str, Any] = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused}
+    wanted["weight_decouple"] = False  # of Lamb only, which is then as published
+    return optimizer(parameters, lr=1.0, **{key: value for key, value in wanted.items() if key in known})  # type: ignore[call-arg]
+
+
+def optimizer_class(name: str) -> type[Optimizer]:
+    """The optimiser of that name.
+
+    Raises:
+        PhmrunError: There is no such optimiser, or its package is not installed.
     """
     if name not in OPTIMIZERS:
         raise unknown("optimizer", name, OPTIMIZERS, where="training.optimizer.name")
-    return OPTIMIZERS[name](parameters, lr=1.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=fused)  # type: ignore[call-arg]
+    module, _, attribute = OPTIMIZERS[name].partition(":")
+    try:
+        found: type[Optimizer] = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise PhmrunError(
+            f"the optimizer {name!r} needs the package {module.replace('_', '-')}",
+            where="training.optimizer.name",
+            hint="Install it with: pip install 'phmrun[optimizers]'",
+        ) from error
+    return found
 
 
 def build_schedule(
