@@ -25,7 +25,7 @@ def count_params(
         str | None,
         typer.Option(
             metavar="NAME|all",
-            help="Instead of a task: every parameter count that a paper prints, beside that of the network it describes.",
+            help="Instead of a task: every parameter count that a paper prints, beside that of the network meant.",
             autocompletion=completion.papers,
         ),
     ] = None,

@@ -10,6 +10,7 @@ from phmrun.config import Experiment, Task
 from phmrun.layers import Structure
 from phmrun.registry import TASKS
 from phmrun.text.vocabulary import padded_size
+from phmrun.training.optimizers import STATE
 
 BYTES = 4
 """Bytes of a weight, a gradient, or a number of the optimizer's state, in single precision."""
@@ -25,7 +26,7 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
     Returns:
         ``total`` and ``dense_total`` (the same model with dense maps); ``by_scope`` and ``modules``, whose entries have
         ``count`` and ``dense``; ``block_matrices``, the weight matrices inside the blocks; ``memory``, bytes in single
-        precision.
+        precision of weights, gradients and the optimizer's state.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
@@ -37,12 +38,18 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
         sizes = (size, size)
     with torch.device("meta"):
         network = task.load("module")(config, *sizes).network
-    return count_network(network)
+    return count_network(network, STATE.get(config.training.optimizer.name, 2))
 
 
-def count_network(network: nn.Module) -> dict[str, Any]:
-    """The counts of a network, wherever its weights are; see :func:`count_parameters`."""
+def count_network(network: nn.Module, state: int = 2) -> dict[str, Any]:
+    """The counts of a network, wherever its weights are; see :func:`count_parameters`.
+
+    Args:
+        network: The network.
+        state: Numbers that the optimizer keeps per weight.
+    """
     modules = list(_modules(network))
+    trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     scopes: dict[str, dict[str, int]] = {}
     for module in modules:
         entry = scopes.setdefault(module["scope"], {"count": 0, "dense": 0})
@@ -58,7 +65,7 @@ def count_network(network: nn.Module) -> dict[str, Any]:
             "count": sum(module["count"] for module in blocks),
             "dense": sum(module["dense"] for module in blocks),
         },
-        "memory": {"weights": BYTES * total, "gradients": BYTES * total, "optimizer": 2 * BYTES * total},
+        "memory": {"weights": BYTES * total, "gradients": BYTES * trained, "optimizer": state * BYTES * trained},
         "modules": modules,
     }
 
@@ -77,6 +84,7 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
             "name": name.removesuffix(".structure"),
             "scope": scope_of(name),
             "structure": module.name if isinstance(module, Structure) else None,
+            "kind": "matrix" if structured else "norm" if isinstance(module, nn.LayerNorm | nn.RMSNorm) else "other",
             "count": count,
             "dense": module.out_features * module.in_features if isinstance(module, Structure) else count,
             "shape": [module.out_features, module.in_features] if structured else [list(p.shape) for p in own],

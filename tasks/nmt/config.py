@@ -80,8 +80,11 @@ _FAIRSEQ: dict[str, Any] = {
     "encoder_layers": 6,
     "decoder_layers": 6,
     "norm": "post",
+    "normalization": "layer",
+    "positions": "sinusoidal",
     "attention_maps": "separate",
     "bias": True,
+    "feedforward_bias": True,
     "tie": "all",
 }
 

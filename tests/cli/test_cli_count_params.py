@@ -35,3 +35,32 @@ def test_json_and_the_options_of_train(phmrun, counting):
     report = json.loads(phmrun("count-params", "nmt", "--layer", "phm", "--n", "8", "--json").out)
     assert report["seen"]["n"] == 8
     assert report["total"] == 600
+
+
+@pytest.mark.parametrize(
+    ("style", "sign"), [("md", "| layer"), ("latex", r"\toprule"), ("csv", "scope,layer,500,1000,50.0%")]
+)
+def test_formats(phmrun, counting, style, sign):
+    out = phmrun("count-params", "nmt", "--format", style).out
+    assert sign.replace("| layer", "| layer |") in out
+    assert "output" in out
+
+
+def test_neither_task_nor_paper(phmrun):
+    result = phmrun("count-params")
+    assert result.code == 2
+    assert "--paper" in result.err
+
+
+def test_an_unknown_paper(phmrun):
+    result = phmrun("count-params", "--paper", "phn")
+    assert result.code == 2
+    assert "Did you mean 'phm'?" in result.err
+
+
+def test_a_paper(phmrun):
+    rows = json.loads(phmrun("count-params", "--paper", "matsuno", "--json").out)
+    assert set(rows[0]) == {"paper", "table", "row", "published", "computed", "verdict", "note"}
+    arc = next(row for row in rows if row["row"] == "Symmetry Matrix / Arc Classifier")
+    assert (arc["published"], arc["computed"], arc["verdict"]) == ("1200", 1200, "exact")
+    assert "underdetermined" in phmrun("count-params", "--paper", "matsuno", "--format", "csv").out

@@ -1,0 +1,73 @@
+"""One table in the format that the reader wants: on a terminal, in a README, in a paper, in a spreadsheet."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+from phmrun.cli import console
+
+
+class Format(StrEnum):
+    """How a table is written."""
+
+    TEXT = "text"
+    MD = "md"
+    LATEX = "latex"
+    CSV = "csv"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "†": r"$\dagger$",
+    "·": r"$\cdot$",
+    "×": r"$\times$",
+    "−": "$-$",
+    "…": r"\dots{}",
+    "–": "--",
+}
+
+
+def print_formatted(columns: Sequence[str], rows: Iterable[Sequence[Any]], style: Format) -> None:
+    """A table on standard output; ``text`` is :func:`console.print_table`."""
+    filled = list(rows)
+    if style is Format.TEXT:
+        console.print_table(columns, filled)
+    else:
+        print(formatted(columns, filled, style), end="", flush=True)
+
+
+def formatted(columns: Sequence[str], rows: Sequence[Sequence[Any]], style: Format) -> str:
+    """The table as Markdown, as LaTeX (booktabs) or as comma-separated values, whose numbers are bare."""
+    if style is Format.CSV:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([["" if value is None else value for value in row] for row in rows])
+        return text.getvalue()
+    cells = [[_text(value) for value in row] for row in rows]
+    right = [any(isinstance(row[index], int | float) for row in rows) for index in range(len(columns))]
+    if style is Format.MD:
+        ruler = ["---:" if numbers else ":---" for numbers in right]
+        table: list[list[str]] = [list(columns), ruler, *([cell.replace("|", "\\|") for cell in row] for row in cells)]
+        return "".join(f"| {' | '.join(line)} |\n" for line in table)
+    lines = [" & ".join(map(_escaped, line)) + r" \\" for line in (columns, *cells)]
+    frame = "".join("r" if numbers else "l" for numbers in right)
+    body = "\n".join(lines[1:])
+    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{lines[0]}\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)

@@ -1,0 +1,16 @@
+"""Published numbers, and ours beside them. Imports no torch until something is counted."""
+
+from phmrun.papers.published import Column, PaperRow, PaperTable, load_table, paper_names, table_names
+from phmrun.papers.verdict import Printed, Verdict, judge
+
+__all__ = [
+    "Column",
+    "PaperRow",
+    "PaperTable",
+    "Printed",
+    "Verdict",
+    "judge",
+    "load_table",
+    "paper_names",
+    "table_names",
+]

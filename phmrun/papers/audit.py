@@ -1,0 +1,216 @@
+"""Every published parameter count beside the one of the network that its row of the paper describes.
+
+Nothing computed is ever stored: each row's network is built, on the meta device, by what ``train`` builds it with.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from phmrun.config import Experiment, Source, Task, config_source, resolve, task_defaults
+from phmrun.errors import PhmrunError
+from phmrun.layers import options_of
+from phmrun.models.networks import build_network
+from phmrun.papers.published import Column, PaperRow, PaperTable, load_table, table_names
+from phmrun.papers.verdict import Printed, Verdict, judge
+from phmrun.registry import TASKS
+from phmrun.training.counting import count_network, count_parameters
+
+Counts = dict[str, Any]
+
+OPTIONAL = ("norms", "embedding", "output", "define")
+"""What a measure may name in a network that has none of it."""
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One published figure.
+
+    Attributes:
+        paper: Short name of the paper.
+        table: Number of the table.
+        row: Row and column.
+        published: As printed.
+        computed: Parameters (bytes, per cent, fold) of the network built; ``None`` where it is not this paper's.
+        verdict: What the one is to the other.
+        note: Why they differ, or what the paper leaves open.
+    """
+
+    paper: str
+    table: str
+    row: str
+    published: str
+    computed: int | float | None
+    verdict: Verdict
+    note: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "verdict": str(self.verdict)}
+
+
+def audit(paper: str = "all") -> Iterator[AuditRow]:
+    """All parameter figures of a paper's tables.
+
+    Args:
+        paper: Short name of the paper, or "all".
+
+    Raises:
+        PhmrunError: There is no such paper, or a table's file does not describe networks that can be built.
+    """
+    for name in table_names(paper):
+        yield from audit_table(load_table(name), name)
+
+
+def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
+    """All parameter figures of one table; ``name`` is its file, for messages."""
+    networks = _Networks(table, name)
+    for row in table.rows:
+        for heading, cell in row.published.items():
+            column = table.columns[heading]
+            if column.metric:
+                continue
+            judged = _counted if column.counts else _derived
+            computed, verdict, note = judged(networks, row, heading, Printed.parse(cell, column.unit))
+            label = row.name if _counting_columns(table) == 1 else f"{row.name} / {heading}"
+            yield AuditRow(table.paper, table.table, label, cell, _plain(computed), verdict, note)
+
+
+def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Counts:
+    """What :func:`~phmrun.training.counting.count_network` says of the network of a row.
+
+    Args:
+        table: The table.
+        row: One of its rows.
+        name: The table's file, for messages.
+        overrides: Settings laid over the row's own.
+    """
+    label = f"{name}, row {row.name}"
+    if table.task is None or row.network is not None:
+        base = table.base if row.network is None else {}
+        arguments = {**base, **row.set, **(overrides or {})}
+        with torch.device("meta"):
+            return count_network(build_network(row.network or str(table.network), arguments, where=label))
+    return count_parameters(row_config(table, row, name, overrides), _sizes(table, row))
+
+
+def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
+    """The configuration of a row whose table belongs to a task; arguments as for :func:`build_counts`."""
+    task: Task = TASKS.get(str(table.task), where=name)
+    label = f"{name}, row {row.name}"
+    sources = [
+        task_defaults(task.name),
+        *(config_source(file) for file in table.config),
+        Source(name, table.base),
+        Source(label, row.set),
+        Source(label, overrides or {}),
+    ]
+    config: Experiment = resolve(task.load("schema"), sources, options_of).config
+    return config
+
+
+def _sizes(table: PaperTable, row: PaperRow) -> tuple[int, ...] | None:
+    sizes = row.vocabulary or table.vocabulary
+    return tuple(sizes) if sizes else None
+
+
+class _Networks:
+    """The counts of a table's rows; networks that are asked for again are not built again."""
+
+    def __init__(self, table: PaperTable, name: str) -> None:
+        self.table = table
+        self.name = name
+        self._built: dict[str, Counts] = {}
+
+    def count(self, row: PaperRow, heading: str, overrides: Mapping[str, Any] | None = None) -> int:
+        """The parameters that a column counts in the network of a row."""
+        key = json.dumps([row.network, row.set, row.vocabulary, overrides], sort_keys=True)
+        if key not in self._built:
+            self._built[key] = build_counts(self.table, row, self.name, overrides)
+        column = self.table.columns[heading]
+        measure = row.counts.get(heading, column.counts)
+        return measured(self._built[key], measure or "total", column.without, self.name) * column.bytes_each
+
+
+def measured(counts: Counts, measure: str | list[str], without: list[str], where: str) -> int:
+    """The parameters that a measure takes of a network's counts; see :class:`Column`.
+
+    Raises:
+        PhmrunError: The network has no such scope.
+    """
+    if measure == "matrices":
+        return int(counts["block_matrices"]["count"])
+    scopes = list(counts["by_scope"])
+    norms = "norms" in without
+    asked = [] if isinstance(measure, str) else measure
+    unknown = [name for name in [*asked, *without] if name not in (*scopes, *OPTIONAL)]
+    if unknown or (isinstance(measure, str) and measure not in ("total", "blocks")):
+        raise PhmrunError(f"a network without {unknown or measure}", where=where, valid=scopes)
+    outside = {"embedding", "output"} if measure == "blocks" else set()
+    chosen = {scope for scope in (asked or scopes) if scope not in outside and scope not in without}
+    modules = [module for module in counts["modules"] if module["scope"] in chosen]
+    return sum(module["count"] for module in modules if not (norms and module["kind"] == "norm"))
+
+
+def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
+    """Computed value, verdict and note of a cell that is a count."""
+    remark = row.note_on(heading)
+    if row.quoted:
+        return None, Verdict.QUOTED, _joined(f"from {row.quoted}", remark)
+    computed = networks.count(row, heading)
+    others = {name: networks.count(row, heading, overrides) for name, overrides in row.readings.items()}
+    listed = "; ".join(f"{name}: {count:,}" for name, count in others.items() if count != computed)
+    missing = row.missing_in(heading)
+    if missing:
+        note = _joined(f"not said: {missing}", f"{row.reading}: {computed:,}", listed, remark)
+        return computed, Verdict.UNDERDETERMINED, note
+    verdict = judge(printed, computed)
+    if verdict is Verdict.EXACT:
+        return computed, verdict, remark
+    return computed, verdict, _joined(remark, listed)
+
+
+def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
+    """The same of a cell that derives from two counts."""
+    column = networks.table.columns[heading]
+    other, counting = networks.table.row(row.against or str(column.against)), str(column.of)
+    remark = row.note_on(heading)
+    if row.quoted:
+        return None, Verdict.QUOTED, _joined(f"from {row.quoted}", remark)
+    computed = _derive(column, networks.count(row, counting), networks.count(other, counting))
+    verdict = judge(printed, computed)
+    if row is not other and (row.missing_in(counting) or other.missing_in(counting)):
+        verdict = Verdict.UNDERDETERMINED
+        remark = _joined(f"not said: {row.missing_in(counting) or other.missing_in(counting)}", remark)
+    if verdict is not Verdict.EXACT and counting in row.published and counting in other.published:
+        unit = networks.table.columns[counting].unit
+        from_printed = (Printed.parse(each.published[counting], unit).amount for each in (row, other))
+        if judge(printed, _derive(column, *from_printed)) is Verdict.EXACT:
+            remark = _joined(
+                remark, f"follows from the printed {row.published[counting]} and {other.published[counting]}"
+            )
+    return computed, verdict, remark
+
+
+def _derive(column: Column, count: int | Fraction, against: int | Fraction) -> Fraction:
+    """Per cent, saving (negative) or fold."""
+    if column.derived == "fold":
+        return Fraction(against) / Fraction(count)
+    share = 100 * Fraction(count) / Fraction(against)
+    return share if column.derived == "percent" else share - 100
+
+
+def _counting_columns(table: PaperTable) -> int:
+    return sum(not column.metric for column in table.columns.values())
+
+
+def _plain(value: int | Fraction | None) -> int | float | None:
+    return round(float(value), 4) if isinstance(value, Fraction) else value
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,34 @@
+import csv
+import io
+
+import pytest
+
+from phmrun.cli.formats import Format, formatted
+
+COLUMNS = ("name", "count", "share")
+ROWS = [("a|b & c_1", 1234567, "50.0%"), ("†", None, "–")]
+
+
+def test_csv_reads_back_with_bare_numbers():
+    found = list(csv.reader(io.StringIO(formatted(COLUMNS, ROWS, Format.CSV))))
+    assert found == [["name", "count", "share"], ["a|b & c_1", "1234567", "50.0%"], ["†", "", "–"]]
+
+
+def test_markdown():
+    lines = formatted(COLUMNS, ROWS, Format.MD).splitlines()
+    assert lines[1] == "| :--- | ---: | :--- |"
+    assert lines[2] == "| a\\|b & c_1 | 1,234,567 | 50.0% |"
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+
+
+def test_latex():
+    lines = formatted(COLUMNS, ROWS, Format.LATEX).splitlines()
+    assert lines[0] == r"\begin{tabular}{lrl}"
+    assert r"a|b \& c\_1 & 1,234,567 & 50.0\% \\" in lines
+    assert r"$\dagger$ & -- & -- \\" in lines
+    assert lines[-1] == r"\end{tabular}"
+
+
+@pytest.mark.parametrize("style", [Format.CSV, Format.MD, Format.LATEX])
+def test_no_rows(style):
+    assert "count" in formatted(COLUMNS, [], style)

@@ -1,0 +1,83 @@
+"""Every table's file loads; what a file must not say is refused with its place."""
+
+import pytest
+
+from phmrun.config import load_yaml
+from phmrun.errors import PhmrunError
+from phmrun.papers import load_table, paper_names, table_names
+
+TABLE = """
+paper: mine
+table: "1"
+title: A table
+network: nli-lstm
+base: {vocabulary: 10}
+columns:
+  "#Params": {counts: [lstm]}
+  Saving: {derived: saving, of: "#Params", against: LSTM}
+  BLEU: {metric: bleu}
+rows:
+  - name: LSTM
+    published: {"#Params": 721K, BLEU: "20.10"}
+"""
+
+
+def test_the_tables_whose_figures_are_audited():
+    wanted = {
+        "phm": [1, 2, 5, 6],
+        "shapeshifter": [1, 2, 3, 4, 5],
+        "reproduction": [5, 7],
+        "matsuno": [4, 5],
+        "define": [1, 2, 3, 4, 5, 6, 7, 8],
+    }
+    assert set(paper_names()) == set(wanted)
+    for paper, numbers in wanted.items():
+        assert set(table_names(paper)) >= {f"configs/papers/{paper}/table{number}.yaml" for number in numbers}
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_every_file_loads_under_its_own_name(name):
+    table = load_table(name)
+    assert name == f"configs/papers/{table.paper}/table{table.table}.yaml"
+    assert all(row.published for row in table.rows if row.set)
+
+
+def test_an_unknown_paper_is_refused():
+    with pytest.raises(PhmrunError, match="there is no paper 'defin'") as caught:
+        table_names("defin")
+    assert "define" in (caught.value.hint or "")
+
+
+def test_digits_stay_as_printed(tmp_path):
+    path = tmp_path / "table.yaml"
+    path.write_text(TABLE)
+    assert load_table(str(path)).row("LSTM").published["BLEU"] == "20.10"
+    assert load_yaml(path)["columns"]["BLEU"] == {"metric": "bleu"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("721K", "many", "'many' is not a printed number"),
+        ('"#Params": 721K', "Size: 721K", "there is no column 'Size'"),
+        ("against: LSTM", "against: GRU", "there is no row 'GRU'"),
+        ("{counts: [lstm]}", "{counts: [lstm], metric: bleu}", "exactly one of counts, derived, metric"),
+        ("network: nli-lstm", "network: nli-lstm\ntask: nmt", "either a task or a network"),
+        ("    published", "    missing: the width\n    published", "no other reading is given"),
+        ('BLEU: "20.10"', "BLEU: 20.10", "BLEU"),  # a number would lose its last digit
+        ("title: A table", "titel: A table", "title"),
+    ],
+)
+def test_mistakes(tmp_path, old, new, what):
+    path = tmp_path / "table.yaml"
+    path.write_text(TABLE.replace(old, new))
+    with pytest.raises(PhmrunError, match=what) as caught:
+        load_table(str(path))
+    assert caught.value.where == str(path)
+
+
+def test_two_rows_of_one_name(tmp_path):
+    path = tmp_path / "table.yaml"
+    path.write_text(TABLE + '  - name: LSTM\n    published: {BLEU: "1.0"}\n')
+    with pytest.raises(PhmrunError, match="two rows are called LSTM"):
+        load_table(str(path))
