@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from phmrun.bench.machine import last_level_cache, waiter
 from phmrun.bench.timing import interleave
 from phmrun.errors import PhmrunError, unknown
-from phmrun.layers import Linear, for_inference, options_of
+from phmrun.layers import Linear, folded, for_inference, options_of
 from phmrun.layers.inference import resolve_application
 from phmrun.layers.linear import Application
 from phmrun.progress import progress
@@ -183,7 +183,7 @@ def measure(
 
 def inference_forms(linear: nn.Linear, layer: Linear) -> dict[str, nn.Module]:
     """The candidates: ``nn.Linear``, and the layer under each application that differs."""
-    forms = {REFERENCE: for_inference(linear), "dense": for_inference(layer)}
+    forms = {REFERENCE: for_inference(linear), "dense": folded(layer)}
     factored: nn.Module = for_inference(layer, "factored")
     if not isinstance(factored, nn.Linear):
         forms["factored"] = factored
@@ -206,7 +206,8 @@ def _inference(
         candidates = {name: _in_turn(layers, inputs) for name, layers in copies.items()}
         timings = interleave(candidates, rounds=rounds, at_least=at_least, settle=waiter(device))
     linear = timings.pop(REFERENCE)
-    auto = resolve_application("auto", tokens)
+    preferred = STRUCTURES.get(case.structure).application
+    auto = "factored" if preferred == "factored" else resolve_application("auto", tokens)
     return Measured(
         case.label,
         case.in_features,
@@ -226,12 +227,12 @@ def _in_turn(layers: Sequence[nn.Module], inputs: Tensor) -> Callable[[], Tensor
     return lambda: next(endless)(inputs)
 
 
-def _training(case: Case, linear: nn.Module, layer: nn.Module, tokens: int, rounds: int, at_least: float) -> Measured:
-    """Forward and backward."""
+def _training(case: Case, linear: nn.Module, layer: Linear, tokens: int, rounds: int, at_least: float) -> Measured:
+    """Forward and backward, under the application that training uses."""
     device = next(linear.parameters()).device
     inputs = torch.randn(tokens, case.in_features, device=device, requires_grad=True)
     gradient = torch.randn(tokens, case.out_features, device=device)
-    candidates = {REFERENCE: _step(linear, inputs, gradient), "dense": _step(layer, inputs, gradient)}
+    candidates = {REFERENCE: _step(linear, inputs, gradient), layer.application: _step(layer, inputs, gradient)}
     timings = interleave(candidates, rounds=rounds, at_least=at_least, settle=waiter(device))
     return Measured(
         case.label,
@@ -241,8 +242,8 @@ def _training(case: Case, linear: nn.Module, layer: nn.Module, tokens: int, roun
         "hot",
         tokens,
         {name: timing.median for name, timing in timings.items()},
-        {"dense": timings["dense"].ratio(timings[REFERENCE])},
-        "dense",
+        {layer.application: timings[layer.application].ratio(timings[REFERENCE])},
+        layer.application,
     )
 
 

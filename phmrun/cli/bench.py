@@ -242,7 +242,7 @@ def _print_layers(rows: Sequence["Measured"], machine: dict[str, Any]) -> None:
     from phmrun.bench.layers import APPLICATIONS, REFERENCE
 
     training = [
-        (row.layer, _arrow(row), row.tokens, _time(row.seconds[REFERENCE]), row.ratios["dense"])
+        (row.layer, _arrow(row), row.tokens, _time(row.seconds[REFERENCE]), row.ratios[row.auto], row.auto)
         for row in rows
         if row.mode == "training"
     ]
@@ -261,7 +261,9 @@ def _print_layers(rows: Sequence["Measured"], machine: dict[str, Any]) -> None:
     ]
     _print_machine(machine)
     if training:
-        console.print_table(("layer", "sizes", "tokens", REFERENCE, "ratio"), training, title="\nTraining step")
+        console.print_table(
+            ("layer", "sizes", "tokens", REFERENCE, "ratio", "application"), training, title="\nTraining step"
+        )
     if inference:
         columns = ("layer", "sizes", "tokens", "weights", REFERENCE, *(f"{name}" for name in APPLICATIONS), "auto")
         console.print_table(columns, inference, title="\nInference")

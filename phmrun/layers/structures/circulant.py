@@ -12,12 +12,13 @@ spectrum, 2d numbers of which half are redundant.
 """
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from phmrun.layers.spectrum import convolved
-from phmrun.layers.structure import Structure, register
+from phmrun.layers.structure import Application, Structure, register
 
 
 @register("circulant")
@@ -28,6 +29,7 @@ class Circulant(Structure):
     count_formula = "d"
     constraint = "k = d"
     source = "Matsuno et al. 2018, section 3.2"
+    application: ClassVar[Application] = "factored"
 
     def __init__(self, out_features: int, in_features: int) -> None:
         super().__init__(out_features, in_features)
