@@ -69,10 +69,14 @@ def test_every_way_to_use_a_structure_is_the_same_matrix(name, options):
 def test_the_matrix_is_drawn_with_the_deviation_asked_for(name, options):
     torch.manual_seed(0)
     structure = build_structure(name, 512, 512 if name in SQUARE else 256, **options)
-    structure.reset_parameters(0.25)
-    weight = structure.materialize().detach()
-    assert float(weight.std()) == pytest.approx(0.25, rel=0.03)
-    assert abs(float(weight.mean())) < 0.01
+    squares, means = [], []
+    for _ in range(10):  # a few parameters, such as those of one outer product, vary from draw to draw
+        structure.reset_parameters(0.25)
+        weight = structure.materialize().detach()
+        squares.append(float(weight.square().mean()))
+        means.append(float(weight.mean()))
+    assert (sum(squares) / 10) ** 0.5 == pytest.approx(0.25, rel=0.03)
+    assert abs(sum(means) / 10) < 0.01
 
 
 @pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)

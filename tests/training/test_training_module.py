@@ -10,7 +10,7 @@ from toy import ToyBatch, ToyModule
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.models.transformer import Transformer
 from phmrun.text.vocabulary import PAD
-from phmrun.training.fitting import build_trainer
+from phmrun.training.fitting import build_trainer, run_trainer
 from phmrun.training.module import TrainingModule
 from phmrun.training.parallel import ParallelData
 from phmrun.training.sequences import SequenceToSequence
@@ -71,7 +71,7 @@ def test_a_step_is_the_gradient_of_one_big_batch(corpus, prepared_corpora, tmp_p
         {"max_steps": 1, "accumulate": accumulate, "precision": "64", "clip": clip}
     )
     trainer = build_trainer(training, HardwareConfig(accelerator="cpu"), [], tmp_path, 1)
-    trainer.fit(module, datamodule=data)
+    run_trainer(trainer, module, data, None)
     for (name, parameter), gradient in zip(module.network.named_parameters(), gradients, strict=True):
         torch.testing.assert_close(before[name] - parameter, scale * gradient, rtol=1e-5, atol=1e-9, msg=name)
 
@@ -119,7 +119,7 @@ def test_learning_rates_follow_the_schedule_from_step_one(tmp_path):
     callback = LambdaCallback(on_before_optimizer_step=watch)
     training = TrainingConfig.model_validate({"max_steps": 4, "accumulate": 2})
     trainer = build_trainer(training, HardwareConfig(accelerator="cpu"), [callback], tmp_path, 4)
-    trainer.fit(module, datamodule=ToyData(accumulate=2))
+    run_trainer(trainer, module, ToyData(accumulate=2), None)
     assert rates == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4])
 
 

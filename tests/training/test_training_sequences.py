@@ -35,7 +35,7 @@ def test_the_loss_sums_over_target_tokens(smoothing, output_bias):
         length = int((source[row] != PAD).sum())
         hidden = network(source[row : row + 1, :length], None, target[row : row + 1])[0]
         for position, token in zip(ends, sentence, strict=True):
-            log_probs = network.output(hidden[position]).log_softmax(-1)
+            log_probs = network.output(hidden[position]).log_softmax(-1).detach()
             nll -= float(log_probs[token])
             total -= (1 - smoothing) * float(log_probs[token]) + smoothing * float(log_probs.mean())
     loss = module.loss(batch)
