@@ -81,6 +81,11 @@ class Linear(nn.Module):
         outputs = outputs.view(*inputs.shape[:-1], self.out_features)
         return outputs if self.bias is None else outputs + self.bias.to(outputs.dtype)
 
+    def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors and a matrix whose product, plus b, is the output: where the structure can, narrower than W."""
+        narrower = self.structure.reduced(inputs)
+        return (inputs, self.weight) if narrower is None else narrower
+
     def extra_repr(self) -> str:
         """As ``nn.Linear``."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -88,6 +88,14 @@ class Structure(nn.Module):
         """``inputs [tokens, in_features] -> [tokens, out_features]`` without building ``W``, where that is cheaper."""
         return F.linear(inputs, self.materialize())
 
+    def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The last product alone: narrower inputs ``[tokens, r]`` and a matrix ``[out_features, r]`` to apply to them.
+
+        For what fuses that product with something else, such as the loss over a vocabulary; ``None`` where the matrix
+        would not be smaller than W.
+        """
+        return None
+
     def packed(self) -> nn.Module | None:
         """A copy laid out for inference on few tokens, ``[tokens, in] -> [tokens, out]``; ``None``: no cheaper way.
 

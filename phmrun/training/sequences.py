@@ -44,7 +44,8 @@ class SequenceToSequence(TrainingModule):
         output = self.transformer.output
         picked = hidden.flatten(0, 1).index_select(0, batch.positions)
         smoothing = self.smoothing if self.training else 0.0
-        total, nll = linear_cross_entropy(picked, output.weight, output.bias, batch.wanted, smoothing=smoothing)
+        inner, weight = output.reduced(picked)
+        total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=smoothing)
         return Loss(total, nll, batch.units)
 
     def validation_scores(self, data: ParallelData) -> dict[str, float]:

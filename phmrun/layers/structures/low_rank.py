@@ -80,6 +80,10 @@ class LowRank(Structure):
         """U (V x)."""
         return F.linear(F.linear(inputs, self.v), self.u)
 
+    def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """V x, and U."""
+        return F.linear(inputs, self.v), self.u
+
     def packed(self) -> nn.Module:
         """Two plain linear maps."""
         return nn.Sequential(_plain(self.v), _plain(self.u))

@@ -80,6 +80,10 @@ def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, s
     inputs = torch.randn(3, size[1], dtype=torch.float64)
     expected = F.linear(inputs, weight)
     torch.testing.assert_close(structure.apply_factored(inputs), expected)
+    reduced = structure.reduced(inputs)
+    if reduced is not None:
+        torch.testing.assert_close(F.linear(*reduced), expected)
+        assert reduced[1].shape[1] <= size[1]
     packed = structure.packed()
     if packed is not None:
         outputs = packed(inputs)

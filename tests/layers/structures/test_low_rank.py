@@ -1,8 +1,10 @@
 import pytest
 import torch
+from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import Embedding, Linear, build_structure, folded, for_inference
+from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.layers.inference import PackedLinear
 from phmrun.layers.structures.low_rank import LowRank
 
@@ -72,6 +74,17 @@ def test_it_is_applied_by_its_factors_unless_told_otherwise(monkeypatch):
         plain = for_inference(linear, application)
         assert isinstance(plain, PackedLinear)
         torch.testing.assert_close(plain(inputs), expected)
+
+
+def test_the_loss_over_a_vocabulary_needs_no_table(monkeypatch):
+    table = Embedding(50, 20, structure="low-rank", rank=2)
+    output = Linear(20, 50, structure=table.structure)
+    hidden, targets = torch.randn(7, 20), torch.randint(50, (7,))
+    expected = F.cross_entropy(output(hidden), targets, reduction="sum")
+    monkeypatch.setattr(LowRank, "materialize", None)
+    inner, weight = output.reduced(hidden)
+    assert weight.shape == (50, 2)
+    torch.testing.assert_close(linear_cross_entropy(inner, weight, output.bias, targets).loss, expected)
 
 
 def test_folding_makes_one_plain_map_of_it():
