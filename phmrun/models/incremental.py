@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
 from phmrun.layers.inference import PackedLinear
+from phmrun.layers.kronecker_sum import Factors, PackedKroneckerSum, apply_factors
 from phmrun.layers.linear import Application
 from phmrun.models.transformer import DecoderLayer, Sublayer, Transformer, padding_mask
 
@@ -179,8 +180,7 @@ class DirectLayer:
         self.project = _side_by_side([direct(project) for project in attention.project])
         self.output = direct(attention.output)
         self.enter_cross, self.leave_cross = _norms(layer.cross)
-        self.query = direct(cross.query)
-        self.inner = attention.inner_dim
+        self.query = cross.direct_query()
         self.cross_output = direct(cast(MultiheadAttention, layer.cross.block).output)
         self.enter_feedforward, self.leave_feedforward = _norms(layer.feedforward)
         self.expand = direct(feedforward.expand)
@@ -205,8 +205,7 @@ class DirectLayer:
     def attend_to_source(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attention to the source, whose keys and values are ``[batch, heads, source, head_width]``."""
         batch, heads, _, head_width = keys.shape
-        query = self.query(self.enter_cross(hidden))[:, : self.inner]
-        query = query.view(batch, -1, heads, head_width).transpose(1, 2)
+        query = self.query(self.enter_cross(hidden)).view(batch, -1, heads, head_width).transpose(1, 2)
         context = F.scaled_dot_product_attention(query, keys, values, mask)
         return self.leave_cross(self.cross_output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
@@ -225,8 +224,11 @@ def direct(module: nn.Module) -> Map:
         shape, scale, shift, eps = module.normalized_shape, module.weight, module.bias, module.eps
         return lambda inputs: F.layer_norm(inputs, shape, scale, shift, eps)
     if isinstance(module, PackedLinear):
-        operator, offset = module.operator, module.bias
+        operator, offset = direct(module.operator), module.bias
         return operator if offset is None else lambda inputs: operator(inputs).add_(offset)
+    if isinstance(module, PackedKroneckerSum):
+        factors = Factors(module.mixer, module.weight, module.mixer_first)
+        return lambda inputs: apply_factors(inputs, *factors)
     return module
 
 
@@ -286,6 +288,11 @@ class CrossProjections(nn.Module):
         """Keys and values of the encoded source, each ``[batch, heads, source, head_width]``."""
         key, value = self.memory(memory).chunk(2, dim=-1)
         return self._split(key).contiguous(), self._split(value).contiguous()
+
+    def direct_query(self) -> Map:
+        """Queries ``[rows, inner]`` of ``[rows, width]``."""
+        query, inner = direct(self.query), self.inner
+        return query if self.query.out_features == inner else lambda inputs: query(inputs)[:, :inner]
 
     def _split(self, vectors: Tensor) -> Tensor:
         return vectors.unflatten(-1, (self.heads, -1)).transpose(1, 2)
