@@ -19,7 +19,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "kronecker": [{"rank": 3}],
     "mine": [{"scale": 2.0}],
     "low-rank": [{"rank": 4}, {"budget": "1/3"}],
-    "phm": [{"n": 2}, {"n": 4, "variant": "released"}, {"n": 4, "share": "kind", "dual": True}],
+    "phm": [{"n": 2}, {"n": 4, "variant": "released"}, {"n": 4, "share": "model", "dual": True}],
 }
 """Options of a structure by its name; a structure that is not listed is tested with its defaults."""
 
