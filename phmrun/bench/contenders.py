@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -12,7 +13,6 @@ from torch.optim import Optimizer
 
 from phmrun.config import TrainingConfig
 from phmrun.decoding import beam_search
-from phmrun.layers.inference import resolve_application
 from phmrun.layers.linear import Application
 from phmrun.models.incremental import DecoderState, IncrementalTransformer
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -65,7 +65,7 @@ class Ours:
         self.module = module.to(device)
         self.search = search
         self.device = device
-        self.decoders: dict[Application, IncrementalTransformer] = {}
+        self.decoders: dict[tuple[Application, Application], IncrementalTransformer] = {}
 
     @property
     def network(self) -> nn.Module:
@@ -76,19 +76,20 @@ class Ours:
         """The module's own."""
         return self.module.loss(batch).total
 
-    def application(self, batch: int, beam: int) -> Application:
-        """How decoding applies its weights."""
-        return resolve_application(self.search.application, batch * beam)
+    def parts(self, batch: int, beam: int) -> tuple[Application, Application]:
+        """How decoder and encoder apply their weights."""
+        return replace(self.search, batch=batch, beam=beam).parts()
 
-    def decoder(self, application: Application) -> IncrementalTransformer:
-        """The network laid out for decoding, once for each application."""
-        if application not in self.decoders:
-            self.decoders[application] = IncrementalTransformer(self.module.transformer, PAD, application)
-        return self.decoders[application]
+    def decoder(self, batch: int, beam: int) -> IncrementalTransformer:
+        """The network laid out for decoding, once for each way to apply the weights."""
+        parts = self.parts(batch, beam)
+        if parts not in self.decoders:
+            self.decoders[parts] = IncrementalTransformer(self.module.transformer, PAD, *parts)
+        return self.decoders[parts]
 
     def decode(self, sources: Sources, beam: int) -> None:
         """Beam or greedy search, as ``phmrun eval`` does it."""
-        decoder = self.decoder(self.application(len(sources.limits), beam))
+        decoder = self.decoder(len(sources.limits), beam)
         beam_search(
             Endless(decoder) if sources.exact else decoder,
             sources.tokens,

@@ -39,8 +39,6 @@ LOG = logging.getLogger("phmrun.bench")
 Opponent = Literal["hf", "dense"]
 Part = Literal["training", "decoding"]
 BEAMS = (1, 5)
-SIZES = (1, 64)
-"""Sentences decoded at a time."""
 
 Prepare = Callable[[Contender], Callable[[], None]]
 """Readies a contender for a phase, and returns what is timed."""
@@ -53,12 +51,14 @@ class Amount:
     Attributes:
         rounds: Measurements of each contender; results are medians over them.
         batches: Training batches in a measurement.
-        sentences: Test sentences in a measurement at the larger batch size.
-        single: Test sentences in a measurement one at a time.
+        sizes: Numbers of sentences that are decoded at a time.
+        sentences: Test sentences in a measurement of decoding many at a time.
+        single: Test sentences in a measurement of decoding one at a time.
     """
 
     rounds: int = 5
     batches: int = 8
+    sizes: Sequence[int] = (1, 64)
     sentences: int = 256
     single: int = 24
 
@@ -227,9 +227,9 @@ def _decoding(
     sources = trained.vocabularies.source.encode_all([source for source, _ in pairs])
     targets = trained.vocabularies.target.encode_all([target for _, target in pairs])
     order = sorted(range(len(pairs)), key=lambda number: -len(sources[number]))
-    for size in SIZES:
+    for size in sorted(amount.sizes):
         batches = []
-        for number in evenly(len(order) // size, (amount.single if size == 1 else amount.sentences) // size):
+        for number in evenly(max(1, len(order) // size), (amount.single if size == 1 else amount.sentences) // size):
             chosen = order[number * size : (number + 1) * size]
             tokens, _ = padded_sources([np.array(sources[sentence]) for sentence in chosen])
             longest = max(len(targets[sentence]) + 1 for sentence in chosen)
@@ -243,7 +243,7 @@ def _decoding(
         for beam in BEAMS:
             name = f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {size}"
             phase = Phase(name, "sentences", sum(len(batch.limits) for batch in batches))
-            phase.application = ours.application(size, beam)
+            phase.application = ours.parts(size, beam)[0]
             yield phase, partial(decoding, batches=batches, beam=beam)
 
 

@@ -147,11 +147,17 @@ def bench_run(
     batches: Annotated[
         int, typer.Option(min=1, help="Training batches in a measurement.", rich_help_panel=MEASURED)
     ] = 8,
+    batch_size: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N,…", help="Sentences decoded at a time (default: 1,64).", rich_help_panel=MEASURED),
+    ] = None,
     sentences: Annotated[
-        int, typer.Option(min=64, help="Test sentences in a measurement at batch 64.", rich_help_panel=MEASURED)
+        int,
+        typer.Option(min=1, help="Test sentences in a measurement of decoding, in batches.", rich_help_panel=MEASURED),
     ] = 256,
     single: Annotated[
-        int, typer.Option(min=1, help="Test sentences in a measurement at batch 1.", rich_help_panel=MEASURED)
+        int,
+        typer.Option(min=1, help="Test sentences in a measurement of decoding one by one.", rich_help_panel=MEASURED),
     ] = 24,
     repeats: Repeats = 5,
     profile: Annotated[
@@ -171,6 +177,7 @@ def bench_run(
             raise unknown("opponent", name, OPPONENTS, where="--against")
     if only is not None and only not in PARTS:
         raise unknown("part", only, PARTS, where="--only")
+    sizes = _numbers(batch_size, "--batch-size")
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
@@ -182,7 +189,7 @@ def bench_run(
     report = measure(
         found,
         against=list(dict.fromkeys(against or [])),  # type: ignore[arg-type]
-        amount=Amount(repeats, batches, sentences, single),
+        amount=Amount(repeats, batches, sizes or Amount.sizes, sentences, single),
         parts=(only,) if only else PARTS,  # type: ignore[arg-type]
         profiled=profile,
         device=device,

@@ -62,17 +62,24 @@ class IncrementalTransformer(nn.Module):
         transformer: The trained network; it is copied, not changed.
         pad: The padding token.
         application: How the decoder and the output map apply their weights: "dense" builds every W once, "factored"
-            reads the factors, which is faster where a step has few tokens (batch × beam). The encoder, which sees
-            whole sentences, is always dense.
+            reads the factors, which is faster where a step has few tokens (batch × beam).
+        encoder: The same for the encoder, which sees whole sentences: "factored" is for one sentence at a time.
     """
 
-    def __init__(self, transformer: Transformer, pad: int, application: Application = "dense") -> None:
+    def __init__(
+        self,
+        transformer: Transformer,
+        pad: int,
+        application: Application = "dense",
+        encoder: Application = "dense",
+    ) -> None:
         super().__init__()
         self.cross = nn.ModuleList(
             CrossProjections(cast(MultiheadAttention, layer.cross.block), application)
             for layer in cast(list[DecoderLayer], transformer.decoder)
         )
-        self.network = for_inference(transformer, "dense", decoder=application, output=application)
+        parts = {"encoder": encoder, "decoder": application, "output": application}
+        self.network = for_inference(transformer, "dense", **parts)
         for layer in self.network.decoder:
             _join_dense(cast(MultiheadAttention, cast(DecoderLayer, layer).attention.block))
         self.pad = pad

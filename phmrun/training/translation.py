@@ -12,6 +12,7 @@ import torch
 from phmrun.decoding.hypothesis import Hypothesis
 from phmrun.decoding.translation import translate
 from phmrun.layers.inference import resolve_application
+from phmrun.layers.linear import Application
 from phmrun.metrics import Score, bleu, chrf
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
@@ -49,6 +50,11 @@ class Search:
     def resolved(self) -> "Search":
         """The same search with ``application`` decided."""
         return replace(self, application=resolve_application(self.application, self.batch * self.beam))
+
+    def parts(self) -> tuple[Application, Application]:
+        """How decoder and encoder apply their weights; one sentence is few enough tokens for factors, more are not."""
+        decoder: Application = "factored" if self.resolved().application == "factored" else "dense"
+        return decoder, decoder if self.batch == 1 else "dense"
 
     def signature(self) -> str:
         """What of the search a score depends on, as ``key:value`` pairs."""
@@ -98,8 +104,7 @@ class Translator:
         self.weights = weights
         self.search = search.resolved()
         self.device = device
-        application = "factored" if self.search.application == "factored" else "dense"
-        self.decoder = IncrementalTransformer(network, PAD, application).to(device)  # type: ignore[arg-type]
+        self.decoder = IncrementalTransformer(network, PAD, *self.search.parts()).to(device)
 
     def hypotheses(self, lines: Sequence[str], label: str = "translating") -> list[list[Hypothesis]]:
         """The best hypotheses of each line, best first; a blank line has the empty one."""

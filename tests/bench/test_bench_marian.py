@@ -80,7 +80,7 @@ def test_every_parameter_is_trained(run, tie):
 
 def test_in_the_same_rounds_as_ours(run):
     pytest.importorskip("transformers")
-    report = bench_run(run, against=["hf", "dense"], amount=Amount(1, 2, 64, 1))
+    report = bench_run(run, against=["hf", "dense"], amount=Amount(1, 2, sentences=64, single=1))
     for phase in report.phases:
         assert list(phase.timings) == ["run", "hf", "dense"]
         assert list(phase.ratios) == ["hf", "dense"]

@@ -131,8 +131,8 @@ def test_decoding_of_a_given_length_makes_just_so_many_steps(trained, beam, monk
     ours = Ours(trained.module, Search(), "cpu")
     steps = {}
     for exact in (False, True):
-        decoder = Ending(ours.decoder("dense"))
-        monkeypatch.setitem(ours.decoders, "factored", decoder)
+        decoder = Ending(ours.decoder(64, 1))
+        monkeypatch.setitem(ours.decoders, ours.parts(2, beam), decoder)
         decoding(ours, [sources(exact=exact, limits=(7, 7))], beam)()
         steps[exact] = decoder.steps
     assert steps[False] < 7
@@ -141,15 +141,15 @@ def test_decoding_of_a_given_length_makes_just_so_many_steps(trained, beam, monk
 
 def test_weights_for_decoding_are_not_touched_by_training(trained):
     ours = Ours(trained.module, Search(), "cpu")
-    before = [parameter.clone() for parameter in ours.decoder("factored").parameters()]
+    before = [parameter.clone() for parameter in ours.decoder(1, 1).parameters()]
     with torch.no_grad():
         for parameter in ours.network.parameters():
             parameter.zero_()
-    assert all(map(torch.equal, before, ours.decoder("factored").parameters()))
+    assert all(map(torch.equal, before, ours.decoder(1, 1).parameters()))
 
 
 def test_the_end_is_never_chosen_before_the_limit(trained):
-    decoder = Ours(trained.module, Search(), "cpu").decoder("dense")
+    decoder = Ours(trained.module, Search(), "cpu").decoder(64, 1)
     with torch.inference_mode():
         state = decoder.start(sources().tokens)
         logits = Endless(decoder).step(torch.full((2, 1), BOS), state)

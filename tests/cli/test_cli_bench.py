@@ -123,14 +123,14 @@ def test_run_table(phmrun, measured, run_dir):
 
 
 def test_run_json_and_what_is_asked_for(phmrun, measured, run_dir):
-    options = ["--only", "training", "--batches", "3", "--sentences", "128", "--single", "5", "--repeats", "2"]
+    options = ["--only", "training", "--batches", "3", "--sentences", "128", "--single", "5", "--batch-size", "8"]
     result = phmrun("bench", "run", str(run_dir), *options, "--json")
     assert json.loads(result.out)["run_id"] == run_dir.name
     assert measured["run"].path == run_dir
     assert measured["against"] == []
     assert measured["parts"] == ("training",)
     amount = measured["amount"]
-    assert (amount.rounds, amount.batches, amount.sentences, amount.single) == (2, 3, 128, 5)
+    assert (amount.rounds, amount.batches, amount.sizes, amount.sentences, amount.single) == (5, 3, [8], 128, 5)
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,14 @@ def test_the_trained_network_is_left_alone():
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
 
 
+@torch.inference_mode()
+def test_a_factored_encoder_for_one_sentence():
+    network = network_of(layer={"structure": "phm", "n": 4})
+    decoder = IncrementalTransformer(network, PAD, "factored", "factored")
+    assert any(isinstance(module, PackedLinear) for module in decoder.network.encoder.modules())
+    walk(network, decoder, widths=[3, 3, 2], seed=1, batch=1)
+
+
 def test_only_the_decoder_and_the_output_are_factored():
     phm = {"structure": "phm", "n": 4}
     decoder = IncrementalTransformer(network_of(layer=phm, embedding=phm), PAD, "factored")
