@@ -59,7 +59,8 @@ class Search:
     def signature(self) -> str:
         """What of the search a score depends on, as ``key:value`` pairs."""
         limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
-        return f"beam:{self.beam}|alpha:{self.alpha:g}|limit:{limit}|application:{self.application}"
+        application = self.application if self.parts()[1] == "dense" else "factored-throughout"
+        return f"beam:{self.beam}|alpha:{self.alpha:g}|limit:{limit}|application:{application}"
 
 
 @dataclass(frozen=True)
