@@ -1,0 +1,90 @@
+"""Numbered lines of plain or gzip-compressed UTF-8 files, one at a time, with every fault placed.
+
+A line's text is kept as it is but for its end (LF or CR LF) and a byte-order mark at the start of the file. Compression
+is told by the file's first bytes, not by its name.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from phmrun.errors import ExitCode, PhmrunError
+
+GZIP_MAGIC = b"\x1f\x8b"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+LONGEST_LINE = 1 << 20
+"""Bytes; a longer line is no sentence, and holding it would break the promise of constant memory."""
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields (line number from 1, text), empty lines too; memory does not grow with the file.
+
+    Raises:
+        PhmrunError: (exit 3) The file is missing, damaged, empty or not UTF-8, or a line is endless.
+    """
+    offset = 0
+    number = 0
+    for number, raw in enumerate(raw_lines(path), 1):
+        line = _decode(raw, path, number, offset)
+        offset += len(raw)
+        yield number, line
+    if number == 0:
+        raise malformed("the file is empty", str(path))
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """Yields the lines as bytes, ends included; every fault of the file system and of gzip is made a data error.
+
+    Raises:
+        PhmrunError: (exit 3) The file is missing or damaged, or a line is endless.
+    """
+    number = 0
+    try:
+        with path.open("rb") as plain:
+            compressed = plain.read(2) == GZIP_MAGIC
+            plain.seek(0)
+            stream = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if compressed else plain
+            while raw := stream.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(raw) > LONGEST_LINE:
+                    what = f"the line is longer than {LONGEST_LINE:,} bytes"
+                    raise malformed(what, f"{path}:{number}", "There must be one sentence a line.")
+                yield raw
+    except FileNotFoundError as error:
+        raise malformed("the file does not exist", str(path)) from error
+    except EOFError as error:
+        hint = "The file is not complete; copy or fetch it again."
+        raise malformed("the gzip data end too early", f"{path}:{number + 1}", hint) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        hint = "Copy or fetch the file again."
+        raise malformed(f"the gzip data are damaged ({error})", f"{path}:{number + 1}", hint) from error
+    except OSError as error:
+        raise malformed(f"the file cannot be read: {error.strerror or error}", str(path)) from error
+
+
+def malformed(what: str, where: str, hint: str | None = None) -> PhmrunError:
+    """The error (exit 3) for a fault at ``where``, that is ``file`` or ``file:line``."""
+    return PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
+
+
+def _decode(raw: bytes, path: Path, number: int, offset: int) -> str:
+    """The text of one raw line; ``offset`` is where the line starts, in uncompressed bytes."""
+    where = f"{path}:{number}"
+    body = raw.removesuffix(b"\n").removesuffix(b"\r")
+    skipped = 0
+    if number == 1 and body.startswith(BYTE_ORDER_MARK):
+        skipped = len(BYTE_ORDER_MARK)
+    try:
+        line = body[skipped:].decode("utf-8")
+    except UnicodeDecodeError as error:
+        at = skipped + error.start
+        raise malformed(
+            f"byte 0x{body[at]:02x} at offset {offset + at:,} ({at} within the line) is not valid UTF-8",
+            where,
+            f"Convert the file, for instance: iconv -f ISO-8859-1 -t UTF-8 {path.name} > {path.stem}.utf8",
+        ) from error
+    if "\0" in line:
+        raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")
+    return line
