@@ -1,0 +1,164 @@
+"""Spanning trees against a search through all trees, and against one search per root on longer sentences."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phmrun.decoding import spanning_trees
+from phmrun.decoding.spanning_tree import _best_tree
+
+MOST_WORDS = 6
+
+
+def comes_to_the_root(heads):
+    for word in range(1, len(heads)):
+        for _ in heads:
+            word = heads[word]
+        if word:
+            return False
+    return True
+
+
+def every_tree(words):
+    """All trees over so many words and the root, ``[trees, words + 1]``."""
+    choices = [(0,), *([head for head in range(words + 1) if head != word] for word in range(1, words + 1))]
+    return np.array([heads for heads in itertools.product(*choices) if comes_to_the_root(heads)])
+
+
+TREES = {words: every_tree(words) for words in range(MOST_WORDS + 1)}
+
+
+def totals(scores, trees):
+    """Impossible arcs, and the sum of all other scores, of each tree."""
+    taken = scores[np.arange(1, scores.shape[1]), trees[:, 1:]]
+    impossible = np.isneginf(taken)
+    return impossible.sum(1), np.where(impossible, 0.0, taken).sum(1)
+
+
+def best_total(scores, single_root):
+    """Of all trees: the fewest impossible arcs, and the highest sum of the others."""
+    trees = TREES[len(scores) - 1]
+    if single_root:
+        trees = trees[(trees[:, 1:] == 0).sum(1) <= 1]
+    impossible, sums = totals(scores, trees)
+    return impossible.min(), sums[impossible == impossible.min()].max()
+
+
+def check(scores, heads, single_root):
+    """That the heads are a tree of the highest total."""
+    assert len(heads) == len(scores)
+    assert heads[0] == 0
+    assert comes_to_the_root(heads)
+    if single_root and len(heads) > 1:
+        assert heads[1:].count(0) == 1
+    (impossible,), (total,) = totals(scores, np.array([heads]))
+    best_impossible, best = best_total(scores, single_root)
+    assert impossible == best_impossible
+    assert total == pytest.approx(best, abs=1e-9)
+
+
+def test_all_trees_are_searched():
+    assert [len(trees) for trees in TREES.values()] == [(words + 1) ** max(words - 1, 0) for words in TREES]
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("words", range(MOST_WORDS + 1))
+def test_equals_a_search_through_all_trees(words, single_root):
+    generator = torch.Generator().manual_seed(words)
+    scores = torch.randn(60, words + 1, words + 1, generator=generator, dtype=torch.float64)
+    scores[20:40] *= 100
+    scores[40:, :, 0] += 3  # many roots
+    found = spanning_trees(scores, torch.full((60,), words + 1), single_root=single_root)
+    for sentence, heads in zip(scores.numpy(), found.tolist(), strict=True):
+        check(sentence, heads, single_root)
+        check(sentence, _best_tree(sentence, single_root), single_root)  # also where the first look would do
+
+
+@given(st.data(), st.integers(1, MOST_WORDS), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_ties_and_impossible_arcs(data, words, single_root):
+    """Small whole numbers, so that sums are often equal, and minus infinity anywhere."""
+    values = st.sampled_from([-math.inf, -2.0, -1.0, 0.0, 1.0, 2.0])
+    size = words + 1
+    flat = data.draw(st.lists(values, min_size=size * size, max_size=size * size))
+    scores = torch.tensor(flat, dtype=torch.float64).view(1, size, size)
+    (heads,) = spanning_trees(scores, torch.tensor([size]), single_root=single_root).tolist()
+    check(scores[0].numpy(), heads, single_root)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_a_sentence_does_not_depend_on_the_others(single_root):
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([1, 2, 9, 4, 9, 6, 3])
+    scores = torch.randn(7, 9, 9, generator=generator).mul(2).round()  # with ties
+    together = spanning_trees(scores, lengths, single_root=single_root)
+    for number, length in enumerate(lengths.tolist()):
+        alone = spanning_trees(scores[number, None, :length, :length], lengths[number, None], single_root=single_root)
+        assert torch.equal(together[number, :length], alone[0])
+        assert not together[number, length:].any()
+    beyond = torch.arange(9) >= lengths[:, None]
+    scores.masked_fill_(beyond[:, None, :] | beyond[:, :, None], math.inf)
+    assert torch.equal(spanning_trees(scores, lengths, single_root=single_root), together)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("words", [12, 40])
+def test_long_sentences_equal_the_best_of_all_roots(words, single_root):
+    generator = torch.Generator().manual_seed(words)
+    scores = torch.randn(4, words + 1, words + 1, generator=generator, dtype=torch.float64)
+    scores[2:, :, 0] += 1
+    lengths = torch.full((4,), words + 1)
+    found = spanning_trees(scores, lengths, single_root=single_root)
+    candidates = []
+    for root in range(1, words + 1):
+        one = scores.clone()
+        one[:, :, 0] = -math.inf
+        one[:, root, 0] = scores[:, root, 0]
+        heads = spanning_trees(one, lengths, single_root=False)
+        assert (heads == 0).sum(1).tolist() == [2] * 4
+        candidates.append(scores.gather(2, heads.unsqueeze(-1))[:, 1:].sum((1, 2)))
+    best = torch.stack(candidates).amax(0)
+    total = scores.gather(2, found.unsqueeze(-1))[:, 1:].sum((1, 2))
+    if single_root:
+        torch.testing.assert_close(total, best)
+    else:
+        assert (total >= best - 1e-9).all()
+    assert all(comes_to_the_root(heads) for heads in found.tolist())
+
+
+def test_one_root_where_a_penalty_for_more_would_swallow_the_scores():
+    """It would have to be as large as the lowest score; beside that, the others are nothing."""
+    generator = torch.Generator().manual_seed(0)
+    scores = 1e-6 * torch.randn(20, 6, 6, generator=generator, dtype=torch.float64)
+    scores[:, :, 0] += 1e-4
+    scores[:, 1, 2] = -1e30
+    for sentence, heads in zip(scores.numpy(), spanning_trees(scores, torch.full((20,), 6)).tolist(), strict=True):
+        assert heads[1:].count(0) == 1
+        _, (total,) = totals(sentence, np.array([heads]))
+        assert total == pytest.approx(best_total(sentence, single_root=True)[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_other_types_and_scores_that_need_gradients(dtype):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(8, 6, 6, generator=generator).to(dtype).requires_grad_()
+    found = spanning_trees(scores, torch.full((8,), 6))
+    assert found.dtype == torch.long
+    for sentence, heads in zip(scores.detach().double().numpy(), found.tolist(), strict=True):
+        check(sentence, heads, single_root=True)
+
+
+def test_no_number_is_an_impossible_arc():
+    scores = torch.zeros(1, 3, 3)
+    scores[0, 1, 0] = scores[0, 2, 1] = math.nan
+    assert spanning_trees(scores, torch.tensor([3])).tolist() == [[0, 2, 0]]
+    assert len(spanning_trees(torch.full((2, 5, 5), math.nan), torch.tensor([5, 3]))) == 2
+
+
+def test_no_sentences():
+    assert spanning_trees(torch.zeros(0, 3, 3), torch.zeros(0, dtype=torch.long)).shape == (0, 3)
