@@ -171,7 +171,7 @@ def bench_run(
     data.prepare()
     data.workers = 0
     _load(trained)
-    search = search_from(trained.config.decoding, {})  # type: ignore[attr-defined]
+    search = search_from(trained.config.decoding)  # type: ignore[attr-defined]
     ours = Ours(trained.module, search, place)
     plans: list[tuple[Phase, Prepare]] = []
     if "decoding" in parts:
@@ -205,8 +205,7 @@ def _load(trained: Trained) -> None:
 
 def _opponent(name: Opponent, trained: Trained, ours: Ours) -> Contender:
     """A model of the same sizes."""
-    config, vocabularies = trained.config, trained.vocabularies
-    sizes = len(vocabularies.source), len(vocabularies.target)
+    config, sizes = trained.config, trained.vocabulary.sizes
     if name == "hf":
         return Marian(
             config.model,
@@ -224,8 +223,8 @@ def _decoding(
 ) -> Iterator[tuple[Phase, Prepare]]:
     """Greedy and beam search, one sentence at a time and many; the least memory first: no phase inherits another's."""
     pairs = list(read_parallel(*(data.files.get("test") or data.files["dev"])))
-    sources = trained.vocabularies.source.encode_all([source for source, _ in pairs])
-    targets = trained.vocabularies.target.encode_all([target for _, target in pairs])
+    sources = data.vocabulary.source.encode_all([source for source, _ in pairs])
+    targets = data.vocabulary.target.encode_all([target for _, target in pairs])
     order = sorted(range(len(pairs)), key=lambda number: -len(sources[number]))
     for size in sorted(amount.sizes):
         batches = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.eval import Device
+from phmrun.cli.decoding import Device
 from phmrun.cli.options import HARDWARE, Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import STRUCTURES, load_plugins

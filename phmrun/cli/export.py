@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.eval import Average, Checkpoint
+from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.registry import load_plugins
 

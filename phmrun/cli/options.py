@@ -74,7 +74,9 @@ def optional(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 class ExperimentOptions:
     """Everything that says what an experiment is; an option left out is None or empty."""
 
-    task: Annotated[str, typer.Argument(help="What is learnt: nmt, …", autocompletion=completion.tasks)]
+    task: Annotated[
+        str, typer.Argument(help="What is learnt: nmt, style, sva, nli, parse, lm.", autocompletion=completion.tasks)
+    ]
 
     layer: Annotated[
         str | None,
@@ -107,6 +109,11 @@ class ExperimentOptions:
             rich_help_panel=LAYER,
             autocompletion=completion.layers,
         ),
+    ] = None
+    model: Annotated[
+        str | None,
+        Key("model.network"),
+        typer.Option(help="Network, for tasks with several (default: the task's first).", rich_help_panel=LAYER),
     ] = None
     preset: Annotated[
         str | None,
@@ -158,6 +165,24 @@ class ExperimentOptions:
             help="How the names of your files start: corpus/ for corpus/train.en, corpus/train.de, corpus/dev.en …",
             rich_help_panel=DATA,
         ),
+    ] = None
+    train: Annotated[
+        str | None,
+        Key("data.train"),
+        typer.Option(
+            metavar="FILE", help="Your own training data, for tasks with one file per split.", rich_help_panel=DATA
+        ),
+    ] = None
+    dev: Annotated[
+        str | None, Key("data.dev"), typer.Option(metavar="FILE", help="Validation data.", rich_help_panel=DATA)
+    ] = None
+    test: Annotated[
+        str | None, Key("data.test"), typer.Option(metavar="FILE", help="Test data.", rich_help_panel=DATA)
+    ] = None
+    train_fraction: Annotated[
+        str | None,
+        Key("data.train_fraction"),
+        typer.Option(help="Share of the training data to learn from, as 1/4 (default: all).", rich_help_panel=DATA),
     ] = None
     source: Annotated[
         str | None,

@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.eval import DECODING, Alpha, Average, BatchSize, Beam, Checkpoint, Device
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.cli.decoding import DECODING, DecodingOptions
+from phmrun.cli.options import Json, RunArgument, RunsDirectory, spread
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.registry import load_plugins
 
@@ -20,42 +20,39 @@ phmrun predict nmt-builtin-phm-1 < input.en > output.de
 echo "the child sees the dog ." | phmrun predict nmt-builtin-phm-1 --beam 5 --json"""
 
 
+@spread
 def predict(
     run: RunArgument,
+    options: DecodingOptions,
     *,
-    beam: Beam = None,
-    alpha: Alpha = None,
     nbest: Annotated[
         int | None,
         typer.Option(min=1, help="Hypotheses per line, best first (default: 1).", rich_help_panel=DECODING),
     ] = None,
-    checkpoint: Checkpoint = None,
-    average: Average = None,
-    batch_size: BatchSize = None,
-    device: Device = "auto",
-    plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Reads lines from standard input and writes one prediction for each to standard output."""
-    load_plugins(plugin)
+    """Reads standard input and writes the predictions for it to standard output."""
+    load_plugins(options.plugin)
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
     from phmrun.training import experiment
 
-    overrides = {"beam": beam, "alpha": alpha, "nbest": nbest}
     interactive = sys.stdin.isatty()
     predictor = experiment.predictor(
         found,
-        decoding={name: value for name, value in overrides.items() if value is not None},
-        checkpoint=checkpoint,
-        average=average,
-        batch_size=1 if interactive else batch_size,
-        device=device,
+        decoding=options.decoding(nbest=nbest),
+        checkpoint=options.checkpoint,
+        average=options.average,
+        batch_size=1 if interactive else options.batch_size,
+        device=options.device,
     )
-    for answer in predictor.predict(_prompted() if interactive else _lines()):
-        _write(answer, as_json)
+    for answer in predictor.predict(_prompted(predictor.prompt) if interactive else _lines()):
+        if as_json:
+            console.print_json(answer.values)
+        else:
+            print(answer.text, flush=True)
 
 
 def _lines() -> Iterator[str]:
@@ -71,9 +68,9 @@ def _lines() -> Iterator[str]:
             raise PhmrunError("the line is not UTF-8", where=f"standard input:{number}", code=ExitCode.DATA) from error
 
 
-def _prompted() -> Iterator[str]:
+def _prompted(prompt: str) -> Iterator[str]:
     """Lines typed at a prompt, until the end of input."""
-    console.stderr().print("One sentence a line; end with Ctrl-D.", style="dim")
+    console.stderr().print(f"Type {prompt}; end with Ctrl-D.", style="dim", markup=False)
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
@@ -81,12 +78,3 @@ def _prompted() -> Iterator[str]:
             print(file=sys.stderr)
             return
         yield line.rstrip("\r\n")
-
-
-def _write(answer: Any, as_json: bool) -> None:
-    """One answer at once: a text, or a list of texts with ``--nbest``, or whatever JSON can hold."""
-    if as_json:
-        console.print_json({"prediction": answer} if isinstance(answer, (str, list)) else answer)
-        return
-    for text in answer if isinstance(answer, list) else [answer]:
-        print(text, flush=True)

@@ -69,9 +69,9 @@ def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -
 
 def _command_line(options: ExperimentOptions) -> list[Source]:
     """One source per setting, those that select a preset or a structure first, and flags after ``--set``."""
-    settings = _settings(options.set_ or [])
+    said = settings(options.set_ or [])
     flags = [(key, value, flag) for key, (flag, value) in options.explicit().items()]
-    ordered = sorted([*settings, *flags], key=lambda setting: not _selects(setting[0], setting[1]))
+    ordered = sorted([*said, *flags], key=lambda setting: not _selects(setting[0], setting[1]))
     return [Source(label, nested({key: value})) for key, value, label in ordered]
 
 
@@ -80,22 +80,34 @@ def _selects(key: str, value: Any) -> bool:
     return key in _SELECTORS and isinstance(value, str)
 
 
-def _settings(texts: list[str]) -> list[tuple[str, Any, str]]:
-    """Dotted key, value and label of every ``--set``; all malformed ones are reported together."""
-    settings, problems = [], []
+def settings(texts: list[str], section: str | None = None) -> list[tuple[str, Any, str]]:
+    """Dotted key, value and label of every ``--set``; all malformed ones are reported together.
+
+    Args:
+        texts: As given.
+        section: The only section that may be set; the keys are then those within it.
+
+    Raises:
+        ConfigError: Some are not of the form key=value, or not of that section.
+    """
+    parsed, problems = [], []
     for text in texts:
         key, equals, value = text.partition("=")
         label = f"--set {text}"
         if not equals or not all(part.strip() == part != "" for part in key.split(".")):
-            problems.append(Problem(label, "is not of the form key=value, as in --set training.clip=1"))
+            example = f"{section}.beam=4" if section else "training.clip=1"
+            problems.append(Problem(label, f"is not of the form key=value, as in --set {example}"))
+            continue
+        if section and not key.startswith(f"{section}."):
+            problems.append(Problem(label, f"a trained run is changed in its section {section} only", valid=[section]))
             continue
         try:
-            settings.append((key, parse_value(value, label), label))
+            parsed.append((key.removeprefix(f"{section}.") if section else key, parse_value(value, label), label))
         except PhmrunError as error:
             problems.append(Problem(label, f"the value is not YAML: {error.what}"))
     if problems:
         raise ConfigError(problems)
-    return settings
+    return parsed
 
 
 def _check_dataset(resolved: Resolved[Experiment]) -> None:

@@ -1,5 +1,6 @@
 """What an experiment is: a typed configuration, merged from layers of sources, validated, named. Imports no torch."""
 
+from phmrun.config.decoding import decoding_section, with_decoding
 from phmrun.config.documents import load_yaml, parse_value, to_yaml
 from phmrun.config.experiment import Experiment
 from phmrun.config.identity import run_id, semantic_values
@@ -42,6 +43,7 @@ __all__ = [
     "TrainingConfig",
     "Unhashed",
     "config_source",
+    "decoding_section",
     "json_schema",
     "leaves",
     "load_run_config",
@@ -55,4 +57,5 @@ __all__ = [
     "semantic_values",
     "task_defaults",
     "to_yaml",
+    "with_decoding",
 ]

@@ -36,3 +36,8 @@ class Experiment(Section):
     training: TrainingConfig = Field(TrainingConfig(), description="Length, optimisation, validation, checkpoints.")
     hardware: Annotated[HardwareConfig, Unhashed()] = Field(HardwareConfig(), description="The machine to run on.")
     logging: Annotated[LoggingConfig, Unhashed()] = Field(LoggingConfig(), description="Progress and its mirror.")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The vocabulary sizes that the network is built for where no data are at hand, as in ``count-params``."""
+        raise NotImplementedError

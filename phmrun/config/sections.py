@@ -33,6 +33,11 @@ class LayerConfig(Section):
         return dict(self.__pydantic_extra__ or {})
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """Structure and options as keyword arguments of a module."""
+        return {"structure": self.structure, **self.options}
+
+    @property
     def option_defaults(self) -> dict[str, Any]:
         """The structure's own defaults, known once the configuration has been resolved."""
         return dict(self._defaults)

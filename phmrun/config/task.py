@@ -4,26 +4,34 @@ import importlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
+Part = Literal["schema", "vocabulary", "data", "module", "predictor"]
+
 
 @dataclass(frozen=True)
 class Task:
-    """One task and where its three parts are, each as ``module:Name``.
+    """One task and where its parts are, each as ``module:name``.
 
     Args:
         name: The name on the command line.
         summary: What it is, in one line.
         schema: A subclass of ``phmrun.config.Experiment``, in a module that imports no torch.
-        data: The Lightning data module.
-        module: The Lightning module.
+        vocabulary: A class of what turns text into numbers; see ``phmrun.training.data.Vocabulary``.
+        data: ``build_data(config, cache)``, which makes a ``phmrun.training.data.DataModule``.
+        module: ``build_module(config, *sizes)``, which makes a ``phmrun.training.module.TrainingModule`` for a
+            vocabulary of these sizes.
+        predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which makes a
+            ``phmrun.training.predictor.Predictor`` of a trained module.
     """
 
     name: str
     summary: str
     schema: str
+    vocabulary: str
     data: str
     module: str
+    predictor: str
 
-    def load(self, what: Literal["schema", "data", "module"]) -> Any:
-        """Imports one part and returns the class."""
+    def load(self, what: Part) -> Any:
+        """Imports one part and returns it."""
         module, _, name = str(getattr(self, what)).partition(":")
         return getattr(importlib.import_module(module), name)

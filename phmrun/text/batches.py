@@ -34,9 +34,18 @@ class BatchPlan:
         target_lengths: The same of the target side, [sentences].
         unit: What ``size`` counts: ``tokens`` (padded, of the longer side) or ``sentences``.
         size: Most tokens, or sentences, in one batch.
+        weights: What each row counts for in the loss, [sentences]; unless given, its target tokens and the end token.
     """
 
-    def __init__(self, source_lengths: ArrayLike, target_lengths: ArrayLike, *, unit: Unit, size: int) -> None:
+    def __init__(
+        self,
+        source_lengths: ArrayLike,
+        target_lengths: ArrayLike,
+        *,
+        unit: Unit,
+        size: int,
+        weights: ArrayLike | None = None,
+    ) -> None:
         source = np.asarray(source_lengths, dtype=np.int32)
         target = np.asarray(target_lengths, dtype=np.int32)
         if source.shape != target.shape or source.ndim != 1 or not source.size or size < 1:
@@ -50,7 +59,7 @@ class BatchPlan:
         self._classes[classes] = np.concatenate([np.zeros(1, np.int32), np.cumsum(steps, dtype=np.int32)])
         costs = np.maximum(bound * SOURCE_CLASS, longest) + 1
         self.starts: NDArray[np.int64] = _cuts(costs, size) if unit == "tokens" else np.arange(0, source.size, size)
-        self._target = target
+        self._weights = target.astype(np.int64) + 1 if weights is None else np.asarray(weights, dtype=np.int64)
 
     def __len__(self) -> int:
         """Batches in every epoch."""
@@ -64,15 +73,16 @@ class BatchPlan:
             epoch: Number of the epoch, from 0.
 
         Returns:
-            The sentence indices of each batch, and the target tokens of each batch, unpadded, end tokens included.
+            The sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded,
+            end tokens included.
         """
         stream = np.random.PCG64([seed, epoch])
         shuffled = np.argsort(stream.random_raw(len(self._classes)), kind="stable").astype(np.int32)
         order = shuffled[np.argsort(self._classes[shuffled], kind="stable")]
-        tokens = np.add.reduceat(self._target[order].astype(np.int64) + 1, self.starts)
+        weights = np.add.reduceat(self._weights[order], self.starts)
         turns = np.argsort(stream.random_raw(len(self)), kind="stable")
         ends = np.append(self.starts[1:], len(order))
-        return [order[self.starts[turn] : ends[turn]] for turn in turns], tokens[turns]
+        return [order[self.starts[turn] : ends[turn]] for turn in turns], weights[turns]
 
 
 def batches(
@@ -88,13 +98,14 @@ class Batch(NamedTuple):
     Args:
         position: Its place in the stream of all ranks, from 0.
         indices: Its sentences.
-        window_tokens: Target tokens (unpadded, end tokens included) in the whole accumulation window that it belongs
-            to, of all ranks: what the sum of the losses is divided by, so that every token weighs the same.
+        window_units: Weight (by default target tokens, unpadded, end tokens included) of the whole accumulation window
+            that it belongs to, of all ranks: what the sum of the losses is divided by, so that every unit weighs the
+            same.
     """
 
     position: int
     indices: Indices
-    window_tokens: int
+    window_units: int
 
 
 class BatchStream:
@@ -134,7 +145,7 @@ class BatchStream:
         stream = self._from(first)
         while True:
             window = [next(stream) for _ in range(self.window)]
-            total = sum(tokens for _, tokens in window)
+            total = sum(weight for _, weight in window)
             for position, (indices, _) in enumerate(window, first):
                 if position >= self.start and position % self.world == self.rank:
                     yield Batch(position, indices, total)
@@ -154,11 +165,11 @@ class BatchStream:
         return step * self.window / len(self.plan)
 
     def _from(self, position: int) -> Iterator[tuple[Indices, int]]:
-        """(indices, target tokens) of the micro-batches of all ranks from ``position`` on."""
+        """(indices, weight) of the micro-batches of all ranks from ``position`` on."""
         epoch, skip = divmod(position, len(self.plan))
         while True:
-            rows, tokens = self.plan.epoch(self.seed, epoch)
-            yield from zip(rows[skip:], tokens[skip:].tolist(), strict=True)
+            rows, weights = self.plan.epoch(self.seed, epoch)
+            yield from zip(rows[skip:], weights[skip:].tolist(), strict=True)
             epoch, skip = epoch + 1, 0
 
 

@@ -73,6 +73,11 @@ class Vocabularies:
         """Whether both sides share one vocabulary, so that their embeddings can be tied."""
         return self.source is self.target
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Entries of the source and of the target vocabulary."""
+        return len(self.source), len(self.target)
+
     def save(self, directory: Path) -> None:
         """Writes both into ``directory``: ``shared/``, or ``source/`` and ``target/``."""
         if self.joint:

@@ -9,7 +9,6 @@ from torch import nn
 from phmrun.config import Experiment, Task
 from phmrun.layers import Structure
 from phmrun.registry import TASKS
-from phmrun.text.vocabulary import padded_size
 from phmrun.training.optimizers import STATE
 
 BYTES = 4
@@ -21,7 +20,7 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
 
     Args:
         config: The resolved config.
-        sizes: Source and target vocabulary entries; unless given, the sizes that the config asks for.
+        sizes: Of the vocabulary; unless given, the sizes that the config asks for.
 
     Returns:
         ``total`` and ``dense_total`` (the same model with dense maps); ``by_scope`` and ``modules``, whose entries have
@@ -32,12 +31,8 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
         PhmrunError: Sizes and structures that do not go together.
     """
     task: Task = TASKS.get(config.task)
-    if sizes is None:
-        vocabulary = config.data.vocabulary  # type: ignore[attr-defined]
-        size = padded_size(vocabulary.size, vocabulary.multiple_of)
-        sizes = (size, size)
     with torch.device("meta"):
-        network = task.load("module")(config, *sizes).network
+        network = task.load("module")(config, *(sizes or config.sizes)).network
     return count_network(network, STATE.get(config.training.optimizer.name, 2))
 
 

@@ -1,9 +1,25 @@
 """What every task's data module offers to the rest of the runner."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import pytorch_lightning as pl
+
+
+class Vocabulary(Protocol):
+    """What turns a task's text into numbers; it travels in the run directory."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """What the network is built for."""
+
+    def save(self, directory: Path) -> None:
+        """Writes it."""
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Reads what ``save`` wrote."""
 
 
 class DataModule(pl.LightningDataModule):
@@ -31,8 +47,8 @@ class DataModule(pl.LightningDataModule):
         raise NotImplementedError
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """The vocabulary sizes that the network is built for."""
+    def vocabulary(self) -> Vocabulary:
+        """What turns text into numbers."""
         raise NotImplementedError
 
     def statistics(self) -> dict[str, Any]:
@@ -43,6 +59,10 @@ class DataModule(pl.LightningDataModule):
         """Optimizer steps of ``world`` processes in so many passes over the training data."""
         raise NotImplementedError
 
-    def save_vocabulary(self, directory: Path) -> None:
-        """Writes whatever turns text into numbers, so that a run can be used without the corpus."""
+    def train_dataloader(self) -> Iterable[Any]:
+        """Training batches without end, from the one after ``start_step`` on; this process's share."""
+        raise NotImplementedError
+
+    def validation_batches(self) -> Iterable[Any]:
+        """The validation data, each item once; this process's share."""
         raise NotImplementedError

@@ -17,9 +17,11 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
+from phmrun.training.checkpoints import LAST
 from phmrun.training.counting import count_network, count_parameters
 from phmrun.training.data import DataModule
 from phmrun.training.fitting import Fitted, fit, is_leader, quiet_lightning, seed_everything
+from phmrun.training.predictor import Predictor
 from phmrun.training.trained import evaluate_run, open_run
 
 LOG = logging.getLogger("phmrun.training")
@@ -68,7 +70,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     data = build_data(config)
     name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
     data.prepare()
-    return DryRun(data.statistics(), count_parameters(config, data.sizes), name)
+    return DryRun(data.statistics(), count_parameters(config, data.vocabulary.sizes), name)
 
 
 def train(
@@ -103,7 +105,7 @@ def train(
     if parent:
         marks["extends"] = parent.id
     data.prepare()
-    count_parameters(config, data.sizes)  # refuses sizes that do not fit before there is a run directory
+    count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), to_yaml(config, _said(origin)))
     with run.lock() if is_leader() else nullcontext():
         if restart and is_leader():
@@ -121,9 +123,9 @@ def evaluate(run: Run, **settings: Any) -> dict[str, Any]:
     return evaluate_run(open_run(run), **settings)
 
 
-def predictor(run: Run, **settings: Any) -> Any:
-    """An object whose ``predict`` turns lines into predictions; the arguments are ``Trained.translator``'s."""
-    return open_run(run).translator(**settings)
+def predictor(run: Run, **settings: Any) -> Predictor:
+    """A trained run that answers to text; see :meth:`phmrun.training.trained.Trained.predictor`."""
+    return open_run(run).predictor(**settings)
 
 
 def build_data(config: Experiment) -> DataModule:
@@ -147,9 +149,11 @@ def _train(
         torch.set_num_threads(config.hardware.threads)
     seed_everything(config.seed)
     task: Task = TASKS.get(config.task)
-    module = task.load("module")(config, *data.sizes)
+    module = task.load("module")(config, *data.vocabulary.sizes)
     if config.hardware.compile:
         module.network.compile()
+    if not run.checkpoints.joinpath(LAST).is_file():
+        module.begin(data)
     mirror = _begin(config, data, module.network, run, plugins) if leader else None
 
     def record(row: dict[str, Any]) -> None:
@@ -186,7 +190,7 @@ def _train(
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
     """Fills the run directory with what is known before training, and opens the mirror."""
     run.set_state(State.RUNNING)
-    data.save_vocabulary(run.vocabulary)
+    data.vocabulary.save(run.vocabulary)
     for path in plugins:
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
     counts = count_network(network)

@@ -20,6 +20,7 @@ from phmrun.files import replacing
 from phmrun.layers import folded
 from phmrun.models.transformer import Transformer
 from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.training.sequences import SequenceToSequence
 from phmrun.training.trained import Trained
 
 Format = Literal["safetensors", "torch-export", "onnx"]
@@ -77,8 +78,11 @@ def export(trained: Trained, path: Path | None, kind: str, **weights: Any) -> Ex
     """
     if kind not in FORMATS:
         raise unknown("export format", kind, FORMATS, where="--format")
+    if not isinstance(trained.module, SequenceToSequence):
+        raise PhmrunError(f"the task {trained.config.task!r} cannot be exported", where=trained.run.id)
     label = trained.load(**weights)
-    model = NextToken(trained.module.transformer).eval()
+    network = trained.module.transformer
+    model = NextToken(network).eval()
     path = path or trained.run.path / "exports" / f"model{ENDINGS[kind]}"
     writers: dict[str, Callable[[NextToken, Path, dict[str, str]], Callable[[Tensor, Tensor], Tensor]]] = {
         "safetensors": _write_safetensors,
@@ -88,7 +92,7 @@ def export(trained: Trained, path: Path | None, kind: str, **weights: Any) -> Ex
     facts = {"run": trained.run.id, "weights": label, "pad": str(PAD), "bos": str(BOS), "eos": str(EOS)}
     with replacing(path) as temporary:
         run = writers[kind](model, temporary, facts)
-        difference = largest_difference(trained.module.transformer.eval(), run)
+        difference = largest_difference(network.eval(), run)
         if difference > TOLERANCE:
             raise PhmrunError(
                 f"the exported model's outputs differ from the trained model's by {difference:.1e}",

@@ -1,6 +1,7 @@
 """What every task's Lightning module has in common: one loss, weighted by tokens, and its optimiser."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import pytorch_lightning as pl
@@ -26,11 +27,14 @@ class Loss(NamedTuple):
         total: What is minimised, summed over ``units``, differentiable.
         nll: Negative log-likelihood in nats, summed over ``units``; what is reported.
         units: Number of units (target tokens, items) that the sums run over.
+        hits: By the name of a score, for how many of the units it is reached: ``{"accuracy": correct}``. Validation
+            divides them by the units.
     """
 
     total: Tensor
     nll: Tensor
     units: int
+    hits: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class TrainingModule(pl.LightningModule):
@@ -43,7 +47,12 @@ class TrainingModule(pl.LightningModule):
         network: What is trained.
         optimizer: Builds the optimiser over the network's parameters, with learning rate 1, fused or not.
         schedule: Learning rate by optimizer step, counted from 1.
+
+    Attributes:
+        counted: The names of the hits that the losses report.
     """
+
+    counted: tuple[str, ...] = ()
 
     def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
         super().__init__()
@@ -55,6 +64,9 @@ class TrainingModule(pl.LightningModule):
     def loss(self, batch: Any) -> Loss:
         """The summed loss of one batch."""
         raise NotImplementedError
+
+    def begin(self, data: Any) -> None:
+        """Takes from the data what the network starts from, before the first step of a run; nothing by default."""
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
         """The share of the window's mean loss; Lightning divides by the micro-batches, and by processes, again."""
@@ -71,19 +83,27 @@ class TrainingModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def validation_scores(self, data: Any) -> dict[str, float]:
-        """Scores on the validation data, highest best, by the names that ``training.monitor`` may have."""
-        raise NotImplementedError
+        """Further scores on the validation data, too costly to take unless ``training.monitor`` names one of them."""
+        return {}
 
-    def validation_loss(self, batches: Iterable[Any]) -> float:
-        """Mean negative log-likelihood per unit over ``batches``, in nats; over all processes."""
+    def validate(self, batches: Iterable[Any]) -> dict[str, float]:
+        """Mean over the units of ``batches`` and over all processes.
+
+        Returns:
+            ``loss``, the negative log-likelihood in nats, and the shares of the units that count as hits, by name.
+        """
         training = self.training
         self.eval()
-        totals = torch.zeros(2, dtype=torch.float64, device=self.device)
+        totals = {name: torch.zeros((), dtype=torch.float64, device=self.device) for name in ("loss", *self.counted)}
+        units = 0
         with torch.inference_mode():
             for batch in batches:
                 with self.trainer.precision_plugin.val_step_context():
                     loss = self.loss(self.transfer_batch_to_device(batch, self.device, 0))
-                totals += torch.stack([loss.nll.double(), totals.new_tensor(loss.units)])
+                units += loss.units
+                for name, value in {"loss": loss.nll, **loss.hits}.items():
+                    totals[name] += value
         self.train(training)
-        totals = self.trainer.strategy.reduce(totals, reduce_op="sum")
-        return float(totals[0] / totals[1])
+        sums = torch.stack([*totals.values(), torch.tensor(units, dtype=torch.float64, device=self.device)])
+        *values, count = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
+        return {name: value / count for name, value in zip(totals, values, strict=True)}

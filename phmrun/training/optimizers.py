@@ -3,11 +3,13 @@
 import importlib
 import inspect
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from torch import nn
 from torch.optim import Optimizer
 
+from phmrun.config import OptimizerConfig, TrainingConfig
 from phmrun.errors import PhmrunError, unknown
 
 OPTIMIZERS = {
@@ -109,3 +111,18 @@ def build_schedule(
     if name not in schedules:
         raise unknown("schedule", name, schedules, where="training.schedule.name")
     return schedules[name]
+
+
+def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
+    """What builds the optimiser that a config describes."""
+    return partial(
+        build_optimizer, name=config.name, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
+    )
+
+
+def schedule_from(training: TrainingConfig, width: int) -> Schedule:
+    """The learning rate that a config describes, for a network of this width."""
+    schedule = training.schedule
+    return build_schedule(
+        name=schedule.name, warmup=schedule.warmup, factor=schedule.factor, width=width, lr=training.optimizer.lr
+    )

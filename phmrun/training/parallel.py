@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
 from phmrun.text.preparation import Prepared, VocabularySettings, prepare_parallel
 from phmrun.text.store import ParallelStore
-from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
 from phmrun.training.data import DataModule
 
 Baseline = Callable[[Sequence[str]], list[str]]
@@ -70,7 +70,7 @@ class ParallelBatches(Dataset[ParallelBatch]):
             torch.from_numpy(positions),
             torch.from_numpy(wanted.reshape(-1)[positions]),
             len(positions),
-            batch.window_tokens,
+            batch.window_units,
         )
 
 
@@ -133,7 +133,7 @@ class ParallelData(DataModule):
         self.parts = dict(parts or {})
         self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
         self._fingerprints = dict(fingerprints)
-        self.vocabulary = VocabularySettings(kind, vocabulary_size, joint, multiple_of)
+        self.settings = VocabularySettings(kind, vocabulary_size, joint, multiple_of)
         self.max_length = max_length
         self.batch_unit: Unit = unit
         self.batch_size = batch_size
@@ -155,10 +155,10 @@ class ParallelData(DataModule):
             needed = {split: self.files[split] for split in ("train", "dev")}
             self._prepared = prepare_parallel(
                 needed,
-                kind=self.vocabulary.kind,
-                size=self.vocabulary.size,
-                joint=self.vocabulary.joint,
-                multiple_of=self.vocabulary.multiple_of,
+                kind=self.settings.kind,
+                size=self.settings.size,
+                joint=self.settings.joint,
+                multiple_of=self.settings.multiple_of,
                 max_length=self.max_length,
                 cache=self.cache,
             )
@@ -194,14 +194,9 @@ class ParallelData(DataModule):
         return stream.steps_in_epochs(epochs)
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """Entries of the source and of the target vocabulary."""
-        vocabularies = self.prepared.vocabularies
-        return len(vocabularies.source), len(vocabularies.target)
-
-    def save_vocabulary(self, directory: Path) -> None:
-        """Writes the vocabularies."""
-        self.prepared.vocabularies.save(directory)
+    def vocabulary(self) -> Vocabularies:
+        """The vocabularies of both sides."""
+        return self.prepared.vocabularies
 
     def train_dataloader(self) -> DataLoader[ParallelBatch]:
         """Training batches without end; loading them draws nothing from the global random state."""

@@ -1,13 +1,16 @@
 """Sequence-to-sequence learning: the loss over target tokens, and outputs for text. Translation and style share it."""
 
-from typing import cast
+from typing import Any, cast
 
+from phmrun.config import LayerConfig
+from phmrun.config.sequences import SequenceExperiment
+from phmrun.errors import PhmrunError
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.metrics import bleu
 from phmrun.models.transformer import Transformer
 from phmrun.text.parallel import read_parallel
 from phmrun.training.module import Loss, TrainingModule
-from phmrun.training.optimizers import OptimizerBuilder, Schedule
+from phmrun.training.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.training.parallel import ParallelBatch, ParallelData
 from phmrun.training.translation import Search, Translator
 
@@ -50,7 +53,74 @@ class SequenceToSequence(TrainingModule):
 
     def validation_scores(self, data: ParallelData) -> dict[str, float]:
         """BLEU of greedy outputs on the validation pairs."""
-        translator = Translator(self.transformer, data.prepared.vocabularies, Search(beam=1), device=self.device)
+        translator = Translator(self.transformer, data.vocabulary, Search(beam=1), device=self.device)
         sources, references = zip(*read_parallel(*data.files["dev"]), strict=True)
-        outputs = [str(text) for text in translator.predict(sources)]
-        return {"bleu": bleu(outputs, references, resamples=0).value}
+        return {"bleu": bleu(translator.translate(sources), references, resamples=0).value}
+
+
+def build_sequence_to_sequence(config: SequenceExperiment, source_size: int, target_size: int) -> SequenceToSequence:
+    """The Lightning module of an experiment.
+
+    Args:
+        config: The resolved config.
+        source_size: Source vocabulary entries.
+        target_size: Target vocabulary entries.
+
+    Raises:
+        PhmrunError: Sizes, structures and tying that do not go together.
+    """
+    model, training = config.model, config.training
+    if model.tie != "none" and config.output not in (config.embedding, LayerConfig()):
+        raise PhmrunError(
+            f"the output map is tied to the embedding, whose structure is {config.embedding.structure!r}",
+            where="output.structure",
+            hint=f"Use --embedding {config.output.structure}, or --set model.tie=none.",
+        )
+    network = Transformer(
+        source_size,
+        target_size,
+        width=model.width,
+        inner=model.feedforward,
+        heads=model.heads,
+        encoder_layers=model.encoder_layers,
+        decoder_layers=model.decoder_layers,
+        norm=model.norm,
+        dropout=model.dropout,
+        attention_dropout=model.attention_dropout,
+        activation_dropout=model.activation_dropout,
+        maps=model.attention_maps,
+        attention_bias=model.bias,
+        feedforward_bias=model.feedforward_bias,
+        output_bias=model.output_bias,
+        upsample=model.upsample,
+        normalization=model.normalization,
+        positions=model.positions,
+        tie=model.tie,
+        layer=config.layer.arguments,
+        contract=contract_arguments(config),
+        embedding=config.embedding.arguments,
+        output=config.output.arguments,
+    )
+    return SequenceToSequence(
+        network,
+        optimizer_from(training.optimizer),
+        schedule_from(training, model.width),
+        smoothing=training.label_smoothing,
+    )
+
+
+def contract_arguments(config: SequenceExperiment) -> dict[str, Any] | None:
+    """The structure of the feed-forward blocks' second map, where its order is not the layer's.
+
+    Raises:
+        PhmrunError: The layer's structure has no order n.
+    """
+    n = config.model.contract_n
+    if n is None:
+        return None
+    arguments = config.layer.arguments
+    if "n" not in arguments:
+        raise PhmrunError(
+            f"the layer {config.layer.structure!r} has no order n that could differ", where="model.contract_n"
+        )
+    return {**arguments, "n": n}

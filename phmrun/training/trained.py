@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from phmrun.config import Experiment, Task, load_run_config
+from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import cache_dir, write_text
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
 from phmrun.registry import TASKS
-from phmrun.text.vocabulary import Vocabularies
 from phmrun.training.checkpoints import BEST, LAST, averaged_weights, load_checkpoint, step_checkpoints
-from phmrun.training.sequences import SequenceToSequence
-from phmrun.training.translation import Translator, search_from
+from phmrun.training.data import DataModule, Vocabulary
+from phmrun.training.module import TrainingModule
+from phmrun.training.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Trained:
     Attributes:
         run: The run directory.
         config: Its config.
-        vocabularies: Its vocabularies, which travel inside it.
+        vocabulary: What turns its text into numbers; it travels inside the run.
         module: Its network; the weights are loaded when one of the methods needs them.
     """
 
     run: Run
     config: Experiment
-    vocabularies: Vocabularies
-    module: SequenceToSequence
+    vocabulary: Vocabulary
+    module: TrainingModule
 
     def load(self, checkpoint: str | None = None, average: int | None = None) -> str:
         """Loads weights into the module, and says which, for a score's signature.
@@ -66,7 +66,7 @@ class Trained:
         self._set(loaded["state_dict"], path)
         return f"{path.stem}@{loaded['global_step']}"
 
-    def translator(
+    def predictor(
         self,
         *,
         decoding: Mapping[str, Any] | None = None,
@@ -74,19 +74,31 @@ class Trained:
         average: int | None = None,
         batch_size: int | None = None,
         device: str = "auto",
-    ) -> Translator:
-        """The run as a translator of text.
+    ) -> Predictor:
+        """The run as something that answers to text.
 
         Args:
-            decoding: Settings of the search that replace the config's.
+            decoding: Keys of the config's decoding section to replace.
             checkpoint: See :meth:`load`.
             average: See :meth:`load`.
-            batch_size: Sentences at a time.
+            batch_size: Items at a time.
             device: "auto", "cpu", "cuda" …
+
+        Raises:
+            PhmrunError: The task's decoding has no such key or value, or the checkpoint cannot be used.
         """
+        config = with_decoding(self.config, decoding or {})
         weights = self.load(checkpoint, average)
-        search = search_from(self.config.decoding, {**(decoding or {}), "batch": batch_size})  # type: ignore[attr-defined]
-        return Translator(self.module.transformer, self.vocabularies, search, weights, choose_device(device))
+        task: Task = TASKS.get(config.task)
+        predictor: Predictor = task.load("predictor")(
+            config,
+            self.module,
+            self.vocabulary,
+            weights=weights,
+            batch_size=batch_size,
+            device=choose_device(device),
+        )
+        return predictor
 
     def _path(self, checkpoint: str | None) -> Path:
         """The file that a name stands for; the last checkpoint where no validation has chosen a best one."""
@@ -128,10 +140,10 @@ def open_run(run: Run) -> Trained:
         ) from error
     if not run.vocabulary.is_dir():
         raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
-    vocabularies = Vocabularies.load(run.vocabulary)
     task: Task = TASKS.get(config.task)
-    module = task.load("module")(config, len(vocabularies.source), len(vocabularies.target))
-    return Trained(run, config, vocabularies, module)
+    vocabulary = task.load("vocabulary").load(run.vocabulary)
+    module = task.load("module")(config, *vocabulary.sizes)
+    return Trained(run, config, vocabulary, module)
 
 
 def evaluate_run(
@@ -144,15 +156,15 @@ def evaluate_run(
     batch_size: int | None = None,
     device: str = "auto",
 ) -> dict[str, Any]:
-    """Scores a run on one split; writes ``metrics.json`` and the hypotheses into its directory.
+    """Scores a run on one split; writes ``metrics.json`` and the predictions into its directory.
 
     Args:
         trained: The opened run.
         split: A split of its data that has references.
-        decoding: Settings of the search that replace the config's.
+        decoding: Keys of the config's decoding section to replace.
         checkpoint: See :meth:`Trained.load`.
         average: See :meth:`Trained.load`.
-        batch_size: Sentences at a time.
+        batch_size: Items at a time.
         device: "auto", "cpu", "cuda" …
 
     Returns:
@@ -163,25 +175,25 @@ def evaluate_run(
         PhmrunError: There is no such split, or the checkpoint cannot be used.
     """
     run, config = trained.run, trained.config
-    data = TASKS.get(config.task).load("data")(config, cache_dir())
+    data: DataModule = TASKS.get(config.task).load("data")(config, cache_dir())
     if split not in data.files:
         raise unknown("split", split, data.files, where="--split")
-    translator = trained.translator(
-        decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=device
+    place = choose_device(device)
+    predictor = trained.predictor(
+        decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=place
     )
-    evaluation = translator.evaluate(data.files[split], data.parts.get(split), data.baselines)
+    evaluation = predictor.evaluate(data, split)
     name = "-".join([split, *_deviations(decoding or {}, config, checkpoint, average)])
-    write_text(run.predictions / f"{name}.txt", "".join(f"{line}\n" for line in evaluation.hypotheses))
+    write_text(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
     metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
     metrics[f"{name}/sentences_per_second"] = {
-        "value": len(evaluation.hypotheses) / evaluation.seconds,
-        "signature": f"{translator.search.signature()}|batch:{translator.search.batch}|device:{translator.device}"
-        f"|threads:{torch.get_num_threads()}",
-        "tokens_per_second": evaluation.tokens / evaluation.seconds,
+        "value": evaluation.items / evaluation.seconds,
+        "signature": f"{evaluation.signature}|device:{place}|threads:{torch.get_num_threads()}",
+        f"{evaluation.unit}_per_second": evaluation.units / evaluation.seconds,
     }
     for key, value in metrics.items():
         run.update_metrics(key, value)
-    run.write_samples(("source", "reference", "translation"), evaluation.samples)
+    run.write_samples(evaluation.columns, evaluation.samples)
     write_card(run)
     return metrics
 
@@ -203,7 +215,7 @@ def _deviations(
     decoding: Mapping[str, Any], config: Experiment, checkpoint: str | None, average: int | None
 ) -> list[str]:
     """What of an evaluation is not as the config has it, as parts of a name."""
-    usual = config.decoding  # type: ignore[attr-defined]
+    usual = decoding_section(config)
     parts = [
         f"{name}{value:g}" if isinstance(value, int | float) else f"{name}-{value}"
         for name, value in sorted(decoding.items())

@@ -1,14 +1,15 @@
 """A trained sequence-to-sequence model at work: text in, text out, and scores of a test set."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, cast
 
 import torch
 
+from phmrun.config.sequences import DecodingConfig, SequenceExperiment
 from phmrun.decoding.hypothesis import Hypothesis
 from phmrun.decoding.translation import translate
 from phmrun.layers.inference import resolve_application
@@ -18,7 +19,9 @@ from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
 from phmrun.text.parallel import read_parallel
 from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
-from phmrun.training.parallel import Baseline
+from phmrun.training.module import TrainingModule
+from phmrun.training.parallel import ParallelData
+from phmrun.training.predictor import Answer, Evaluation
 
 SAMPLES = 8
 CHUNK = 512
@@ -63,25 +66,6 @@ class Search:
         return f"beam:{self.beam}|alpha:{self.alpha:g}|limit:{limit}|application:{application}"
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What a test set gave.
-
-    Attributes:
-        scores: By name: "bleu", "chrf", "bleu-<part>", "bleu-of-<baseline>".
-        hypotheses: Translations in the order of the test set, one per sentence.
-        samples: (source, reference, translation) of the first few.
-        seconds: Time of decoding.
-        tokens: Target tokens decoded.
-    """
-
-    scores: dict[str, Score]
-    hypotheses: list[str]
-    samples: list[tuple[str, str, str]]
-    seconds: float
-    tokens: int
-
-
 class Translator:
     """Translates text with a trained Transformer.
 
@@ -92,6 +76,8 @@ class Translator:
         weights: Which of the run's weights these are, for the signature of a score.
         device: Where to compute.
     """
+
+    prompt = "one sentence a line"
 
     def __init__(
         self,
@@ -126,36 +112,41 @@ class Translator:
             label=label,
         )
 
-    def predict(self, lines: Iterable[str]) -> Iterator[str | list[str]]:
-        """Translations of a stream of lines, in order; lists of them where several are asked for."""
+    def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
+        """Translations of a stream of lines, in order; several lines each where several hypotheses are asked for."""
         stream = iter(lines)
         size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
         while chunk := list(islice(stream, size)):
             for found in self.hypotheses(chunk):
                 texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in found]
-                yield texts if self.search.nbest > 1 else texts[0]
+                yield Answer("\n".join(texts), {"prediction": texts if self.search.nbest > 1 else texts[0]})
 
-    def evaluate(
-        self, files: tuple[Path, Path], parts: Path | None = None, baselines: Mapping[str, Baseline] | None = None
-    ) -> Evaluation:
-        """Translates a test set and scores it.
+    def translate(self, lines: Sequence[str]) -> list[str]:
+        """The best translation of each line."""
+        return [self.vocabularies.target.decode(found[0].tokens) for found in self.hypotheses(lines)]
 
-        Args:
-            files: Its source text and its reference translations.
-            parts: Names, line by line, of parts that are scored apart as well.
-            baselines: Outputs that need no model, by name, scored as "bleu-of-<name>".
-        """
-        pairs = list(read_parallel(*files))
+    def evaluate(self, data: ParallelData, split: str) -> Evaluation:
+        """Translates a split and scores it: "bleu", "chrf", "bleu-<part>", "bleu-of-<baseline>"."""
+        pairs = list(read_parallel(*data.files[split]))
         sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         began = time.perf_counter()
         found = self.hypotheses(sources)
         seconds = time.perf_counter() - began
         outputs = [self.vocabularies.target.decode(hypotheses[0].tokens) for hypotheses in found]
-        scores = self._scores(outputs, references, parts)
-        for name, translate_without_model in (baselines or {}).items():
-            scores[f"bleu-of-{name}"] = bleu(translate_without_model(sources), references)
-        samples = list(zip(sources, references, outputs, strict=True))[:SAMPLES]
-        return Evaluation(scores, outputs, samples, seconds, sum(len(best[0].tokens) + 1 for best in found))
+        scores = self._scores(outputs, references, data.parts.get(split))
+        for name, baseline in data.baselines.items():
+            scores[f"bleu-of-{name}"] = bleu(baseline(sources), references)
+        return Evaluation(
+            scores,
+            predictions="".join(f"{line}\n" for line in outputs),
+            columns=("source", "reference", "translation"),
+            samples=list(zip(sources, references, outputs, strict=True))[:SAMPLES],
+            items=len(outputs),
+            units=sum(len(best[0].tokens) + 1 for best in found),
+            unit="tokens",
+            seconds=seconds,
+            signature=f"{self.search.signature()}|batch:{self.search.batch}",
+        )
 
     def _scores(self, outputs: Sequence[str], references: Sequence[str], parts: Path | None) -> dict[str, Score]:
         scores = {"bleu": bleu(outputs, references), "chrf": chrf(outputs, references)}
@@ -167,8 +158,30 @@ class Translator:
         return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
 
 
-def search_from(decoding: Any, overrides: Mapping[str, Any]) -> Search:
-    """The search that a config's decoding section describes, with some settings replaced."""
-    names = ("beam", "alpha", "max_length_ratio", "max_length_offset", "batch", "nbest", "application")
-    values = {name: getattr(decoding, name) for name in names}
-    return Search(**{**values, **{name: value for name, value in overrides.items() if value is not None}})
+def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Search:
+    """The search that a config's decoding section describes; ``batch_size`` replaces its batch."""
+    values = decoding.model_dump()
+    return Search(**{**values, "batch": batch_size or decoding.batch})
+
+
+def build_translator(
+    config: SequenceExperiment,
+    module: TrainingModule,
+    vocabulary: Vocabularies,
+    *,
+    weights: str,
+    batch_size: int | None,
+    device: str,
+) -> Translator:
+    """The predictor of a sequence-to-sequence task.
+
+    Args:
+        config: The resolved config.
+        module: The trained module.
+        vocabulary: Of the run.
+        weights: Which of the run's weights these are.
+        batch_size: Sentences at a time; unless given, the config's.
+        device: Where to compute.
+    """
+    search = search_from(config.decoding, batch_size)
+    return Translator(cast(Transformer, module.network), vocabulary, search, weights, device)

@@ -24,7 +24,7 @@ class Validation(Callback):
         record: Takes a finished history row.
         meter: Keeps the time; settles the training loss first, so that no score is made of weights that are no numbers.
         every: Optimizer steps between validations.
-        monitor: "loss" (lowest is best) or the name of a score of the module's ``validation_scores`` (highest is).
+        monitor: "loss" (lowest is best) or the name of a score of the module's (highest is).
         patience: Validations without a better score after which training stops; 0: never.
     """
 
@@ -61,8 +61,8 @@ class Validation(Callback):
     def validate(self, trainer: pl.Trainer, module: Any) -> None:
         """Scores the model, keeps it if it is the best so far, and stops training if it has not been for too long."""
         batches = trainer.datamodule.validation_batches()  # type: ignore[attr-defined]
-        scores = {"loss": module.validation_loss(batches)}
-        if self.monitor != "loss":
+        scores = module.validate(batches)
+        if self.monitor not in scores:
             scores.update(module.validation_scores(trainer.datamodule))  # type: ignore[attr-defined]
         self.record(
             {

@@ -40,5 +40,5 @@ def run(corpus, tmp_path_factory):
         data = build_data(config)
         data.prepare()
         made = Run.create(tmp_path_factory.mktemp("runs"), "nmt-files-phm-1-0123456789ab", to_yaml(config))
-        data.save_vocabulary(made.vocabulary)
+        data.vocabulary.save(made.vocabulary)
         yield made

@@ -16,7 +16,7 @@ from phmrun.training.trained import open_run
 def marian_of(run, **model):
     pytest.importorskip("transformers")
     trained = open_run(run)
-    sizes = len(trained.vocabularies.source), len(trained.vocabularies.target)
+    sizes = len(trained.vocabulary.source), len(trained.vocabulary.target)
     section = trained.config.model.model_copy(update=model)
     return Marian(section, *sizes, smoothing=0.1, alpha=0.6, device="cpu")
 
@@ -37,7 +37,7 @@ def test_as_many_weights_as_our_dense_model(run):
     config = trained.config.model_copy(update={"layer": LayerConfig()})
     from tasks.nmt import TASK
 
-    ours = TASK.load("module")(config, *(len(side) for side in (trained.vocabularies.source,) * 2))
+    ours = TASK.load("module")(config, *(len(side) for side in (trained.vocabulary.source,) * 2))
     trainable = [parameter for parameter in marian.network.parameters() if parameter.requires_grad]
     matrices = sum(parameter.numel() for parameter in trainable if parameter.dim() == 2)
     assert matrices == sum(parameter.numel() for parameter in ours.parameters() if parameter.dim() == 2)

@@ -219,7 +219,7 @@ def network_of(task: str, config: Any) -> tuple[TrainingModule, Any]:
     data = description.load("data")(config, Path(os.environ["PHMRUN_CACHE"]))
     data.prepare()
     torch.manual_seed(0)
-    return description.load("module")(config, *data.sizes), data
+    return description.load("module")(config, *data.vocabulary.sizes), data
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)

@@ -83,7 +83,7 @@ def test_started_anywhere_a_stream_goes_on_as_the_whole_one(position, accumulate
         whole = itertools.islice(BatchStream(plan(), **shared), position, position + 7)
         part = itertools.islice(BatchStream(plan(), start=start, **shared), 7)
         for one, two in zip(whole, part, strict=True):
-            assert (one.position, one.window_tokens) == (two.position, two.window_tokens)
+            assert (one.position, one.window_units) == (two.position, two.window_units)
             assert one.indices.tolist() == two.indices.tolist()
 
 
@@ -97,7 +97,7 @@ def test_ranks_share_the_windows_and_know_their_tokens(accumulate, world):
     for step in range(steps):
         window = [batch for rank in taken for batch in rank[step * accumulate : (step + 1) * accumulate]]
         tokens = sum(int((CORPUS[1][batch.indices] + 1).sum()) for batch in window)
-        assert {batch.window_tokens for batch in window} == {tokens}
+        assert {batch.window_units for batch in window} == {tokens}
 
 
 def test_epochs_in_steps_and_back():

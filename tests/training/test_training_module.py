@@ -60,7 +60,7 @@ def test_a_step_is_the_gradient_of_one_big_batch(corpus, prepared_corpora, tmp_p
     loader = iter(data.train_dataloader())
     batches = [next(loader) for _ in range(accumulate)]
     assert accumulate == 1 or len({batch.units for batch in batches}) > 1, "micro-batches of different sizes"
-    module = module_of(data.sizes[0]).double()
+    module = module_of(data.vocabulary.sizes[0]).double()
     before = {name: parameter.detach().clone() for name, parameter in module.network.named_parameters()}
     gradients = torch.autograd.grad(one_big_batch(module, batches, 0.1), list(module.network.parameters()))
     norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
@@ -96,10 +96,10 @@ class Trainer:
 @pytest.mark.parametrize("training", [True, False])
 def test_the_validation_loss_is_the_mean_over_tokens_without_smoothing(corpus, prepared_corpora, training):
     data = data_of(corpus, prepared_corpora, 1)
-    module = module_of(data.sizes[0]).double().train(training)
+    module = module_of(data.vocabulary.sizes[0]).double().train(training)
     module.network.dropout = 0.5
     module._trainer = Trainer()
-    value = module.validation_loss(data.validation_batches())
+    value = module.validate(data.validation_batches())["loss"]
     assert module.training is training
     assert module.network.training is training
     module.eval()

@@ -140,11 +140,11 @@ def test_steps_in_epochs(corpus, prepared_corpora, accumulate, world):
 
 def test_what_is_known_of_the_data(corpus, prepared_corpora, tmp_path):
     data = data_of(corpus, prepared_corpora)
-    assert data.sizes == (128, 128)  # 120 words and 4 special entries, filled up to a multiple of 16
+    assert data.vocabulary.sizes == (128, 128)  # 120 words and 4 special entries, filled up to a multiple of 16
     assert data.fingerprints() == {"train": "sum"}
     assert data.statistics()["splits"]["train"]["sentences"] == 150
     assert data.unit == "tokens"
-    data.save_vocabulary(tmp_path / "vocabulary")
+    data.vocabulary.save(tmp_path / "vocabulary")
     assert (tmp_path / "vocabulary").is_dir()
     separate = data_of(corpus, prepared_corpora, joint=False)
-    assert separate.sizes == (64, 64)
+    assert separate.vocabulary.sizes == (64, 64)

@@ -59,7 +59,7 @@ def test_bleu_while_training_is_that_of_greedy_outputs(tmp_path, prepared_corpor
     config = configured("nmt", tmp_path / "corpus")
     task: Task = TASKS.get("nmt")
     data = task.load("data")(config, prepared_corpora)
-    module = task.load("module")(config, *data.sizes)
+    module = task.load("module")(config, *data.vocabulary.sizes)
     state = torch.get_rng_state()
     references = (tmp_path / "corpus" / "dev.bb").read_text().splitlines()
 

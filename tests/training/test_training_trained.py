@@ -89,7 +89,7 @@ def test_devices():
 
 def test_the_training_is_not_disturbed_by_a_translator(run):
     trained = open_run(run)
-    translator = trained.translator(device="cpu")
+    translator = trained.predictor(device="cpu")
     before = {name: tensor.clone() for name, tensor in trained.module.state_dict().items()}
     with torch.no_grad():
         for parameter in translator.decoder.parameters():

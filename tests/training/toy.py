@@ -85,8 +85,8 @@ class ToyModule(TrainingModule):
         total = self.network.weight.sum() * batch.units
         return Loss(total, torch.tensor(told), batch.units)
 
-    def validation_loss(self, batches: Any) -> float:
-        return self.validations.pop(0) if len(self.validations) > 1 else self.validations[0]
+    def validate(self, batches: Any) -> dict[str, float]:
+        return {"loss": self.validations.pop(0) if len(self.validations) > 1 else self.validations[0]}
 
     def validation_scores(self, data: Any) -> dict[str, float]:
         return self.scores.pop(0)

@@ -1,7 +1,8 @@
 import pytest
 
 from phmrun.config import ConfigError, Source, resolve, run_id, semantic_values, task_defaults
-from tasks.nmt.config import TransformerConfig, TranslationExperiment
+from phmrun.config.sequences import TransformerConfig
+from tasks.nmt.config import TranslationExperiment
 
 
 def resolved(values):

@@ -112,7 +112,7 @@ def test_settings_reach_the_data(directory, tmp_path):
     )
     data = build_data(config, tmp_path)
     assert (data.seed, data.batch_unit, data.batch_size, data.accumulate, data.workers) == (9, "sentences", 4, 3, 2)
-    assert data.sizes == (64, 64)
+    assert data.vocabulary.sizes == (64, 64)
     kept = sum(len(line.split()) <= 5 for line in (directory / "train.aa").read_text().splitlines())
     assert data.statistics()["splits"]["train"]["sentences"] == kept < 150
     assert set(data.baselines) == {"copy"}
