@@ -1,0 +1,312 @@
+"""Treebanks in the CoNLL-U format, read with every fault placed and written back byte for byte.
+
+A sentence keeps its lines as they stand in the file: comments, multi-word tokens (``1-2``), empty nodes (``1.1``),
+columns that nobody asked for, line ends, blank lines. Only the columns HEAD and DEPREL of its words are ever replaced.
+The PyPI library ``conllu`` parses columns into values and writes the values: comments lose their spacing
+(``#text=a`` becomes ``# text = a``), repeated features, empty columns and line ends are lost, so its round trip is not
+exact, and it does not check trees.
+
+Source: https://universaldependencies.org/format.html
+"""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from sys import intern
+
+from phmrun.files import replacing
+from phmrun.text.lines import malformed, raw_lines
+
+COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
+EMPTY = "_"
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_RANGE = re.compile(rf"({_NUMBER.pattern})-({_NUMBER.pattern})")
+_EMPTY_NODE = re.compile(rf"({_NUMBER.pattern})\.({_NUMBER.pattern})")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence; its words are the syntactic words, numbered from 1, not multi-word tokens and empty nodes.
+
+    Attributes:
+        lines: All its lines with their ends, blank ones included.
+        places: Where in ``lines`` each word stands.
+        forms: The words.
+        upos: Their universal part-of-speech tags.
+        xpos: Their language's own tags.
+        heads: By word the number of its head, 0 for the root; empty where no tree was asked for.
+        deprels: By word the label of the arc to its head; likewise.
+    """
+
+    lines: tuple[str, ...]
+    places: tuple[int, ...]
+    forms: tuple[str, ...]
+    upos: tuple[str, ...]
+    xpos: tuple[str, ...]
+    heads: tuple[int, ...] = ()
+    deprels: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Number of words."""
+        return len(self.forms)
+
+    @property
+    def text(self) -> str:
+        """The sentence as it stands in the file."""
+        return "".join(self.lines)
+
+    def column(self, number: int) -> list[str]:
+        """One column of the words, such as :data:`LEMMA`."""
+        return [self.lines[place].rstrip("\r\n").split("\t")[number] for place in self.places]
+
+    def with_parse(self, heads: Sequence[int], labels: Sequence[str]) -> "Sentence":
+        """The same sentence with other heads and labels of its words; all else stays as it is.
+
+        Args:
+            heads: By word the number of its head, 0 for the root.
+            labels: By word the label of the arc to it.
+
+        Raises:
+            ValueError: They are not as many as there are words.
+        """
+        lines = list(self.lines)
+        for place, head, label in zip(self.places, heads, labels, strict=True):
+            columns = lines[place].split("\t")
+            columns[HEAD], columns[DEPREL] = str(head), label
+            lines[place] = "\t".join(columns)
+        return replace(self, lines=tuple(lines), heads=tuple(heads), deprels=tuple(labels))
+
+
+def sentence_of(forms: Sequence[str]) -> Sentence:
+    """A sentence of bare words: no tags, no tree.
+
+    Args:
+        forms: The words; none may hold a tab or a line end.
+    """
+    rest = "\t".join([EMPTY] * (len(COLUMNS) - 2))
+    lines = [f"{number}\t{form}\t{rest}\n" for number, form in enumerate(forms, 1)]
+    missing = (EMPTY,) * len(forms)
+    return Sentence((*lines, "\n"), tuple(range(len(forms))), tuple(forms), missing, missing)
+
+
+def load(path: Path, *, trees: bool = True) -> list[Sentence]:
+    """All sentences of a file, plain or gzip-compressed.
+
+    Args:
+        path: A UTF-8 file.
+        trees: Whether the columns HEAD and DEPREL must hold trees: every head a word of the sentence or 0, exactly one
+            root (the guidelines and the official evaluator allow no more), no cycle, and a label for each word. Text
+            that is yet to be parsed has none; then these columns are not looked at.
+
+    Raises:
+        PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, or a line is not what it must be.
+    """
+    return _all(_decoded(path), str(path), trees)
+
+
+def loads(text: str, *, name: str = "text", trees: bool = True) -> list[Sentence]:
+    """All sentences of a text; ``name`` stands for the file in messages. Otherwise as :func:`load`."""
+    return _all(io.StringIO(text, newline="\n"), name, trees)
+
+
+def stream(lines: Iterable[str], *, name: str, trees: bool = False) -> Iterator[Sentence]:
+    """Each sentence as soon as the blank line after it has been read; arguments and errors as in :func:`load`.
+
+    Args:
+        lines: Lines with their ends.
+        name: Stands for the file in messages.
+        trees: As in :func:`load`.
+    """
+    for first, block in _blocks(lines):
+        if not _blank(block):
+            yield _sentence(block, first, name, trees)
+
+
+def dumps(sentences: Iterable[Sentence]) -> str:
+    """The sentences as the text of a file.
+
+    Those of one file, in its order, give that file again. Where a file ended without a blank line and another's
+    sentence follows, the line is added.
+    """
+    parts: list[str] = []
+    for sentence in sentences:
+        if parts:
+            parts.append(_missing_end(parts[-1]))
+        parts.append(sentence.text)
+    return "".join(parts)
+
+
+def dump(sentences: Iterable[Sentence], path: Path) -> None:
+    """Writes :func:`dumps` as UTF-8, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(dumps(sentences).encode("utf-8"))
+
+
+def _missing_end(text: str) -> str:
+    """What is missing at the end of a sentence before another one may follow."""
+    if text.endswith(("\n\n", "\n\r\n")):
+        return ""
+    return "\n" if text.endswith("\n") else "\n\n"
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    """The lines of a file with their ends."""
+    for number, raw in enumerate(raw_lines(path), 1):
+        try:
+            yield raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            what = f"byte 0x{raw[error.start]:02x}, {error.start} bytes into the line, is not valid UTF-8"
+            raise malformed(what, f"{path}:{number}", "Convert the file to UTF-8, for instance with iconv.") from error
+
+
+def _all(lines: Iterable[str], name: str, trees: bool) -> list[Sentence]:
+    sentences: list[Sentence] = []
+    for first, block in _blocks(lines):
+        if not _blank(block):
+            sentences.append(_sentence(block, first, name, trees))
+        elif sentences:  # blank lines at the end of the file
+            sentences[-1] = replace(sentences[-1], lines=(*sentences[-1].lines, *block))
+    if not sentences:
+        raise malformed(
+            "there is no sentence in it", name, "A CoNLL-U file has one word a line, ten columns with tabs."
+        )
+    return sentences
+
+
+def _blank(block: Sequence[str]) -> bool:
+    return not any(map(_body, block))
+
+
+def _body(line: str) -> str:
+    """A line without its end and without a byte-order mark."""
+    return line.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """(number of the first line, lines up to and with the blank line) of each sentence.
+
+    Further blank lines open the next sentence's block; at the end of the file they are a block of their own.
+    """
+    block: list[str] = []
+    begun = False
+    number = 0
+    for number, line in enumerate(lines, 1):
+        block.append(line)
+        if _body(line):
+            begun = True
+        elif begun:
+            yield number - len(block) + 1, block
+            block, begun = [], False
+    if block:
+        yield number - len(block) + 1, block
+
+
+def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
+    """The sentence of a block whose first line is number ``first`` of the file."""
+    words: list[list[str]] = []
+    places: list[int] = []
+    numbering = _Numbering()
+    for place, line in enumerate(block):
+        body = _body(line)
+        if not body or (body[0] == "#" and not words):
+            continue
+        where = f"{name}:{first + place}"
+        if body[0] == "#":
+            raise malformed("a comment stands within a sentence", where, "Comments belong before its first word.")
+        columns = body.split("\t")
+        if len(columns) != len(COLUMNS):
+            hint = "Columns are separated by tabs, sentences by blank lines."
+            raise malformed(f"the line has {len(columns)} columns, not {len(COLUMNS)}", where, hint)
+        if numbering.is_word(columns[ID], where):
+            if not columns[FORM]:
+                raise malformed("the word has no form", where)
+            words.append(columns)
+            places.append(place)
+    if not words:
+        comment = next(place for place, line in enumerate(block) if _body(line))
+        raise malformed("comments, but no word of a sentence", f"{name}:{first + comment}")
+    numbering.close()
+    forms, upos, xpos = (tuple(intern(columns[number]) for columns in words) for number in (FORM, UPOS, XPOS))
+    heads: tuple[int, ...] = ()
+    deprels: tuple[str, ...] = ()
+    if trees:
+        heads, deprels = _tree(words, [f"{name}:{first + place}" for place in places])
+    return Sentence(tuple(block), tuple(places), forms, upos, xpos, heads, deprels)
+
+
+class _Numbering:
+    """The ids of one sentence: words count from 1, a multi-word token precedes its words, empty nodes follow a word."""
+
+    def __init__(self) -> None:
+        self.words = 0
+        self.empty = 0
+        self.reach = 0
+        self.opened = ""
+
+    def is_word(self, number: str, where: str) -> bool:
+        """Whether an id, the next one, is that of a word."""
+        if number == str(self.words + 1):
+            self.words += 1
+            self.empty = 0
+            return True
+        if (match := _RANGE.fullmatch(number)) and self.words < int(match[1]) <= int(match[2]):
+            if int(match[1]) != self.words + 1 or self.words < self.reach:
+                raise malformed(f"the multi-word token {number} does not begin with the next free word", where)
+            self.reach, self.opened = int(match[2]), where
+            return False
+        match = _EMPTY_NODE.fullmatch(number)
+        if not match or (int(match[1]), int(match[2])) != (self.words, self.empty + 1):
+            after = self.words + 1
+            valid = (str(after), f"{after}-{after + 1}", f"{self.words}.{self.empty + 1}")
+            raise malformed(f"the id {number!r} cannot come here", where, f"Possible are such as {', '.join(valid)}.")
+        self.empty += 1
+        return False
+
+    def close(self) -> None:
+        """Checks, at the end of the sentence, that the last multi-word token has all its words."""
+        if self.reach > self.words:
+            raise malformed(f"the multi-word token ends after the sentence's {self.words} words", self.opened)
+
+
+def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Heads and labels of words, checked; ``where`` has each word's place in the file."""
+    heads = []
+    for columns, place in zip(words, where, strict=True):
+        head = columns[HEAD]
+        if head in ("", EMPTY):
+            raise malformed("the word has no head", place)
+        if not _NUMBER.fullmatch(head):
+            raise malformed(f"the head {head!r} is not the number of a word", place)
+        if int(head) > len(words):
+            raise malformed(f"the head {head} is outside of the sentence, which has {len(words)} words", place)
+        if columns[DEPREL] in ("", EMPTY):
+            raise malformed("the arc to the word has no label", place)
+        heads.append(int(head))
+    if cycle := _cycle(heads):
+        named = " → ".join(map(str, [*cycle, cycle[0]]))
+        raise malformed(f"the heads form a cycle: {named}", where[cycle[0] - 1])
+    roots = [number for number, head in enumerate(heads, 1) if head == 0]
+    if len(roots) > 1:
+        what = f"the sentence has {len(roots)} roots, words {', '.join(map(str, roots))}"
+        raise malformed(what, where[roots[1] - 1], "A tree has one word whose head is 0.")
+    return tuple(heads), tuple(intern(columns[DEPREL]) for columns in words)
+
+
+def _cycle(heads: Sequence[int]) -> list[int]:
+    """The words of a cycle, from the lowest number; none if every word leads to 0."""
+    seen = [0] * (len(heads) + 1)  # the walk in which each word was met
+    for start in range(1, len(heads) + 1):
+        word = start
+        while word and not seen[word]:
+            seen[word] = start
+            word = heads[word - 1]
+        if word and seen[word] == start:
+            cycle = [word]
+            while (word := heads[word - 1]) != cycle[0]:
+                cycle.append(word)
+            lowest = cycle.index(min(cycle))
+            return cycle[lowest:] + cycle[:lowest]
+    return []
