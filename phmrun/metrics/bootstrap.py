@@ -1,0 +1,44 @@
+"""Confidence intervals by resampling a test set (Efron 1979; for corpus scores: Koehn 2004).
+
+A corpus score is a function of counts that add up over sentences. A resampled test set has as many sentences, drawn
+with replacement; the central 95% of its scores are the interval.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.float64]
+SEED = 12345
+"""As sacreBLEU's."""
+
+
+def resampled(counts: Counts, resamples: int, seed: int = SEED) -> Counts:
+    """Sums of resampled test sets.
+
+    Args:
+        counts: What each sentence adds, ``[sentences, kinds]``.
+        resamples: How many test sets are drawn.
+        seed: Of the draw; the same sentences in the same order give the same sets.
+
+    Returns:
+        ``[resamples, kinds]``.
+    """
+    size = len(counts)
+    stream = np.random.PCG64(seed)  # whose raw stream NumPy promises not to change
+    sums = np.empty((resamples, counts.shape[1]))
+    for row in range(resamples):
+        sums[row] = np.bincount(stream.random_raw(size) % np.uint64(size), minlength=size) @ counts
+    return sums
+
+
+def interval(sums: Counts, score: Callable[[Counts], Counts]) -> tuple[float, float]:
+    """The central 95% of the scores of resampled test sets.
+
+    Args:
+        sums: Of :func:`resampled`.
+        score: From sums to scores, ``[resamples, kinds] -> [resamples]``.
+    """
+    low, high = np.percentile(score(sums), [2.5, 97.5])
+    return float(low), float(high)

@@ -1,0 +1,142 @@
+"""Attachment scores of dependency trees, as the CoNLL 2017 shared task defines them.
+
+    UAS             words with the right head
+    LAS             words with the right head and label
+    CLAS            LAS of content words: F1, since gold and parsed tree may call different words content words
+    label accuracy  words with the right label, whatever their head
+
+All in percent of the words; content words are those whose label is not a function word's or punctuation's. Only the
+universal part of a label counts (``nmod`` of ``nmod:poss``) and punctuation counts, unless asked otherwise.
+
+Source: Zeman et al., "CoNLL 2017 shared task: multilingual parsing from raw text to universal dependencies"; CLAS:
+Nivre and Fang, "Universal dependency evaluation", 2017. The words are given, so the task's alignment of words is none.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.metrics.bootstrap import SEED, Counts, interval, resampled
+from phmrun.metrics.score import Score
+from phmrun.text.conllu import Sentence
+
+RESAMPLES = 1000
+"""Resampled test sets behind a confidence interval."""
+
+CONTENT_LABELS = frozenset(
+    (
+        *("nsubj", "obj", "iobj", "csubj", "ccomp", "xcomp", "obl", "nmod", "vocative", "expl", "dislocated"),
+        *("advcl", "advmod", "discourse", "appos", "nummod", "acl", "amod", "conj", "fixed", "flat", "compound"),
+        *("list", "parataxis", "orphan", "goeswith", "reparandum", "root", "dep"),
+    )
+)
+"""Universal labels of content words."""
+
+WORDS, HEADS, ARCS, LABELS, CONTENT, CONTENT_ARCS = range(6)
+_SCORES: dict[str, tuple[str, Callable[[Counts], Counts]]] = {
+    "uas": ("UAS", lambda counts: _share(counts, HEADS, WORDS)),
+    "las": ("LAS", lambda counts: _share(counts, ARCS, WORDS)),
+    "clas": ("CLAS", lambda counts: 2 * _share(counts, CONTENT_ARCS, CONTENT)),
+    "label-accuracy": ("label accuracy", lambda counts: _share(counts, LABELS, WORDS)),
+}
+
+
+def attachment_scores(
+    gold: Sequence[Sentence],
+    parsed: Sequence[Sentence],
+    *,
+    subtypes: bool = False,
+    punctuation: bool = True,
+    resamples: int = RESAMPLES,
+) -> dict[str, Score]:
+    """Scores of parsed trees against gold trees of the same words.
+
+    Args:
+        gold: Sentences with their gold trees.
+        parsed: The same sentences with other trees.
+        subtypes: Whether language-specific subtypes must be right too: ``nmod:poss``, not just ``nmod``.
+        punctuation: Whether words that consist of punctuation characters (Unicode's categories P) count.
+        resamples: Resampled test sets for the confidence intervals; 0: none.
+
+    Returns:
+        The scores by the names "uas", "las", "clas" and "label-accuracy".
+
+    Raises:
+        PhmrunError: (exit 3) The sentences differ in their words, or there is no word to score.
+    """
+    counts = _counts(gold, parsed, subtypes, punctuation)
+    total = counts.sum(axis=0)
+    if not total[WORDS]:
+        raise PhmrunError("there is no word to score", code=ExitCode.DATA)
+    settings = [
+        "def:conll2017",
+        f"labels:{'full' if subtypes else 'universal'}",
+        f"punct:{'in' if punctuation else 'out'}",
+        "words:gold",
+    ]
+    if resamples:
+        settings += [f"bs:{resamples}", f"seed:{SEED}"]
+    sums = resampled(counts, resamples)
+    return {
+        key: Score(
+            name,
+            float(score(total)),
+            "|".join(settings),
+            int(total[WORDS]),
+            "words",
+            ci=interval(sums, score) if resamples else None,
+        )
+        for key, (name, score) in _SCORES.items()
+    }
+
+
+def is_punctuation(form: str) -> bool:
+    """Whether a word consists of punctuation characters only."""
+    return all(unicodedata.category(character).startswith("P") for character in form)
+
+
+def universal(label: str) -> str:
+    """A label without its subtype."""
+    return label.partition(":")[0]
+
+
+def _counts(gold: Sequence[Sentence], parsed: Sequence[Sentence], subtypes: bool, punctuation: bool) -> Counts:
+    """What each sentence adds, ``[sentences, kinds]``."""
+    if [each.forms for each in gold] != [each.forms for each in parsed]:
+        raise PhmrunError("the parsed sentences are not the gold ones: their words differ", code=ExitCode.DATA)
+    lengths = np.array([len(each) for each in gold], dtype=np.intp)
+    if not lengths.sum():
+        return np.zeros((1, 6))
+    labels = list(chain.from_iterable(each.deprels for each in gold))
+    parsed_labels = list(chain.from_iterable(each.deprels for each in parsed))
+    right_head = _flat(each.heads for each in gold) == _flat(each.heads for each in parsed)
+    read = str if subtypes else universal
+    pairs = zip(labels, parsed_labels, strict=True)
+    right_label = np.array([read(left) == read(right) for left, right in pairs], dtype=np.bool_)
+    content, parsed_content = _content(labels), _content(parsed_labels)
+    right = right_head & right_label
+    words = np.ones(len(labels), dtype=np.float64)
+    kinds = np.stack(
+        [words, right_head, right, right_label, content.astype(np.float64) + parsed_content, content & right], axis=1
+    )
+    if not punctuation:
+        forms = chain.from_iterable(each.forms for each in gold)
+        kinds[[is_punctuation(form) for form in forms]] = 0
+    return np.add.reduceat(kinds, np.cumsum(lengths) - lengths)
+
+
+def _content(labels: Sequence[str]) -> NDArray[np.bool_]:
+    return np.array([universal(label) in CONTENT_LABELS for label in labels], dtype=np.bool_)
+
+
+def _flat(heads: Iterable[Sequence[int]]) -> NDArray[np.int64]:
+    return np.fromiter(chain.from_iterable(heads), dtype=np.int64)
+
+
+def _share(counts: Counts, of: int, among: int) -> Counts:
+    """Per cent, 0 of nothing, as the shared task has it."""
+    return 100 * counts[..., of] / np.maximum(counts[..., among], 1)
