@@ -61,10 +61,10 @@ class FakeExperiment(types.ModuleType):
     def predictor(self, run: Any, **options: Any) -> Any:
         self._called("predictor", (run,), options)
 
-        def predict(lines: Iterable[str]) -> Iterator[str]:
-            yield from (line.upper() for line in lines)
+        def predict(lines: Iterable[str]) -> Iterator[Any]:
+            yield from (types.SimpleNamespace(text=line.upper(), values={"said": line.upper()}) for line in lines)
 
-        return types.SimpleNamespace(predict=predict)
+        return types.SimpleNamespace(predict=predict, prompt="whatever you like")
 
 
 @pytest.fixture

@@ -33,14 +33,14 @@ def test_line_by_line(phmrun, experiment, run_dir, type_in):
 def test_json_lines(phmrun, experiment, run_dir, type_in):
     type_in(b"a\nb\n")
     lines = phmrun("predict", str(run_dir), "--json").out.splitlines()
-    assert [json.loads(line) for line in lines] == [{"prediction": "A"}, {"prediction": "B"}]
+    assert [json.loads(line) for line in lines] == [{"said": "A"}, {"said": "B"}]
 
 
 def test_a_terminal_is_prompted_on_standard_error(phmrun, experiment, run_dir, type_in):
     type_in(b"a\n", terminal=True)
     result = phmrun("predict", str(run_dir))
     assert result.out == "A\n"
-    assert "> " in result.err
+    assert "Type whatever you like; end with Ctrl-D.\n> " in result.err
     assert experiment.calls[0][2]["batch_size"] == 1
 
 
@@ -49,3 +49,19 @@ def test_text_that_is_not_utf8(phmrun, experiment, run_dir, type_in):
     result = phmrun("predict", str(run_dir))
     assert result.code == 3
     assert "standard input:2" in result.err
+
+
+def test_any_key_of_the_decoding_section(phmrun, experiment, run_dir, type_in):
+    type_in(b"a\n")
+    options = ["--set", "decoding.application=dense", "--set", "decoding.beam=9", "--beam", "2", "--nbest", "1"]
+    assert phmrun("predict", str(run_dir), *options).code == 0
+    assert experiment.calls[0][2]["decoding"] == {"application": "dense", "beam": 2, "nbest": 1}
+
+
+def test_other_sections_are_what_was_trained(phmrun, experiment, run_dir, type_in):
+    type_in(b"a\n")
+    result = phmrun("predict", str(run_dir), "--set", "model.width=9", "--set", "nonsense")
+    assert result.code == 2
+    assert "--set model.width=9: a trained run is changed in its section decoding only" in result.err
+    assert "--set nonsense: is not of the form key=value" in result.err
+    assert not experiment.calls

@@ -5,7 +5,8 @@ from phmrun.config import Experiment, Task
 
 
 def test_parts_are_imported_on_demand():
-    task = Task("toy", "A toy.", "phmrun.config.experiment:Experiment", "nowhere:Data", "nowhere:Module")
+    schema = "phmrun.config.experiment:Experiment"
+    task = Task("toy", "A toy.", schema, *(f"nowhere:{part}" for part in ("Words", "data", "module", "predictor")))
     assert task.load("schema") is Experiment
 
 

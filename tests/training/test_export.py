@@ -9,6 +9,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.models.transformer import Transformer, padding_mask
 from phmrun.text.vocabulary import PAD
 from phmrun.training.export import FORMATS, NextToken, export, largest_difference
+from phmrun.training.sequences import SequenceToSequence
 
 pytest.importorskip("safetensors")
 
@@ -21,7 +22,8 @@ def trained(tmp_path):
         24, 24, width=16, inner=32, heads=2, encoder_layers=1, decoder_layers=1, layer={"structure": "phm", "n": 4}
     )
     run = SimpleNamespace(id="nmt-test", path=tmp_path)
-    return SimpleNamespace(run=run, load=lambda **_: "best@7", module=SimpleNamespace(transformer=network.eval()))
+    module = SequenceToSequence(network.eval(), None, None, smoothing=0.0)
+    return SimpleNamespace(run=run, load=lambda **_: "best@7", module=module)
 
 
 def tokens():

@@ -231,12 +231,11 @@ def test_prediction(finished):
     directory, _, result = finished
     lines = (directory / "corpus" / "test.aa").read_text().splitlines()
     translator = predictor(run_of(result))
-    answers = list(translator.predict(iter([*lines, "", "unheard of words"])))
+    answers = [answer.text for answer in translator.predict(iter([*lines, "", "unheard of words"]))]
     assert answers[:12] == (run_of(result).predictions / "test.txt").read_text().splitlines()
     assert answers[12] == ""
-    assert isinstance(answers[13], str)
     several = list(predictor(run_of(result), decoding={"beam": 4, "nbest": 3}, batch_size=1).predict(lines[:2]))
-    assert all(len(each) == len(set(each)) == 3 for each in several)
+    assert all(len(set(each.text.split("\n"))) == len(each.values["prediction"]) == 3 for each in several)
 
 
 def test_a_run_works_without_its_corpus(finished, tmp_path, monkeypatch):
@@ -245,7 +244,7 @@ def test_a_run_works_without_its_corpus(finished, tmp_path, monkeypatch):
     hidden = directory / "hidden"
     (directory / "corpus").rename(hidden)
     try:
-        assert next(iter(predictor(run_of(result)).predict(["w1 w2"])))
+        assert next(iter(predictor(run_of(result)).predict(["w1 w2"]))).text
         with pytest.raises(PhmrunError, match="does not exist") as caught:
             evaluate(run_of(result))
         assert caught.value.code is ExitCode.DATA
@@ -412,7 +411,7 @@ def test_a_users_own_layer_travels_with_the_run(tmp_path):
     result = run_experiment(config, tmp_path / "runs", plugins=plugins)
     assert (result.run_dir / "plugins" / "halves.py").read_text() == PLUGIN
     assert yaml.safe_load((result.run_dir / "config.yaml").read_text())["layer"]["scale"] == 0.5
-    assert next(iter(predictor(run_of(result)).predict(["w1 w2"]))) is not None
+    assert next(iter(predictor(run_of(result)).predict(["w1 w2"]))).text is not None
     assert dry_run(config, plugins={plugin: "another sum"}).run_id != result.run_id
 
 

@@ -66,9 +66,9 @@ def test_bleu_while_training_is_that_of_greedy_outputs(tmp_path, prepared_corpor
     class Parrot:
         """Stands for the translator: says the references, the last two of them wrongly."""
 
-        def predict(self, lines):
+        def translate(self, lines):
             assert list(lines) == (tmp_path / "corpus" / "dev.aa").read_text().splitlines()
-            return iter([*references[:-2], "wrong", "wrong too"])
+            return [*references[:-2], "wrong", "wrong too"]
 
     with pytest.MonkeyPatch.context() as patch:
         asked = []

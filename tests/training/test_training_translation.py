@@ -1,11 +1,13 @@
 """Text in, text out: order, chunks, blank lines, parts of a test set, signatures."""
 
 import itertools
+from typing import Any, NamedTuple
 
 import pytest
 import sacrebleu
 import torch
 
+from phmrun.config.sequences import DecodingConfig
 from phmrun.decoding.hypothesis import Hypothesis
 from phmrun.models.transformer import Transformer
 from phmrun.text.vocabulary import Vocabularies, train_vocabulary
@@ -27,6 +29,14 @@ def network(size):
     return Transformer(size, size, **sizes, layer={"structure": "phm", "n": 2})
 
 
+class Data(NamedTuple):
+    """Stands for the data module."""
+
+    files: dict[str, Any]
+    parts: dict[str, Any] = {}  # noqa: RUF012
+    baselines: dict[str, Any] = {}  # noqa: RUF012
+
+
 def translator(vocabularies, **search):
     return Translator(network(len(vocabularies.source)), vocabularies, Search(**{"beam": 2, **search}), "weights-name")
 
@@ -37,8 +47,8 @@ def test_a_stream_keeps_its_order(vocabularies, batch, monkeypatch):
     machine = translator(vocabularies, batch=batch, application="dense")
     alone = [next(iter(machine.predict([line]))) for line in LINES]
     assert list(machine.predict(iter(LINES))) == alone
-    assert alone[2] == ""
-    assert len(set(alone)) > 2
+    assert alone[2].text == ""
+    assert len({answer.text for answer in alone}) > 2
 
 
 def test_one_at_a_time_answers_at_once(vocabularies):
@@ -56,9 +66,11 @@ def test_one_at_a_time_answers_at_once(vocabularies):
 
 def test_several_hypotheses(vocabularies):
     answers = list(translator(vocabularies, beam=4, nbest=3).predict(LINES[:2]))
-    assert all(isinstance(each, list) and len(each) == 3 for each in answers)
+    assert all(len(each.values["prediction"]) == 3 for each in answers)
+    assert all(each.text.split("\n") == each.values["prediction"] for each in answers)
     best = list(translator(vocabularies, beam=4).predict(LINES[:2]))
-    assert [each[0] for each in answers] == best
+    assert [each.values["prediction"][0] for each in answers] == [each.text for each in best]
+    assert [each.values for each in best] == [{"prediction": each.text} for each in best]
 
 
 def test_the_application_is_decided_once_by_batch_and_beam(vocabularies):
@@ -76,11 +88,8 @@ def test_a_signature_names_what_a_score_depends_on():
 
 
 def test_a_search_from_the_config_with_some_settings_replaced():
-    class Decoding:
-        beam, alpha, max_length_ratio, max_length_offset, batch, nbest, application = 5, 0.6, 1.5, 10, 64, 1, "auto"
-
-    assert search_from(Decoding, {}) == Search()
-    assert search_from(Decoding, {"beam": 2, "batch": None}) == Search(beam=2)
+    assert search_from(DecodingConfig()) == Search()
+    assert search_from(DecodingConfig(beam=2, alpha=0.1), 7) == Search(beam=2, alpha=0.1, batch=7)
 
 
 def test_scores_of_a_test_set_and_of_its_parts(vocabularies, tmp_path, monkeypatch):
@@ -92,14 +101,17 @@ def test_scores_of_a_test_set_and_of_its_parts(vocabularies, tmp_path, monkeypat
     encoded = [vocabularies.target.encode(line) for line in outputs]
     machine = translator(vocabularies)
     monkeypatch.setattr(Translator, "hypotheses", lambda *_: [[Hypothesis(tokens, 0.0, 0.0)] for tokens in encoded])
-    found = machine.evaluate(
-        (tmp_path / "src", tmp_path / "ref"), tmp_path / "part", {"copy": list, "always-right": lambda _: references}
+    data = Data(
+        {"test": (tmp_path / "src", tmp_path / "ref")},
+        {"test": tmp_path / "part"},
+        {"copy": list, "always-right": lambda _: references},
     )
+    found = machine.evaluate(data, "test")
 
     def expected(rows):
         return pytest.approx(sacrebleu.corpus_bleu([outputs[r] for r in rows], [[references[r] for r in rows]]).score)
 
-    assert found.hypotheses == outputs
+    assert found.predictions.splitlines() == outputs
     assert found.scores["bleu"].value == expected(range(4))
     assert found.scores["bleu-old"].value == expected([0, 2]) == pytest.approx(100)
     assert found.scores["bleu-new"].value == expected([1, 3])
@@ -109,13 +121,14 @@ def test_scores_of_a_test_set_and_of_its_parts(vocabularies, tmp_path, monkeypat
     for name in ("bleu", "chrf", "bleu-old"):
         assert found.scores[name].signature.endswith("|application:dense|weights:weights-name")
     assert found.samples == list(zip(sources, references, outputs, strict=True))
-    assert found.tokens == sum(len(tokens) + 1 for tokens in encoded)
+    assert (found.items, found.unit) == (4, "tokens")
+    assert found.units == sum(len(tokens) + 1 for tokens in encoded)
     assert found.seconds >= 0
 
 
 def test_only_the_first_few_are_samples(vocabularies, tmp_path):
     for name in ("src", "ref"):
         (tmp_path / name).write_text("".join(f"{word}\n" for word in itertools.islice(itertools.cycle("abcd"), 20)))
-    found = translator(vocabularies).evaluate((tmp_path / "src", tmp_path / "ref"))
+    found = translator(vocabularies).evaluate(Data({"dev": (tmp_path / "src", tmp_path / "ref")}), "dev")
     assert len(found.samples) == translation.SAMPLES
-    assert len(found.hypotheses) == 20
+    assert found.items == len(found.predictions.splitlines()) == 20

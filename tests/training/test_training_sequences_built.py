@@ -1,4 +1,4 @@
-"""A translation experiment's config becomes the network, the optimiser and the schedule that it describes."""
+"""A sequence-to-sequence experiment's config becomes the network, the optimiser and the schedule that it describes."""
 
 import pytest
 import torch

@@ -1,0 +1,34 @@
+"""Keys of the decoding section, replaced after training."""
+
+import pytest
+
+from phmrun.config import ConfigError, Experiment, Section, decoding_section, with_decoding
+from tasks.nmt.config import TranslationExperiment
+
+
+def test_some_keys_replaced():
+    config = TranslationExperiment()
+    changed = with_decoding(config, {"beam": 9, "alpha": 0})
+    assert (changed.decoding.beam, changed.decoding.alpha) == (9, 0.0)
+    assert changed.decoding.nbest == config.decoding.nbest
+    assert config.decoding.beam == 5
+    assert with_decoding(config, {}) is config
+
+
+def test_all_unknown_keys_are_named_with_the_nearest():
+    with pytest.raises(ConfigError) as caught:
+        with_decoding(TranslationExperiment(), {"baem": 9, "x": 1})
+    assert [problem.key for problem in caught.value.problems] == ["decoding.baem", "decoding.x"]
+    assert "did you mean 'beam'" in str(caught.value)
+
+
+def test_a_value_out_of_range():
+    with pytest.raises(ConfigError, match="beam"):
+        with_decoding(TranslationExperiment(), {"beam": 0})
+
+
+def test_a_task_without_decoding():
+    config = Experiment(task="other")
+    assert type(decoding_section(config)) is Section
+    with pytest.raises(ConfigError, match="there is no such key"):
+        with_decoding(config, {"beam": 2})
