@@ -18,15 +18,19 @@ LONGEST_LINE = 1 << 20
 """Bytes; a longer line is no sentence, and holding it would break the promise of constant memory."""
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
     """Yields (line number from 1, text), empty lines too; memory does not grow with the file.
+
+    Args:
+        path: The file, UTF-8, plain or gzip.
+        longest: Bytes of the longest line that is read.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged, empty or not UTF-8, or a line is endless.
     """
     offset = 0
     number = 0
-    for number, raw in enumerate(raw_lines(path), 1):
+    for number, raw in enumerate(raw_lines(path, longest=longest), 1):
         line = _decode(raw, path, number, offset)
         offset += len(raw)
         yield number, line
@@ -34,8 +38,12 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise malformed("the file is empty", str(path))
 
 
-def raw_lines(path: Path) -> Iterator[bytes]:
+def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     """Yields the lines as bytes, ends included; every fault of the file system and of gzip is made a data error.
+
+    Args:
+        path: The file, plain or gzip.
+        longest: Bytes of the longest line that is read.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, or a line is endless.
@@ -46,10 +54,10 @@ def raw_lines(path: Path) -> Iterator[bytes]:
             compressed = plain.read(2) == GZIP_MAGIC
             plain.seek(0)
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if compressed else plain
-            while raw := stream.readline(LONGEST_LINE + 1):
+            while raw := stream.readline(longest + 1):
                 number += 1
-                if len(raw) > LONGEST_LINE:
-                    what = f"the line is longer than {LONGEST_LINE:,} bytes"
+                if len(raw) > longest:
+                    what = f"the line is longer than {longest:,} bytes"
                     raise malformed(what, f"{path}:{number}", "There must be one sentence a line.")
                 yield raw
     except FileNotFoundError as error:

@@ -1,0 +1,139 @@
+"""Items of subject-verb agreement (Linzen et al., 2016): what precedes a verb, and whether the verb is plural.
+
+Two formats, told apart by the first line:
+
+``rnn_agr_simple``
+    ``VBZ`` or ``VBP``, a tab, the words before the verb. The file ``numpred.test.3`` holds the items with three
+    attractors, that is nouns between subject and verb whose number is not the subject's.
+``agr_50_mostcommon_10K.tsv``
+    A table with a header: sentence, verb and its position, and how many nouns intervene, of either number.
+"""
+
+import csv
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from phmrun.text.lines import malformed, numbered_lines
+
+LABELS = ("VBZ", "VBP")
+"""Singular and plural verb, in the order of their indices."""
+TRAIN_SHARE, DEV_SHARE = 0.09, 0.01
+_ATTRACTORS = re.compile(r"\.test\.(\d)(\.gz)?$")
+_COLUMNS = ("sentence", "verb_pos", "verb_index", "n_intervening", "n_diff_intervening")
+
+
+class Item(NamedTuple):
+    """One verb to predict the number of.
+
+    Attributes:
+        prefix: The words before the verb, with single spaces.
+        label: One of ``LABELS``.
+        attractors: Nouns between subject and verb whose number is not the subject's, or None where the file says none.
+        homogeneous: Whether the nouns between subject and verb are all of one number, or None where that is not known.
+    """
+
+    prefix: str
+    label: str
+    attractors: int | None = None
+    homogeneous: bool | None = None
+
+
+def read_agreement(path: Path) -> Iterator[Item]:
+    """Reads agreement items one at a time.
+
+    Args:
+        path: The file, UTF-8, plain or gzip.
+
+    Raises:
+        PhmrunError: (exit 3) The file is missing, damaged or not of a known format; file and line are named.
+    """
+    lines = numbered_lines(path)
+    number, first = next(lines)
+    if first.split("\t")[0] in LABELS:
+        implied = _ATTRACTORS.search(path.name)
+        attractors = int(implied[1]) if implied else None
+        yield _simple(first, attractors, f"{path}:{number}")
+        for number, line in lines:
+            yield _simple(line, attractors, f"{path}:{number}")
+    else:
+        yield from _table(first, lines, path)
+
+
+def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
+    """The items of the full table as train, dev and test: 9, 1 and 90 % in the order that the authors drew.
+
+    Test keeps, as the authors' does, only items whose intervening nouns are all attractors, or that have none. The
+    order is that of ``random.shuffle`` with seed 1 under Python 2, which drew differently from the shuffle of today.
+    """
+    draw = random.Random(1).random
+    order = list(range(len(items)))
+    for last in range(len(order) - 1, 0, -1):
+        chosen = int(draw() * (last + 1))
+        order[last], order[chosen] = order[chosen], order[last]
+    train = int(len(order) * TRAIN_SHARE)
+    dev = train + int(len(order) * DEV_SHARE)
+    return {
+        "train": [items[index] for index in order[:train]],
+        "dev": [items[index] for index in order[train:dev]],
+        "test": [items[index] for index in order[dev:] if items[index].homogeneous],
+    }
+
+
+def _simple(line: str, attractors: int | None, where: str) -> Item:
+    """A line of ``rnn_agr_simple``; its files by attractors hold homogeneous items alone."""
+    cells = line.split("\t")
+    if len(cells) != 2:
+        raise malformed(f"the line has {len(cells)} columns instead of 2: {' or '.join(LABELS)}, a tab, words", where)
+    return _item(cells[1], cells[0], attractors, None if attractors is None else True, where)
+
+
+def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Item]:
+    """The rows below the header ``first``; fields may be quoted."""
+    header = first.split("\t")
+    missing = [column for column in _COLUMNS if column not in header]
+    if missing:
+        what = f"neither a line of {' or '.join(LABELS)}, a tab and words, nor a header: no {', '.join(missing)}"
+        raise malformed(what, f"{path}:1")
+    rows = csv.reader((f"{line}\n" for _, line in lines), delimiter="\t")
+    try:
+        for row in rows:
+            where = f"{path}:{rows.line_num + 1}"
+            if len(row) != len(header):
+                raise malformed(f"the row has {len(row)} columns where the header has {len(header)}", where)
+            yield _dependency(dict(zip(header, row, strict=True)), where)
+    except csv.Error as error:
+        raise malformed(f"not a table: {error}", f"{path}:{rows.line_num + 1}") from error
+    if not rows.line_num:
+        raise malformed("the table has no rows", str(path))
+
+
+def _dependency(row: Mapping[str, str], where: str) -> Item:
+    """One row of the full table."""
+    words = row["sentence"].split()
+    position = _count(row, "verb_index", where)
+    between, different = _count(row, "n_intervening", where), _count(row, "n_diff_intervening", where)
+    if not 1 <= position <= len(words):
+        raise malformed(f"verb_index is {position}, but the sentence has {len(words)} words", where)
+    if different > between:
+        raise malformed(f"n_diff_intervening is {different}, more than n_intervening, {between}", where)
+    return _item(" ".join(words[: position - 1]), row["verb_pos"], different, different == between, where)
+
+
+def _count(row: Mapping[str, str], column: str, where: str) -> int:
+    text = row[column]
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise malformed(f"{column} is {text!r}, not a count", where)
+    return int(text)
+
+
+def _item(prefix: str, label: str, attractors: int | None, homogeneous: bool | None, where: str) -> Item:
+    """The item, once label and words have been looked at."""
+    if label not in LABELS:
+        raise malformed(f"the label is {label!r} instead of {' or '.join(LABELS)}", where)
+    words = prefix.split()
+    if not words:
+        raise malformed("there is no word before the verb", where)
+    return Item(" ".join(words), label, attractors, homogeneous)

@@ -1,0 +1,185 @@
+"""Items of agreement: both published formats, the authors' division, and faults with their place."""
+
+import csv
+import gzip
+import io
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.text.agreement import LABELS, Item, divide, read_agreement
+
+WORDS = st.lists(
+    st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"]), min_size=1).filter(
+        lambda word: word.split() == [word] and "\ufeff" not in word
+    ),
+    min_size=1,
+    max_size=6,
+)
+FIELDS = (
+    *("sentence", "orig_sentence", "pos_sentence", "subj", "verb", "subj_pos", "has_rel", "has_nsubj", "verb_pos"),
+    *("subj_index", "verb_index", "n_intervening", "last_intervening", "n_diff_intervening", "distance", "max_depth"),
+    *("all_nouns", "nouns_up_to_verb"),
+)
+
+
+def write(folder: Path, content: str | bytes, name: str = "items", *, compress: bool = False) -> Path:
+    raw = content.encode() if isinstance(content, str) else content
+    path = folder / name
+    path.write_bytes(gzip.compress(raw) if compress else raw)
+    return path
+
+
+def failure(path: Path) -> PhmrunError:
+    with pytest.raises(PhmrunError) as caught:
+        list(read_agreement(path))
+    assert caught.value.code is ExitCode.DATA
+    return caught.value
+
+
+def table(*rows: dict[str, object], fields=FIELDS) -> str:
+    """As the authors' code writes it."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fields, restval="x", extrasaction="ignore", delimiter="\t", lineterminator="\r\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def dependency(**changes):
+    row = {"sentence": "the keys to the cabinet are here", "verb_pos": "VBP", "verb_index": 6}
+    return row | {"n_intervening": 1, "n_diff_intervening": 1} | changes
+
+
+@given(
+    items=st.lists(st.tuples(st.sampled_from(LABELS), WORDS), min_size=1),
+    compress=st.booleans(),
+    end=st.sampled_from(["\n", "\r\n"]),
+)
+def test_the_simple_format_comes_back(tmp_path_factory, items, compress, end):
+    content = "".join(f"{label}\t{' '.join(words)}{end}" for label, words in items)
+    path = write(tmp_path_factory.mktemp("items"), content, compress=compress)
+    assert list(read_agreement(path)) == [Item(" ".join(words), label) for label, words in items]
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from(LABELS), WORDS, WORDS, st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=9
+    ),
+    fields=st.permutations(FIELDS),
+    compress=st.booleans(),
+)
+def test_the_full_table_comes_back(tmp_path_factory, rows, fields, compress):
+    dependencies = [
+        dependency(
+            sentence=" ".join(before + after),
+            verb_pos=label,
+            verb_index=len(before) + 1,
+            n_intervening=same + different,
+            n_diff_intervening=different,
+        )
+        for label, before, after, same, different in rows
+    ]
+    if fields[0] == "verb_pos":
+        fields = fields[::-1]
+    path = write(tmp_path_factory.mktemp("items"), table(*dependencies, fields=fields), compress=compress)
+    assert list(read_agreement(path)) == [
+        Item(" ".join(before), label, different, same == 0) for label, before, _, same, different in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "attractors"),
+    [("numpred.test.3", 3), ("numpred.test.0.gz", 0), ("numpred.test", None), ("numpred.val", None)],
+)
+def test_attractors_are_read_off_the_name(tmp_path, name, attractors):
+    homogeneous = None if attractors is None else True
+    path = write(tmp_path, "VBP\tthe keys to the cabinet\n", name)
+    assert list(read_agreement(path)) == [Item("the keys to the cabinet", "VBP", attractors, homogeneous)]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "message"),
+    [
+        ("VBP\tthe keys\nVBD\tthe key", 2, "the label is 'VBD'"),
+        ("VBP\tthe keys\nthe key", 2, "1 columns instead of 2"),
+        ("VBP\tthe keys\nVBZ\tthe\tkey", 2, "3 columns instead of 2"),
+        ("VBP\tthe keys\n\n", 2, "1 columns instead of 2"),
+        ("VBP\t \n", 1, "no word before the verb"),
+        ("nan\tthe keys\n", 1, "nor a header"),
+        ("sentence\tverb_pos\n", 1, "no verb_index"),
+        ("\t".join(FIELDS), None, "no rows"),
+        (table(dependency(), dependency(verb_pos="NN")), 3, "the label is 'NN'"),
+        (table(dependency(verb_index="NaN")), 2, "verb_index is 'NaN', not a count"),
+        (table(dependency(verb_index=-1)), 2, "not a count"),
+        (table(dependency(verb_index="9" * 5000)), 2, "not a count"),
+        (table(dependency(verb_index=0)), 2, "verb_index is 0"),
+        (table(dependency(verb_index=8)), 2, "7 words"),
+        (table(dependency(verb_index=1)), 2, "no word before"),
+        (table(dependency(n_diff_intervening=2)), 2, "more than n_intervening"),
+        (table(dependency()) + "a\tb\n", 3, "2 columns"),
+        (table(dependency()) + '"never ending\t', 3, "1 columns"),
+    ],
+)
+def test_what_is_malformed_is_placed(tmp_path, content, line, message):
+    path = write(tmp_path, content)
+    error = failure(path)
+    assert message in str(error)
+    assert error.where == (str(path) if line is None else f"{path}:{line}")
+
+
+def test_faults_of_the_file_itself(tmp_path):
+    assert "is empty" in failure(write(tmp_path, "")).what
+    assert "does not exist" in failure(tmp_path / "absent").what
+    packed = gzip.compress(table(*[dependency()] * 2000).encode())
+    assert "too early" in failure(write(tmp_path, packed[: len(packed) // 2])).what
+    error = failure(write(tmp_path, b"VBP\tthe keys\nVBZ\tthe caf\xe9\n"))
+    assert error.where == f"{tmp_path / 'items'}:2"
+
+
+@given(content=st.binary(max_size=200))
+def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content):
+    path = write(tmp_path_factory.mktemp("noise"), content)
+    try:
+        assert all(item.label in LABELS for item in read_agreement(path))
+    except PhmrunError as error:
+        assert error.code is ExitCode.DATA
+
+
+def test_the_division_is_nine_one_ninety_and_the_authors_own():
+    items = [Item(str(index), "VBZ", 0, index % 3 != 0) for index in range(1000)]
+    parts = divide(items)
+    assert [len(parts[name]) for name in ("train", "dev")] == [90, 10]
+    rest = {str(index) for index in range(1000)} - {item.prefix for item in parts["train"] + parts["dev"]}
+    assert {item.prefix for item in parts["test"]} == {text for text in rest if int(text) % 3}
+    # What Python 2.7 prints for: random.seed(1); x = range(10); random.shuffle(x); print x
+    order = divide([Item(str(index), "VBZ", 0, True) for index in range(10)])["test"]
+    assert [int(item.prefix) for item in order] == [8, 0, 3, 4, 5, 2, 9, 6, 7, 1]
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
+@pytest.mark.parametrize(
+    ("file", "count", "majority"),
+    [
+        ("numpred.val", 15_772, 68.2),
+        ("numpred.test.1", 52_599, 58.2),
+        ("numpred.test.2", 9_380, 76.6),
+        ("numpred.test.3", 2_051, 85.1),
+        ("numpred.test.4", 561, 93.2),
+        ("numpred.test.5", 159, 91.8),
+    ],
+)
+def test_the_published_files(file, count, majority):
+    path = Path(os.environ["PHMRUN_DATA"]) / "linzen" / file
+    if not path.is_file():
+        pytest.skip(f"{path} is not here")
+    items = list(read_agreement(path))
+    (_, most), *_ = Counter(item.label for item in items).most_common()
+    assert len(items) == count
+    assert 100 * most / count == pytest.approx(majority, abs=0.05)
+    assert {item.attractors for item in items} == {None if file.endswith("val") else int(file[-1])}
