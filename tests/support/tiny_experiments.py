@@ -94,3 +94,12 @@ def run_experiment(config: Experiment, runs: Path, **options: Any) -> TrainResul
 def run_of(result: TrainResult) -> Run:
     """The run directory of a result."""
     return Run(result.run_dir)
+
+
+def snapshot(run: Run) -> dict[str, Any]:
+    """Every file of a run with its content and time of change."""
+    return {
+        str(path.relative_to(run.path)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(run.path.rglob("*"))
+        if path.is_file()
+    }
