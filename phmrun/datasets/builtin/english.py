@@ -23,7 +23,8 @@ from phmrun.datasets.builtin.tree import (
 )
 
 # Modals that take a bare infinitive; "want to" and "had to" inflect as verbs do.
-_MODALS = {"can": "can", "must": "must", "should": "should", "may": "may", "could": "could"}
+MODALS = ("can", "must", "should", "may", "could")
+_CONTROL = ("want", "have to")  # these govern an infinitive with "to" and take "do" as full verbs
 
 
 def sentence(clause_: Clause) -> str:
@@ -47,8 +48,8 @@ def clause(node: Clause) -> list[Token]:
     if node.kind == "infinitive":
         tokens += _infinitive(node)
     else:
-        finite, rest = _verb_group(node, inverted=node.kind == "question" and not subject_first)
-        if node.kind == "question" and not subject_first:
+        finite, rest = _verb_group(node)
+        if inverted(node):
             tokens += [finite[0], *subject, *finite[1:]]
         else:
             tokens += [*subject, *finite]
@@ -104,31 +105,44 @@ def _with_frequency(node: Clause, rest: list[Token], fronted: Any) -> list[Token
     return [*adverbs, *rest]
 
 
-def _verb_group(node: Clause, inverted: bool) -> tuple[list[Token], list[Token]]:
-    """The words up to the place of a frequency adverb (an auxiliary and "not"), and the verbs after it."""
-    person, verb = person_of(node.subject), node.verb
-    chain = _auxiliaries(node)  # (form of this auxiliary given the form it must take, form it asks of the next)
-    past = node.tense in ("past", "pluperfect") or node.modal in ("had to", "wanted to")
-    be_main = verb.english[0] == "be" and not chain
-    no_auxiliary = not chain or chain[0][0] in ("want", "have to")
-    if no_auxiliary and not be_main and (node.negated or inverted):
+def inverted(node: Clause) -> bool:
+    """Whether the finite verb precedes the subject."""
+    return node.kind == "question" and node.front is not node.subject
+
+
+def verb_chain(node: Clause) -> list[tuple[str, str]]:
+    """The verbs of a finite clause in order, each with the form that it takes.
+
+    Lemmas are those of the dictionary, "have to" among them; forms are present, past, base, to, participle and ing.
+    """
+    chain = _auxiliaries(node)  # (lemma, form that it asks of the next verb)
+    be_main = node.verb.english[0] == "be" and not chain
+    no_auxiliary = not chain or chain[0][0] in _CONTROL
+    if no_auxiliary and not be_main and (node.negated or inverted(node)):
         chain = [("do", "base"), *chain]
-    lemmas = [*chain, (verb.english[0], "")]
-    forms: list[list[str]] = []
-    wanted = "past" if past else "present"
-    for lemma, following in lemmas:
-        forms.append(_form(node, lemma, wanted, person))
-        wanted = following
-    last = len(lemmas) - 1
+    past = node.tense in ("past", "pluperfect") or node.modal in ("had to", "wanted to")
+    forms = ["past" if past else "present", *(following for _, following in chain)]
+    return list(zip([*(lemma for lemma, _ in chain), node.verb.english[0]], forms, strict=True))
+
+
+def _verb_group(node: Clause) -> tuple[list[Token], list[Token]]:
+    """The words up to the place of a frequency adverb (an auxiliary and "not"), and the verbs after it."""
+    person = person_of(node.subject)
+    chain = verb_chain(node)
+    last = len(chain) - 1
     tokens = [
-        [Token(word, node, "mark" if word == "to" else HEAD if index == last else "aux") for word in words]
-        for index, words in enumerate(forms)
+        [
+            Token(word, node, "mark" if word == "to" else HEAD if index == last else "aux")
+            for word in _form(node, lemma, wanted, person)
+        ]
+        for index, (lemma, wanted) in enumerate(chain)
     ]
-    separate = lemmas[0][0] not in ("want", "have to") and (len(lemmas) > 1 or be_main)
+    separate = chain[0][0] not in _CONTROL and (last > 0 or chain[0][0] == "be")
     finite = tokens[0] if separate else []
     if node.negated:
         if finite[0].form == "can":
-            finite = [finite[0]._replace(form="cannot")] if not inverted else [*finite, Token("not", node, "advmod")]
+            turned = inverted(node)
+            finite = [finite[0]._replace(form="cannot")] if not turned else [*finite, Token("not", node, "advmod")]
         else:
             finite = [*finite, Token("not", node, "advmod")]
     rest = [token for words in (tokens[1:] if separate else tokens) for token in words]
@@ -138,7 +152,7 @@ def _verb_group(node: Clause, inverted: bool) -> tuple[list[Token], list[Token]]
 def _auxiliaries(node: Clause) -> list[tuple[str, str]]:
     """The auxiliaries in order, each with the form that it asks of the next verb."""
     chain: list[tuple[str, str]] = []
-    if node.modal in _MODALS:
+    if node.modal in MODALS:
         chain.append((node.modal, "base"))
     elif node.modal:
         chain.append(({"want to": "want", "wanted to": "want", "had to": "have to"}[node.modal], "to"))
@@ -156,7 +170,7 @@ def _auxiliaries(node: Clause) -> list[tuple[str, str]]:
 def _form(node: Clause, lemma: str, wanted: str, person: str) -> list[str]:
     """The words of one verb of the chain in the wanted form."""
     lemma = "have" if lemma == "have to" else lemma
-    if lemma in _MODALS or lemma == "will":
+    if lemma in MODALS or lemma == "will":
         return [lemma]
     main = lemma == node.verb.english[0]
     match wanted:
