@@ -6,9 +6,7 @@ directory beside and renamed when it is complete; killed at any moment, it leave
 result.
 """
 
-import hashlib
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -16,11 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import filelock
-
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json
 from phmrun.progress import note, progress
+from phmrun.text.cache import build_once, content_name
 from phmrun.text.parallel import read_parallel
 from phmrun.text.statistics import SplitStatistics
 from phmrun.text.store import ParallelStore, TokenStoreWriter
@@ -29,6 +26,8 @@ from phmrun.text.vocabulary import Vocabularies, train_vocabulary
 VERSION = 1
 """Raised whenever the same text and settings would give other ids or another layout."""
 TRAIN = "train"
+LAST = "statistics.json"
+"""Written last: a directory that has it is complete."""
 CHUNK = 1024
 """Sentence pairs encoded at a time."""
 SAMPLE = 100_000_000
@@ -114,8 +113,7 @@ def prepare_parallel(
             raise PhmrunError("the file does not exist", where=str(path), code=ExitCode.DATA)
     name = _content_hash(files, settings, max_length, vocabularies)
     path = cache / name
-    if not _complete(path):
-        _make(path, files, settings, max_length, vocabularies)
+    build_once(path, LAST, lambda path: _build(path, files, settings, max_length, vocabularies))
     return open_prepared(path, files)
 
 
@@ -130,7 +128,7 @@ def open_prepared(path: Path, files: Mapping[str, tuple[Path, Path]]) -> Prepare
         PhmrunError: (exit 3) It is damaged.
     """
     try:
-        statistics = json.loads((path / "statistics.json").read_text(encoding="utf-8"))
+        statistics = json.loads((path / LAST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         what = f"the prepared corpus is damaged: {error}"
         raise PhmrunError(
@@ -138,36 +136,6 @@ def open_prepared(path: Path, files: Mapping[str, tuple[Path, Path]]) -> Prepare
         ) from error
     stores = {split: ParallelStore(path / split) for split in files}
     return Prepared(path, Vocabularies.load(path / "vocabulary"), stores, dict(files), statistics)
-
-
-def _make(
-    path: Path,
-    files: Mapping[str, tuple[Path, Path]],
-    settings: VocabularySettings,
-    max_length: int,
-    vocabularies: Vocabularies | None,
-) -> None:
-    """Builds ``path`` unless another process has done so by the time that its lock is free."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(path.with_name(f"{path.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        note(f"another process prepares this corpus ({path.name}); waiting for it")
-        lock.acquire()
-    try:
-        if _complete(path):
-            return
-        building = path.with_name(f".{path.name}.tmp")
-        for leftover in (building, path):  # of a process that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
-        try:
-            _build(building, files, settings, max_length, vocabularies)
-            building.rename(path)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
-    finally:
-        lock.release()
 
 
 def _build(
@@ -189,7 +157,7 @@ def _build(
         if not splits[split]["sentences"]:
             what = f"no pair of {split!r} has at most {max_length} tokens on both sides"
             raise PhmrunError(what, where=str(sides[0]), code=ExitCode.DATA)
-    write_json(path / "statistics.json", {"vocabulary": _described(vocabularies), "splits": splits})
+    write_json(path / LAST, {"vocabulary": _described(vocabularies), "splits": splits})
 
 
 def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
@@ -278,18 +246,13 @@ def _described(vocabularies: Vocabularies) -> dict[str, Any]:
     }
 
 
-def _complete(path: Path) -> bool:
-    """Whether the directory was finished; its statistics are written last."""
-    return (path / "statistics.json").is_file()
-
-
 def _content_hash(
     files: Mapping[str, tuple[Path, Path]],
     settings: VocabularySettings,
     max_length: int,
     vocabularies: Vocabularies | None,
 ) -> str:
-    """The first 16 hexadecimal digits of a SHA-256 over everything that the result depends on."""
+    """The name of everything that the result depends on."""
     if vocabularies is not None:
         settings = replace(settings, kind="given", size=0, joint=vocabularies.joint, multiple_of=1, min_frequency=1)
     content = {
@@ -300,4 +263,4 @@ def _content_hash(
         "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256] if vocabularies else None,
         "sentencepiece": version("sentencepiece"),
     }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+    return content_name(content)

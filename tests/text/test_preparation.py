@@ -182,7 +182,7 @@ def test_a_second_process_waits_for_the_first(files, cache):
     second = run(files, cache, prelude="preparation._build = None")
     out, err = second.communicate(timeout=60)
     assert second.returncode == 0, err
-    assert "another process prepares this corpus" in err
+    assert "another process prepares these data" in err
     assert time.monotonic() - began > 0.5
     assert out == first.communicate(timeout=60)[0]
 
