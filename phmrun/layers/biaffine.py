@@ -80,6 +80,11 @@ class Biaffine(nn.Module):
                 nn.init.zeros_(parameter)
 
     @property
+    def factored(self) -> bool:
+        """Whether W is never built, since its numbers do the same in fewer steps, in inference too."""
+        return isinstance(self.maps[0], Symmetric | Circulant)
+
+    @property
     def weight(self) -> Tensor:
         """The dense matrices W ``[labels, in_features, in_features]``."""
         return torch.stack([build_weight(structure) for structure in self.maps])  # type: ignore[arg-type]

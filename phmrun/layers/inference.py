@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.linear import Application, Linear
 from phmrun.layers.structure import Structure
@@ -119,6 +120,8 @@ def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]
         if module.padding_idx is None:
             return plain
         return _with_zero_row(plain, module.padding_idx)
+    if isinstance(module, Biaffine) and module.factored and application != "folded":
+        return module
     return module.plain() if isinstance(module, Foldable) else module
 
 

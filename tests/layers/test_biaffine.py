@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import Biaffine, folded
+from phmrun.layers import Biaffine, folded, for_inference
 
 STRUCTURES = [("dense", {}), ("symmetric", {}), ("circulant", {}), ("phm", {"n": 3})]
 TERMS = [(True, True, True), (True, True, False), (True, False, True), (False, True, True), (False, False, False)]
@@ -118,6 +118,18 @@ def test_folded_is_dense(structure, options):
     x, y = torch.randn(2, 5, 9).double(), torch.randn(2, 3, 9).double()
     torch.testing.assert_close(plain(x, y), module(x, y))
     torch.testing.assert_close(plain.pairs(x, x), module.pairs(x, x))
+
+
+@pytest.mark.parametrize(("structure", "options"), STRUCTURES, ids=lambda case: str(case))
+@pytest.mark.parametrize("application", ["dense", "factored"])
+def test_for_inference_keeps_what_is_faster_than_dense(structure, options, application):
+    module = drawn(12, 4, structure=structure, **options)
+    copied = for_inference(module, application)
+    kept = structure in ("symmetric", "circulant")
+    assert {part.name for part in copied.maps} == {structure if kept else "dense"}
+    assert not any(parameter.requires_grad for parameter in copied.parameters())
+    x, y = torch.randn(2, 5, 12).double(), torch.randn(2, 3, 12).double()
+    torch.testing.assert_close(copied(x, y), module(x, y))
 
 
 def test_labels_come_before_pairs_also_where_n_is_m():
