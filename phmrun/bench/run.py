@@ -169,7 +169,7 @@ def bench_run(
     if not isinstance(trained.module, SequenceToSequence) or not isinstance(data, ParallelData):
         raise PhmrunError(f"the task {trained.config.task!r} does not translate, so it has no such benchmark")
     data.prepare()
-    data.workers = 0
+    data.loading.workers = 0
     _load(trained)
     search = search_from(trained.config.decoding)  # type: ignore[attr-defined]
     ours = Ours(trained.module, search, place)

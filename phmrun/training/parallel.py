@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
+from phmrun.text.batches import Batch, BatchPlan, Unit
 from phmrun.text.preparation import Prepared, VocabularySettings, prepare_parallel
 from phmrun.text.store import ParallelStore
 from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
 from phmrun.training.data import DataModule
+from phmrun.training.loading import Loading
 
 Baseline = Callable[[Sequence[str]], list[str]]
 """Turns source sentences into outputs without a model."""
@@ -137,9 +138,7 @@ class ParallelData(DataModule):
         self.max_length = max_length
         self.batch_unit: Unit = unit
         self.batch_size = batch_size
-        self.accumulate = accumulate
-        self.seed = seed
-        self.workers = workers
+        self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
         self.cache = cache
         self._prepared: Prepared | None = None
         self._plan: BatchPlan | None = None
@@ -182,16 +181,9 @@ class ParallelData(DataModule):
             )
         return self._plan
 
-    def stream(self) -> BatchStream:
-        """This process's share of the endless stream of training batches, from ``start_step`` on."""
-        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        start = self.start_step * self.accumulate * world
-        return BatchStream(self.plan, seed=self.seed, start=start, accumulate=self.accumulate, rank=rank, world=world)
-
     def steps_in_epochs(self, epochs: int, world: int) -> int:
         """Optimizer steps of ``world`` processes in so many passes over the training pairs."""
-        stream = BatchStream(self.plan, seed=self.seed, accumulate=self.accumulate, world=world)
-        return stream.steps_in_epochs(epochs)
+        return self.loading.steps_in_epochs(self.plan, epochs, world)
 
     @property
     def vocabulary(self) -> Vocabularies:
@@ -200,27 +192,10 @@ class ParallelData(DataModule):
 
     def train_dataloader(self) -> DataLoader[ParallelBatch]:
         """Training batches without end; loading them draws nothing from the global random state."""
-        return self._loader(self.stream(), "train")
+        return self.loading.training(self.plan, ParallelBatches(self.prepared.stores["train"]))
 
     def validation_batches(self) -> DataLoader[ParallelBatch]:
         """The validation pairs, each once, this process's share."""
         store = self.prepared.stores["dev"]
-        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         lengths = store.source.lengths, store.target.lengths
-        rows = evaluation_batches(*lengths, unit=self.batch_unit, size=self.batch_size, rank=rank, world=world)
-        return self._loader([Batch(number, indices, 1) for number, indices in enumerate(rows)], "dev", workers=0)
-
-    def _loader(self, sampler: Any, split: str, workers: int | None = None) -> DataLoader[ParallelBatch]:
-        return DataLoader(
-            ParallelBatches(self.prepared.stores[split]),
-            sampler=sampler,
-            batch_size=None,
-            num_workers=self.workers if workers is None else workers,
-            generator=torch.Generator().manual_seed(self.seed),
-            collate_fn=_as_it_is,
-        )
-
-
-def _as_it_is(batch: Any) -> Any:
-    """Batches come as tensors already."""
-    return batch
+        return self.loading.validation(ParallelBatches(store), *lengths, unit=self.batch_unit, size=self.batch_size)

@@ -116,7 +116,8 @@ def test_settings_reach_the_data(directory, tmp_path):
         }
     )
     data = build_parallel_data(config, tmp_path, no_builtin)
-    assert (data.seed, data.batch_unit, data.batch_size, data.accumulate, data.workers) == (9, "sentences", 4, 3, 2)
+    assert (data.batch_unit, data.batch_size) == ("sentences", 4)
+    assert (data.loading.seed, data.loading.accumulate, data.loading.workers) == (9, 3, 2)
     assert data.vocabulary.sizes == (64, 64)
     kept = sum(len(line.split()) <= 5 for line in (directory / "train.aa").read_text().splitlines())
     assert data.statistics()["splits"]["train"]["sentences"] == kept < 150
