@@ -75,14 +75,18 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title:
 
 
 def print_scores(metrics: Mapping[str, Any]) -> None:
-    """The scores of a run: each metric with its value and, where it has one, its signature."""
-    rows = []
+    """The scores of a run with their intervals; signatures below the table, each once, under the number beside it."""
+    rows, signatures = [], dict[str, int]()
     for name, metric in metrics.items():
-        if isinstance(metric, Mapping):
-            rows.append((name, metric.get("value"), metric.get("signature", "")))
-        else:
-            rows.append((name, metric, ""))
-    print_table(("metric", "value", "signature"), rows)
+        stored = metric if isinstance(metric, Mapping) else {"value": metric}
+        signature = stored.get("signature")
+        number = signatures.setdefault(signature, len(signatures) + 1) if signature else None
+        interval = "{:.2f} – {:.2f}".format(*stored["ci"]) if stored.get("ci") else ""
+        count = f"{stored['n']:,} {stored.get('unit', '')}" if "n" in stored else ""
+        rows.append((name, stored.get("value"), interval, count, f"[{number}]" if number else ""))
+    print_table(("metric", "value", "95 % interval", "over", ""), rows)
+    for signature, number in signatures.items():
+        stdout().print(f"[{number}] {signature}", markup=False, soft_wrap=True)
 
 
 def print_error(error: PhmrunError) -> None:

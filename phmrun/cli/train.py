@@ -12,6 +12,7 @@ from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
     from phmrun.cli.resolving import Request
+    from phmrun.ledger import Run
     from phmrun.training.experiment import DryRun
 
 EPILOG = """Examples:
@@ -64,8 +65,6 @@ def train(
 
         _show(request, experiment.dry_run(request.resolved.config), as_json)
         return
-    if restart and not yes:
-        _ask()
     from phmrun.training import experiment
 
     result = experiment.train(
@@ -73,7 +72,7 @@ def train(
         origin=request.resolved.origin,
         runs_dir=runs_dir,
         plugins=request.plugins,
-        restart=restart,
+        restart=(_agreed if yes else _ask) if restart else None,
         extend=extend,
         verbosity=int(console.verbosity()),
     )
@@ -90,15 +89,26 @@ def _config_of(runs_dir: Path, reference: str) -> Path:
     return Run.find(runs_dir, reference).config_path
 
 
-def _ask() -> None:
+def _ask(run: "Run") -> None:
     """Asks before a run is started over.
 
     Raises:
         PhmrunError: There is nobody to ask.
+        Abort: The answer is no.
     """
+    status = run.status
     if not sys.stdin.isatty():
-        raise PhmrunError("--restart deletes what the run has so far", hint="Say --restart --yes to go on unasked.")
-    typer.confirm("Start over and delete what this run has so far?", abort=True, err=True)
+        raise PhmrunError(
+            f"--restart deletes what the run has so far: {status.step:,} steps",
+            where=run.id,
+            hint="Say --restart --yes to go on unasked.",
+        )
+    question = f"{run.id}: {status.state}, {status.step:,} steps. Delete it and start over?"
+    typer.confirm(question, abort=True, err=True)
+
+
+def _agreed(run: "Run") -> None:
+    """Asks nothing."""
 
 
 def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:

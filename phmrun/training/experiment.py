@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +79,7 @@ def train(
     origin: Mapping[str, str],
     runs_dir: Path,
     plugins: Mapping[Path, str] | None = None,
-    restart: bool = False,
+    restart: Callable[[Run], None] | None = None,
     extend: str | None = None,
     verbosity: int = 0,
 ) -> TrainResult:
@@ -90,7 +90,7 @@ def train(
         origin: Where each of its values came from, by dotted key; kept in the run's ``config.yaml``.
         runs_dir: The directory of all runs.
         plugins: SHA-256 of the user's own layers, by file.
-        restart: Delete what the run has so far.
+        restart: Delete what the run has so far; where that is any steps, this is told of the run first, and may raise.
         extend: A run to start from: its last checkpoint becomes this run's first.
         verbosity: 1 lets Lightning speak.
 
@@ -109,6 +109,8 @@ def train(
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), to_yaml(config, _said(origin)))
     with run.lock() if is_leader() else nullcontext():
         if restart and is_leader():
+            if run.status.step:
+                restart(run)
             _clear(run, config, origin)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)

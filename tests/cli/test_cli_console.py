@@ -49,6 +49,23 @@ def test_long_cells_are_not_cut(capsys):
     assert capsys.readouterr().out.count("x") == 300
 
 
+def test_a_signature_stands_once_below_the_scores(capsys):
+    same = {"signature": "nrefs:1", "n": 1000, "unit": "sentences"}
+    console.print_scores(
+        {
+            "test/bleu": {"value": 31.256, "ci": [30.0, 32.5], **same},
+            "test/bleu-of-copy": {"value": 0.5, **same},
+            "test/speed": {"value": 9, "signature": "device:cpu"},
+            "loss": 2.5,
+        }
+    )
+    *table, first, second = capsys.readouterr().out.splitlines()
+    assert table[1].split() == ["test/bleu", "31.26", "30.00", "–", "32.50", "1,000", "sentences", "[1]"]
+    assert [row.split()[-1] for row in table[2:4]] == ["[1]", "[2]"]
+    assert table[4].split() == ["loss", "2.5"]
+    assert (first, second) == ("[1] nrefs:1", "[2] device:cpu")
+
+
 def test_json_is_one_line(capsys):
     console.print_json({"a": "ü", "b": [1, None]})
     assert capsys.readouterr().out == '{"a": "ü", "b": [1, null]}\n'

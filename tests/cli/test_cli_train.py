@@ -1,9 +1,11 @@
 import json
+import types
 from pathlib import Path
 
 import pytest
 
 from phmrun.config.documents import parse_mapping
+from phmrun.errors import PhmrunError
 
 
 def test_train_is_called_with_the_resolved_configuration(phmrun, experiment, tmp_path):
@@ -15,7 +17,7 @@ def test_train_is_called_with_the_resolved_configuration(phmrun, experiment, tmp
     assert (config.layer.structure, config.layer.options["n"], config.seed) == ("phm", 8, 3)
     assert options["runs_dir"] == runs
     assert options["origin"]["layer.n"] == "--n"
-    assert (options["restart"], options["extend"], options["plugins"]) == (False, None, {})
+    assert (options["restart"], options["extend"], options["plugins"]) == (None, None, {})
 
 
 def test_scores_are_a_table_with_signatures(phmrun, experiment):
@@ -63,12 +65,15 @@ def test_dry_run_as_json(phmrun, experiment):
 
 def test_restart_needs_an_answer(phmrun, experiment, monkeypatch):
     monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: PTH123, SIM115
-    result = phmrun("train", "nmt", "--restart")
-    assert result.code == 2
-    assert "--yes" in result.err
-    assert experiment.calls == []
+    run = types.SimpleNamespace(id="nmt-x", status=types.SimpleNamespace(step=1200, state="done"))
+    phmrun("train", "nmt", "--restart")
+    with pytest.raises(PhmrunError, match=r"nmt-x: .* 1,200 steps") as refused:
+        experiment.calls[0][2]["restart"](run)
+    assert "--yes" in refused.value.hint
     phmrun("train", "nmt", "--restart", "--yes")
-    assert experiment.calls[0][2]["restart"] is True
+    experiment.calls[1][2]["restart"](run)
+    phmrun("train", "nmt", "--yes")
+    assert experiment.calls[2][2]["restart"] is None
 
 
 def test_extend_starts_from_the_parent(phmrun, experiment, run_dir):

@@ -35,7 +35,16 @@ def test_restart_begins_anew(tmp_path):
     first = run_of(run_experiment(config, tmp_path / "runs"))
     kept = [row["val/loss"] for row in first.history.read() if "val/loss" in row]
     (first.path / "note.txt").write_text("of the first attempt")
-    again = run_of(run_experiment(config, tmp_path / "runs", restart=True))
+
+    def refuse(run):
+        raise PhmrunError(f"not {run.id}")
+
+    with pytest.raises(PhmrunError, match=f"not {first.id}"):
+        run_experiment(config, tmp_path / "runs", restart=refuse)
+    assert (first.path / "note.txt").exists()
+    asked = []
+    again = run_of(run_experiment(config, tmp_path / "runs", restart=asked.append))
+    assert [run.id for run in asked] == [first.id]
     assert not (again.path / "note.txt").exists()
     assert [row["val/loss"] for row in again.history.read() if "val/loss" in row] == kept
 
