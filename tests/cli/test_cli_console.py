@@ -62,7 +62,7 @@ def test_a_signature_stands_once_below_the_scores(capsys):
     *table, first, second = capsys.readouterr().out.splitlines()
     assert table[1].split() == ["test/bleu", "31.26", "30.00", "–", "32.50", "1,000", "sentences", "[1]"]
     assert [row.split()[-1] for row in table[2:4]] == ["[1]", "[2]"]
-    assert table[4].split() == ["loss", "2.5"]
+    assert table[4].split() == ["loss", "2.50"]
     assert (first, second) == ("[1] nrefs:1", "[2] device:cpu")
 
 
