@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear
+from phmrun.text.vocabulary import UNK
 
 
 class ParserScores(NamedTuple):
@@ -26,7 +27,9 @@ class ParserScores(NamedTuple):
 
 
 class BiaffineParser(nn.Module):
-    """Words, tags and letters through a three-layer bidirectional LSTM, four MLPs and two biaffine classifiers.
+    """Words, tags and letters through a bidirectional LSTM of several layers, four MLPs and two biaffine classifiers.
+
+    The vector of a word is the sum of its own and what an LSTM makes of its letters; a tag's stands beside it.
 
     Args:
         words: Words with a vector of their own; rarer ones share that of the unknown word.
@@ -41,12 +44,19 @@ class BiaffineParser(nn.Module):
         layers: Layers of that LSTM.
         arc_width: Size of the vectors that the arc classifier reads.
         label_width: Size of those that the label classifier reads.
-        coupled: LSTM cells whose input gate is 1 - forget gate.
-        dropout: Share of vectors dropped in training, the same at all positions of a sentence.
+        coupled: LSTM cells whose input gate is 1 - forget gate; otherwise plain ones.
+        dropout: Share of numbers dropped in training from what LSTM layers, MLPs and classifiers read, the same at all
+            positions of a sentence.
+        recurrent_dropout: Share of the entries of the LSTMs' recurrent matrices dropped in training, the same at all
+            positions, which the fused kernel can do; Parser-v2 drops numbers of the hidden vectors.
+        embedding_dropout: Share of words that are read without their word vector in training, and of words that are
+            read without their tag vector; what is left of the two is scaled up.
+        word_dropout: Share of words whose own vector is that of the unknown word in training; their letters stay.
         classifier: Structure of the bilinear forms and its options. With "symmetric" and "circulant" the arc classifier
-            has two linear terms and the label classifier no constants, as in Matsuno et al.
+            has two linear terms and the label classifier no constants, as in equations 6, 7, 10 and 11 of Matsuno et
+            al. The dependent's term adds the same to all heads of a word, so no choice of a head depends on it.
         layer: Structure of the maps of LSTMs and MLPs and its options.
-        embedding: The same for the word vectors.
+        embedding: The same for the vectors of words, tags and letters.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
@@ -69,41 +79,59 @@ class BiaffineParser(nn.Module):
         label_width: int = 100,
         coupled: bool = True,
         dropout: float = 0.33,
+        recurrent_dropout: float = 0.0,
+        embedding_dropout: float = 0.0,
+        word_dropout: float = 0.0,
         classifier: Mapping[str, Any] | None = None,
         layer: Mapping[str, Any] | None = None,
         embedding: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.dropout = dropout
-        layer, classifier = layer or {}, classifier or {}
-        cell: dict[str, Any] = {"batch_first": True, "coupled": coupled, "bias_vectors": 2, **layer}
-        self.embedding = Embedding(words, word_width, **(embedding or {}))
-        self.tags = Embedding(tags, tag_width)
-        self.letters = Embedding(letters, letter_width)
+        self.embedding_dropout = embedding_dropout
+        self.word_dropout = word_dropout
+        layer, classifier, embedding = layer or {}, classifier or {}, embedding or {}
+        cell: dict[str, Any] = {
+            "batch_first": True,
+            "coupled": coupled,
+            "bias_vectors": 2,
+            "variational": True,
+            "input_dropout": dropout,
+            "weight_dropout": recurrent_dropout,
+            **layer,
+        }
+        self.embedding = Embedding(words, word_width, **embedding)
+        self.tags = Embedding(tags, tag_width, **embedding)
+        self.letters = Embedding(letters, letter_width, **embedding)
         self.letter_lstm = LSTM(letter_width, letter_hidden, **cell)
-        self.letter_map = Linear(letter_hidden, word_width, bias=False)
-        sizes: dict[str, Any] = {"bidirectional": True, "dropout": dropout, "variational": True, **cell}
-        self.lstm = LSTM(word_width + tag_width, hidden, layers, **sizes)
+        self.letter_map = Linear(letter_hidden, word_width, bias=False, **layer)
+        self.lstm = LSTM(word_width + tag_width, hidden, layers, bidirectional=True, dropout=dropout, **cell)
         self.arc_mlp = nn.ModuleList(Linear(2 * hidden, arc_width, **layer) for _ in range(2))
         self.label_mlp = nn.ModuleList(Linear(2 * hidden, label_width, **layer) for _ in range(2))
         reduced = classifier.get("structure", "dense") in ("symmetric", "circulant")
         self.arc_classifier = Biaffine(arc_width, bias_x=True, bias_y=reduced, constant=False, **classifier)
         self.label_classifier = Biaffine(label_width, labels, constant=not reduced, **classifier)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Vectors uniform with the variance 1 / width; all else as its module has it."""
+        for table in (self.embedding, self.tags, self.letters):
+            table.reset_parameters(table.embedding_dim**-0.5)
 
     def forward(
-        self, words: Tensor, tags: Tensor, letters: Tensor, letter_counts: Tensor, lengths: Tensor
+        self, words: Tensor, tags: Tensor, letters: Tensor, letter_counts: Tensor, spellings: Tensor, lengths: Tensor
     ) -> ParserScores:
         """Scores of all arcs, and what labels are scored from.
 
         Args:
             words: ``[batch, length]``, the root first.
             tags: ``[batch, length]``.
-            letters: ``[batch, length, longest]``.
-            letter_counts: ``[batch, length]``, at least 1.
+            letters: ``[spellings, longest]``, each spelling once however many words have it.
+            letter_counts: ``[spellings]``, at least 1.
+            spellings: Which row of ``letters`` each word has, ``[batch, length]``.
             lengths: ``[batch]``, words of each sentence and the root.
         """
-        vectors = self.embedding(words) + self.read_letters(letters, letter_counts)
-        inputs = self._drop(torch.cat([vectors, self.tags(tags)], dim=-1))
+        inputs = self._inputs(words, tags, F.embedding(spellings, self.read_letters(letters, letter_counts)))
         packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
         outputs, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
         outputs = self._drop(outputs)
@@ -112,17 +140,45 @@ class BiaffineParser(nn.Module):
         )
         return ParserScores(self.arc_classifier(dependent, head), label_dependent, label_head)
 
-    def label_scores(self, scores: ParserScores, heads: Tensor) -> Tensor:
-        """Scores of the labels of the arcs to ``heads [batch, length]``, ``[batch, length, labels]``."""
-        index = heads[..., None].expand(-1, -1, scores.heads.shape[-1])
-        return self.label_classifier.pairs(scores.dependents, scores.heads.gather(1, index))
+    def label_scores(self, scores: ParserScores, heads: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Scores of the labels of the arcs to given heads.
+
+        Args:
+            scores: Of :meth:`forward`.
+            heads: ``[batch, length]``.
+            positions: Which words are asked for, as positions in the flattened ``[batch, length]``; unless given, all.
+
+        Returns:
+            ``[batch, length, labels]``, or ``[positions, labels]``.
+        """
+        batch, length, width = scores.heads.shape
+        starts = torch.arange(0, batch * length, length, device=heads.device).unsqueeze(1)
+        dependents, rows = scores.dependents.reshape(-1, width), (heads + starts).flatten()
+        if positions is not None:
+            dependents, rows = dependents.index_select(0, positions), rows.index_select(0, positions)
+        labels = self.label_classifier.pairs(dependents, scores.heads.reshape(-1, width).index_select(0, rows))
+        return labels if positions is not None else labels.unflatten(0, (batch, length))
 
     def read_letters(self, letters: Tensor, counts: Tensor) -> Tensor:
-        """Word vectors from letters, ``[batch, length, longest] -> [batch, length, word_width]``."""
-        flat = self.letters(letters.flatten(0, 1))
-        packed = pack_padded_sequence(flat, counts.flatten().cpu(), batch_first=True, enforce_sorted=False)
+        """Vectors of spellings from their letters, ``[spellings, longest] -> [spellings, word_width]``."""
+        packed = pack_padded_sequence(self.letters(letters), counts.cpu(), batch_first=True, enforce_sorted=False)
         last = self.letter_lstm(packed)[1][0][-1]
-        return self.letter_map(last).unflatten(0, tuple(counts.shape))
+        return self.letter_map(F.dropout(last, self.dropout, self.training))
+
+    def _inputs(self, words: Tensor, tags: Tensor, spelt: Tensor) -> Tensor:
+        """What the LSTM reads, ``[batch, length, word_width + tag_width]``.
+
+        A word whose tag is unknown is read as one whose tag vector was dropped in training.
+        """
+        known = (tags != UNK).to(spelt.dtype)
+        kept = torch.stack([torch.ones_like(known), known])
+        if self.training and self.word_dropout:
+            words = words.masked_fill(torch.rand_like(known) < self.word_dropout, UNK)
+        if self.training and self.embedding_dropout:
+            kept = kept * (torch.rand_like(kept) >= self.embedding_dropout)
+        scale = kept * (len(kept) / kept.sum(dim=0).clamp(min=1))
+        vectors = self.embedding(words) + spelt
+        return torch.cat([vectors * scale[0].unsqueeze(-1), self.tags(tags) * scale[1].unsqueeze(-1)], dim=-1)
 
     def _drop(self, vectors: Tensor) -> Tensor:
         """Dropout of the same numbers at all positions of a sentence."""
