@@ -190,6 +190,9 @@ class DecodingConfig(Section):
     )
     batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences translated at a time.")
     nbest: Annotated[int, Unhashed()] = Field(1, ge=1, description="Hypotheses written per sentence.")
+    sentence_bleu: Annotated[bool, Unhashed()] = Field(
+        False, description="Also score the mean BLEU of single sentences, which some papers report, in two definitions."
+    )
 
 
 class SequenceExperiment(Experiment):

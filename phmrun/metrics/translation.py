@@ -59,10 +59,12 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
     return Score("chrF2", float(result.score), signature, len(hypotheses), ci=ci, warnings=warnings)
 
 
-def _measure(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], resamples: int
-) -> tuple[Any, tuple[float, float] | None, tuple[str, ...]]:
-    """The score object of sacreBLEU, the confidence interval, and what sacreBLEU warned of."""
+def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Refuses what cannot be scored.
+
+    Raises:
+        PhmrunError: (exit 3) The two sides do not have the same number of sentences, or none.
+    """
     if len(hypotheses) != len(references):
         raise PhmrunError(
             f"{len(hypotheses):,} hypotheses cannot be scored against {len(references):,} references",
@@ -71,6 +73,13 @@ def _measure(
         )
     if not hypotheses:
         raise PhmrunError("there is no sentence to score", code=ExitCode.DATA)
+
+
+def _measure(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], resamples: int
+) -> tuple[Any, tuple[float, float] | None, tuple[str, ...]]:
+    """The score object of sacreBLEU, the confidence interval, and what sacreBLEU warned of."""
+    require_pairs(hypotheses, references)
     resampled = resamples > 1 and len(hypotheses) <= _MOST_RESAMPLED
     with _heard() as warnings:
         try:

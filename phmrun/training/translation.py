@@ -1,7 +1,7 @@
 """A trained sequence-to-sequence model at work: text in, text out, and scores of a test set."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from phmrun.decoding.hypothesis import Hypothesis
 from phmrun.decoding.translation import translate
 from phmrun.layers.inference import resolve_application
 from phmrun.layers.linear import Application
-from phmrun.metrics import Score, bleu, chrf
+from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
 from phmrun.text.parallel import read_parallel
@@ -22,6 +22,8 @@ from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
 from phmrun.training.module import TrainingModule
 from phmrun.training.parallel import ParallelData
 from phmrun.training.predictor import Answer, Evaluation
+
+Measure = Callable[[Sequence[str], Sequence[str]], Score]
 
 SAMPLES = 8
 CHUNK = 512
@@ -75,6 +77,7 @@ class Translator:
         search: How to search.
         weights: Which of the run's weights these are, for the signature of a score.
         device: Where to compute.
+        sentence_bleu: Whether to score the mean BLEU of single sentences too.
     """
 
     prompt = "one sentence a line"
@@ -86,11 +89,13 @@ class Translator:
         search: Search,
         weights: str = "given",
         device: torch.device | str = "cpu",
+        sentence_bleu: bool = False,
     ) -> None:
         self.vocabularies = vocabularies
         self.weights = weights
         self.search = search.resolved()
         self.device = device
+        self.sentence_bleu = sentence_bleu
         self.decoder = IncrementalTransformer(network, PAD, *self.search.parts()).to(device)
 
     def hypotheses(self, lines: Sequence[str], label: str = "translating") -> list[list[Hypothesis]]:
@@ -126,7 +131,10 @@ class Translator:
         return [self.vocabularies.target.decode(found[0].tokens) for found in self.hypotheses(lines)]
 
     def evaluate(self, data: ParallelData, split: str) -> Evaluation:
-        """Translates a split and scores it: "bleu", "chrf", "bleu-<part>", "bleu-of-<baseline>"."""
+        """Translates a split and scores it: "bleu", "chrf", "bleu-<part>", "bleu-of-<baseline>".
+
+        Where they are asked for, also "sentence-bleu", "sentence-bleu-nltk" and those of the baselines.
+        """
         pairs = list(read_parallel(*data.files[split]))
         sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         began = time.perf_counter()
@@ -135,7 +143,8 @@ class Translator:
         outputs = [self.vocabularies.target.decode(hypotheses[0].tokens) for hypotheses in found]
         scores = self._scores(outputs, references, data.parts.get(split))
         for name, baseline in data.baselines.items():
-            scores[f"bleu-of-{name}"] = bleu(baseline(sources), references)
+            unlearnt = baseline(sources)
+            scores |= {f"{key}-of-{name}": measure(unlearnt, references) for key, measure in self._measures.items()}
         return Evaluation(
             scores,
             predictions="".join(f"{line}\n" for line in outputs),
@@ -149,7 +158,8 @@ class Translator:
         )
 
     def _scores(self, outputs: Sequence[str], references: Sequence[str], parts: Path | None) -> dict[str, Score]:
-        scores = {"bleu": bleu(outputs, references), "chrf": chrf(outputs, references)}
+        measures = {**self._measures, "chrf": chrf}
+        scores = {key: measure(outputs, references) for key, measure in measures.items()}
         names = parts.read_text(encoding="utf-8").split("\n")[: len(outputs)] if parts else []
         for part in sorted(set(names)):
             rows = [row for row, name in enumerate(names) if name == part]
@@ -157,10 +167,16 @@ class Translator:
         extra = f"{self.search.signature()}|weights:{self.weights}"
         return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
 
+    @property
+    def _measures(self) -> dict[str, Measure]:
+        """What baselines are scored by too."""
+        sentences: dict[str, Measure] = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
+        return {"bleu": bleu, **(sentences if self.sentence_bleu else {})}
+
 
 def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Search:
     """The search that a config's decoding section describes; ``batch_size`` replaces its batch."""
-    values = decoding.model_dump()
+    values = decoding.model_dump(exclude={"sentence_bleu"})
     return Search(**{**values, "batch": batch_size or decoding.batch})
 
 
@@ -183,5 +199,12 @@ def build_translator(
         batch_size: Sentences at a time; unless given, the config's.
         device: Where to compute.
     """
-    search = search_from(config.decoding, batch_size)
-    return Translator(cast(Transformer, module.network), vocabulary, search, weights, device)
+    decoding = config.decoding
+    return Translator(
+        cast(Transformer, module.network),
+        vocabulary,
+        search_from(decoding, batch_size),
+        weights,
+        device,
+        sentence_bleu=decoding.sentence_bleu,
+    )

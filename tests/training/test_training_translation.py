@@ -88,7 +88,7 @@ def test_a_signature_names_what_a_score_depends_on():
 
 
 def test_a_search_from_the_config_with_some_settings_replaced():
-    assert search_from(DecodingConfig()) == Search()
+    assert search_from(DecodingConfig(sentence_bleu=True)) == Search()
     assert search_from(DecodingConfig(beam=2, alpha=0.1), 7) == Search(beam=2, alpha=0.1, batch=7)
 
 
@@ -124,6 +124,24 @@ def test_scores_of_a_test_set_and_of_its_parts(vocabularies, tmp_path, monkeypat
     assert (found.items, found.unit) == (4, "tokens")
     assert found.units == sum(len(tokens) + 1 for tokens in encoded)
     assert found.seconds >= 0
+
+
+def test_sentence_scores_where_they_are_asked_for(vocabularies, tmp_path):
+    for name, lines in (("src", "ab"), ("ref", "cd")):
+        (tmp_path / name).write_text("".join(f"{line} e f g\n" for line in lines))
+    data = Data({"test": (tmp_path / "src", tmp_path / "ref")}, baselines={"copy": list})
+    machine = Translator(network(len(vocabularies.source)), vocabularies, Search(), "w", sentence_bleu=True)
+    scores = machine.evaluate(data, "test").scores
+    assert set(scores) == {
+        *("bleu", "bleu-of-copy", "chrf"),
+        *("sentence-bleu", "sentence-bleu-of-copy", "sentence-bleu-nltk", "sentence-bleu-nltk-of-copy"),
+    }
+    expected = sum(sacrebleu.sentence_bleu(f"{one} e f g", [f"{two} e f g"]).score for one, two in ("ac", "bd")) / 2
+    assert scores["sentence-bleu-of-copy"].value == pytest.approx(expected)
+    assert "weights" not in scores["sentence-bleu-of-copy"].signature
+    assert scores["sentence-bleu"].signature.endswith("|mean:sentences|" + machine.search.signature() + "|weights:w")
+    without = Translator(network(len(vocabularies.source)), vocabularies, Search(), "w").evaluate(data, "test")
+    assert set(without.scores) == {"bleu", "bleu-of-copy", "chrf"}
 
 
 def test_only_the_first_few_are_samples(vocabularies, tmp_path):
