@@ -56,7 +56,16 @@ def nmt(directory: Path) -> dict[str, Any]:
     }
 
 
-SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {"nmt": nmt}
+def style(directory: Path) -> dict[str, Any]:
+    """The made-up language pair once more, as the reproduction of the PHM paper sets it up: nothing is tied."""
+    settings = nmt(directory)
+    data, model, decoding = settings["data"], settings["model"], settings["decoding"]
+    data["vocabulary"] = {"kind": "word", "size": 80, "multiple_of": 16, "joint": False}
+    model |= {"norm": "post", "bias": True, "output_bias": True, "tie": "none"}
+    return {**settings, "decoding": {**decoding, "sentence_bleu": True}}
+
+
+SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {"nmt": nmt, "style": style}
 """What is particular to a task, given a directory for its corpus. A new task adds itself here."""
 
 TRAINING = {

@@ -1,0 +1,13 @@
+"""Style transfer: modern English to Shakespeare's and back, with the encoder–decoder Transformer."""
+
+from phmrun.config.task import Task
+
+TASK = Task(
+    name="style",
+    summary="Style transfer: a Transformer between modern and Shakespeare's English, beside copying the input",
+    schema="tasks.style.config:StyleExperiment",
+    vocabulary="phmrun.text.vocabulary:Vocabularies",
+    data="tasks.style.data:build_data",
+    module="tasks.style.module:build_module",
+    predictor="tasks.style.module:build_predictor",
+)

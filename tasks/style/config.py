@@ -1,0 +1,21 @@
+"""The configuration of style transfer."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from phmrun.config.sequences import ParallelDataConfig, SequenceExperiment
+
+
+class StyleDataConfig(ParallelDataConfig):
+    """Which sentence pairs, in which direction, as which tokens."""
+
+    source: str = Field("modern", min_length=1, description="Style transferred from.")
+    target: str = Field("original", min_length=1, description="Style transferred into: modern, or original.")
+
+
+class StyleExperiment(SequenceExperiment):
+    """Configuration of the task style."""
+
+    task: Literal["style"] = Field("style", description="Style transfer.")
+    data: StyleDataConfig = Field(StyleDataConfig(), description="Sentence pairs and their tokens.")

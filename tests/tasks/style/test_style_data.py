@@ -1,0 +1,72 @@
+"""Where the pairs of a style transfer experiment come from, in both directions."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from phmrun.config import Source, resolve, run_id, task_defaults
+from phmrun.datasets.catalogue import CATALOGUE
+from phmrun.errors import PhmrunError
+from phmrun.layers import options_of
+from tasks.style import data as style_data
+from tasks.style.config import StyleExperiment
+from tasks.style.data import build_data, builtin_corpus
+
+
+def config_of(**data):
+    return resolve(StyleExperiment, [task_defaults("style"), Source("test", {"data": data})], options_of).config
+
+
+class SmallCorpus:
+    """Stands for the built-in corpus, which takes seconds to generate."""
+
+    VERSION = 7
+
+    @staticmethod
+    def write_style(directory, seed):
+        directory.mkdir(parents=True, exist_ok=True)
+        for split in ("train", "dev", "test"):
+            for style, word in (("modern", "you"), ("original", "thou")):
+                (directory / f"{split}.{style}").write_text(f"{word} {seed}\n" * 3)
+
+
+def test_the_default_is_from_modern_to_original():
+    config = config_of()
+    assert (config.data.name, config.data.source, config.data.target) == ("builtin", "modern", "original")
+    back = config_of(source="original", target="modern")
+    assert run_id(back, fingerprints={}) != run_id(config, fingerprints={})
+
+
+def test_the_builtin_corpus_is_written_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(style_data, "builtin", SmallCorpus)
+    found = builtin_corpus(config_of().data, tmp_path)
+    assert found.fingerprints == {"builtin": f"7-{style_data.CORPUS_SEED}"}
+    data = build_data(config_of(), tmp_path)
+    assert set(data.baselines) == {"copy"}
+    assert [path.name for path in data.files["test"]] == ["test.modern", "test.original"]
+    monkeypatch.setattr(SmallCorpus, "write_style", lambda *_: pytest.fail("written twice"))
+    back = build_data(config_of(source="original", target="modern"), tmp_path)
+    assert back.files["dev"] == data.files["dev"][::-1]
+    with pytest.raises(PhmrunError, match="no language 'en'") as caught:
+        build_data(config_of(source="en"), tmp_path)
+    assert caught.value.valid == ("modern", "original")
+
+
+def test_a_corpus_half_written_is_written_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(style_data, "builtin", SmallCorpus)
+    files = builtin_corpus(config_of().data, tmp_path).files
+    files["test"][1].unlink()
+    builtin_corpus(config_of().data, tmp_path)
+    assert files["test"][1].is_file()
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA does not say where real corpora are")
+def test_the_real_dataset_where_it_is_at_hand(tmp_path):
+    if not (Path(os.environ["PHMRUN_DATA"]) / "shakespeare").is_dir() or "shakespeare" not in CATALOGUE.names():
+        pytest.skip("shakespeare is not there")
+    data = build_data(config_of(name="shakespeare", vocabulary={"kind": "word", "size": 8192}), tmp_path)
+    sentences = {split: facts["sentences"] for split, facts in data.statistics()["splits"].items()}
+    assert sentences == {"train": 18395, "dev": 1218}
+    assert len(data.files["test"][0].read_text(encoding="utf-8").splitlines()) == 1462
+    assert data.vocabulary.sizes == (8192, 8192)
