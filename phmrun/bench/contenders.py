@@ -1,10 +1,12 @@
 """Models that a benchmark sets against each other, each with what it is timed at: an optimizer step, and decoding."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from pytorch_lightning.utilities import move_data_to_device
@@ -16,8 +18,11 @@ from phmrun.decoding import beam_search
 from phmrun.layers.linear import Application
 from phmrun.models.incremental import DecoderState, IncrementalTransformer
 from phmrun.text.vocabulary import BOS, EOS, PAD
-from phmrun.training.parallel import ParallelBatch, ParallelData
+from phmrun.training.data import DataModule
+from phmrun.training.module import TrainingModule
+from phmrun.training.predictor import Predictor
 from phmrun.training.sequences import SequenceToSequence
+from phmrun.training.trained import Trained
 from phmrun.training.translation import Search
 
 NEVER = -1e9
@@ -45,15 +50,71 @@ class Contender(Protocol):
     def network(self) -> nn.Module:
         """What is trained."""
 
-    def loss(self, batch: ParallelBatch) -> Tensor:
-        """The training loss summed over the batch's target tokens, differentiable."""
+    def loss(self, batch: Any) -> Tensor:
+        """The training loss summed over the batch's units, differentiable."""
+
+
+class Translating(Contender, Protocol):
+    """One that translates."""
 
     def decode(self, sources: Sources, beam: int) -> None:
         """Decodes the sentences, and throws the outputs away."""
 
 
+class Answering:
+    """A run of any task, which answers as ``phmrun predict`` does.
+
+    Args:
+        trained: The run, with its weights loaded.
+        device: Where to compute.
+    """
+
+    def __init__(self, trained: Trained, device: str) -> None:
+        self.trained = trained
+        self.device = device
+        self.module = trained.module.to(device)
+        self.predictors: dict[int, Predictor] = {}
+
+    @property
+    def network(self) -> nn.Module:
+        """What is trained."""
+        return self.module
+
+    def loss(self, batch: Any) -> Tensor:
+        """The module's own."""
+        return self.module.loss(batch).total
+
+    def predictor(self, batch: int) -> Predictor:
+        """The run with copies of its weights, made once for each number of items at a time."""
+        if batch not in self.predictors:
+            apart = replace(self.trained, module=deepcopy(self.module))
+            self.predictors[batch] = apart.loaded("bench", batch_size=batch, device=self.device)
+        return self.predictors[batch]
+
+
+class Untrained:
+    """A model of ours with random weights, for training alone.
+
+    Args:
+        module: The Lightning module.
+        device: Where to compute.
+    """
+
+    def __init__(self, module: TrainingModule, device: str) -> None:
+        self.module = module.to(device)
+
+    @property
+    def network(self) -> nn.Module:
+        """What is trained."""
+        return self.module
+
+    def loss(self, batch: Any) -> Tensor:
+        """The module's own."""
+        return self.module.loss(batch).total
+
+
 class Ours:
-    """A model of ours; decoding uses copies of the weights that it is given, whatever training does to them later.
+    """A model of ours that translates; it decodes with copies of its weights, whatever training does to them later.
 
     Args:
         module: The Lightning module.
@@ -72,7 +133,7 @@ class Ours:
         """What is trained."""
         return self.module
 
-    def loss(self, batch: ParallelBatch) -> Tensor:
+    def loss(self, batch: Any) -> Tensor:
         """The module's own."""
         return self.module.loss(batch).total
 
@@ -134,7 +195,7 @@ class Training:
         self,
         contender: Contender,
         optimizer: Optimizer,
-        data: ParallelData,
+        data: DataModule,
         training: TrainingConfig,
         batches: int,
         device: torch.device | str,
@@ -150,7 +211,7 @@ class Training:
             contender.network.double()
 
     def __call__(self) -> None:
-        """Makes the steps, and counts their target tokens in ``units``."""
+        """Makes the steps, and counts their units in ``units``."""
         self.units = 0
         network = self.contender.network.train()
         for number, batch in enumerate(islice(self.data.train_dataloader(), self.batches), start=1):
@@ -169,7 +230,17 @@ class Training:
         return torch.autocast(self.device.type, mixed) if mixed else nullcontext()
 
 
-def decoding(contender: Contender, batches: Sequence[Sources], beam: int) -> Callable[[], None]:
+def answering(contender: Answering, lines: Sequence[str], batch: int) -> Callable[[], None]:
+    """What answers to all lines."""
+    predictor = contender.predictor(batch)
+
+    def answer() -> None:
+        deque(predictor.predict(lines), maxlen=0)
+
+    return answer
+
+
+def decoding(contender: Translating, batches: Sequence[Sources], beam: int) -> Callable[[], None]:
     """What decodes all batches."""
 
     def decode() -> None:

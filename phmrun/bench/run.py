@@ -14,12 +14,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from phmrun.bench.contenders import Contender, Ours, Sources, Training, decoding
+from phmrun.bench.contenders import (
+    Answering,
+    Contender,
+    Ours,
+    Sources,
+    Training,
+    Untrained,
+    answering,
+    decoding,
+)
 from phmrun.bench.machine import facts, peak_memory, waiter, warn_if_busy
 from phmrun.bench.marian import Marian, transformers_library
 from phmrun.bench.profiling import Operation, profile_call
 from phmrun.bench.timing import Timing, interleave
-from phmrun.config import LayerConfig, TrainingConfig
+from phmrun.config import LayerConfig
 from phmrun.decoding import max_length
 from phmrun.errors import PhmrunError
 from phmrun.files import cache_dir
@@ -29,6 +38,7 @@ from phmrun.progress import progress
 from phmrun.registry import TASKS
 from phmrun.text.parallel import read_parallel
 from phmrun.training.checkpoints import LAST
+from phmrun.training.data import DataModule
 from phmrun.training.parallel import ParallelData, padded_sources
 from phmrun.training.sequences import SequenceToSequence
 from phmrun.training.trained import Trained, choose_device, open_run
@@ -36,11 +46,11 @@ from phmrun.training.translation import search_from
 
 LOG = logging.getLogger("phmrun.bench")
 
-Opponent = Literal["hf", "dense"]
+Opponent = Literal["hf", "dense"] | Run
 Part = Literal["training", "decoding"]
 BEAMS = (1, 5)
 
-Prepare = Callable[[Contender], Callable[[], None]]
+Prepare = Callable[[Any], Callable[[], None]]
 """Readies a contender for a phase, and returns what is timed."""
 
 
@@ -75,6 +85,7 @@ class Phase:
         peak_memory: Most bytes in use in this phase, the run's model alone.
         operations: The profile of the run's model, if it was asked for.
         application: How decoding applied the weights.
+        trains: Whether it is training, where weights may be random.
     """
 
     name: str
@@ -84,6 +95,7 @@ class Phase:
     peak_memory: int = 0
     operations: list[Operation] = field(default_factory=list)
     application: str | None = None
+    trains: bool = False
 
     @property
     def rates(self) -> dict[str, float]:
@@ -151,14 +163,17 @@ def bench_run(
 
     Args:
         run: A run that has been trained, be it for one step.
-        against: "hf": Hugging Face's Marian model of the same sizes; "dense": the same model with dense matrices.
+        against: Other runs of the task; "dense": the same model with dense matrices and random weights; "hf": Hugging
+            Face's Marian model of the same sizes. A task that does not translate has no "hf", and measures "dense" in
+            training only, because what its random weights say may take longer to decode.
         amount: How much is measured.
-        parts: Training, decoding, or both.
+        parts: Training, decoding (or whatever answers the task gives), or both.
         profiled: Also say which operations take the time.
         device: "auto", "cpu", "cuda" …
 
     Raises:
-        PhmrunError: The run cannot be used, its task does not translate, its data are missing, or ``transformers`` is.
+        PhmrunError: A run cannot be used, its data are missing, an opponent is of another task, or ``transformers`` is
+            missing.
     """
     if "hf" in against:
         transformers_library()
@@ -166,27 +181,28 @@ def bench_run(
     place = choose_device(device)
     trained = open_run(run)
     data = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
-    if not isinstance(trained.module, SequenceToSequence) or not isinstance(data, ParallelData):
-        raise PhmrunError(f"the task {trained.config.task!r} does not translate, so it has no such benchmark")
     data.prepare()
     data.loading.workers = 0
     _load(trained)
-    search = search_from(trained.config.decoding)  # type: ignore[attr-defined]
-    ours = Ours(trained.module, search, place)
+    exact = any(not isinstance(opponent, Run) for opponent in against)
+    ours = _contender(trained, place)
     plans: list[tuple[Phase, Prepare]] = []
-    if "decoding" in parts:
-        plans += _decoding(ours, trained, data, amount, exact=bool(against))
+    if "decoding" in parts and isinstance(ours, Ours):
+        plans += _decoding(ours, data, amount, exact=exact)
+    elif "decoding" in parts:
+        plans += _answering(data, amount)
     if "training" in parts:
-        plans.append(_training(ours, trained.config.training, data, amount))
+        plans.append(_training(trained, data, amount, place))
     with progress("measuring", 2 * len(plans), "phases") as advance:
         for phase, prepare in plans:
             with peak_memory(place) as peak:
                 prepare(ours)()
                 phase.peak_memory = peak()
             advance(1)
-        contenders: dict[str, Contender] = {"run": ours, **{name: _opponent(name, trained, ours) for name in against}}
+        opponents = {_name(opponent): _opponent(opponent, trained, ours) for opponent in against}
         for phase, prepare in plans:
-            passes = {name: prepare(contender) for name, contender in contenders.items()}
+            able = {name: each for name, each in opponents.items() if phase.trains or not isinstance(each, Untrained)}
+            passes = {name: prepare(contender) for name, contender in {"run": ours, **able}.items()}
             phase.timings = interleave(passes, rounds=amount.rounds, settle=waiter(place))
             if profiled:
                 phase.operations = profile_call(passes["run"], device=place)
@@ -203,24 +219,59 @@ def _load(trained: Trained) -> None:
         LOG.warning("the run has no checkpoint yet: its weights are those that training starts with")
 
 
-def _opponent(name: Opponent, trained: Trained, ours: Ours) -> Contender:
-    """A model of the same sizes."""
+def _contender(trained: Trained, device: str) -> Ours | Answering:
+    """A run as what is measured."""
+    if isinstance(trained.module, SequenceToSequence):
+        return Ours(trained.module, search_from(trained.config.decoding), device)  # type: ignore[attr-defined]
+    return Answering(trained, device)
+
+
+def _name(opponent: Opponent) -> str:
+    return opponent.id if isinstance(opponent, Run) else opponent
+
+
+def _opponent(opponent: Opponent, trained: Trained, ours: Ours | Answering) -> Contender:
+    """Another run, or a model of the same sizes.
+
+    Raises:
+        PhmrunError: It is of another task.
+    """
     config, sizes = trained.config, trained.vocabulary.sizes
-    if name == "hf":
-        return Marian(
-            config.model,
-            *sizes,
-            smoothing=config.training.label_smoothing,
-            alpha=ours.search.alpha,
-            device=ours.device,
-        )
-    dense = config.model_copy(update=dict.fromkeys(("layer", "embedding", "output"), LayerConfig()))
-    return Ours(TASKS.get(config.task).load("module")(dense, *sizes), ours.search, ours.device)
+    if isinstance(opponent, Run):
+        other = open_run(opponent)
+        if other.config.task != config.task:
+            what = f"a run of the task {other.config.task!r} cannot be set against one of {config.task!r}"
+            raise PhmrunError(what, where="--against")
+        _load(other)
+        return _contender(other, ours.device)
+    if opponent == "dense":
+        dense = config.model_copy(update={name: LayerConfig() for name, value in config if is_layer(value)})
+        module = TASKS.get(config.task).load("module")(dense, *sizes)
+        return Ours(module, ours.search, ours.device) if isinstance(ours, Ours) else Untrained(module, ours.device)
+    if not isinstance(ours, Ours):
+        raise PhmrunError(f"Hugging Face's Marian translates; the task {config.task!r} does not", where="--against")
+    smoothing = config.training.label_smoothing
+    model = config.model
+    return Marian(model, *sizes, smoothing=smoothing, alpha=ours.search.alpha, device=ours.device)
 
 
-def _decoding(
-    ours: Ours, trained: Trained, data: ParallelData, amount: Amount, *, exact: bool
-) -> Iterator[tuple[Phase, Prepare]]:
+def is_layer(value: object) -> bool:
+    """Whether a part of a config says how weight matrices are structured."""
+    return isinstance(value, LayerConfig)
+
+
+def _answering(data: DataModule, amount: Amount) -> Iterator[tuple[Phase, Prepare]]:
+    """Answers to the test split's inputs, one at a time and many."""
+    split = "test" if "test" in data.files else "dev"
+    items = list(data.inputs(split))
+    for size in sorted(amount.sizes):
+        count = amount.single if size == 1 else amount.sentences
+        chosen = [items[number] for number in evenly(len(items), count)]
+        lines = [line for item in chosen for line in item.split("\n")]
+        yield Phase(f"answering, batch {size}", "sentences", len(chosen)), partial(answering, lines=lines, batch=size)
+
+
+def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) -> Iterator[tuple[Phase, Prepare]]:
     """Greedy and beam search, one sentence at a time and many; the least memory first: no phase inherits another's."""
     pairs = list(read_parallel(*(data.files.get("test") or data.files["dev"])))
     sources = data.vocabulary.source.encode_all([source for source, _ in pairs])
@@ -251,15 +302,16 @@ def evenly(total: int, count: int) -> list[int]:
     return [round(number) for number in np.linspace(0, total - 1, max(1, min(count, total)))] if total else []
 
 
-def _training(ours: Ours, training: TrainingConfig, data: ParallelData, amount: Amount) -> tuple[Phase, Prepare]:
+def _training(trained: Trained, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
     """Optimizer steps."""
+    training = trained.config.training
     count = max(1, amount.batches // training.accumulate) * training.accumulate
 
     def prepare(contender: Contender) -> Training:
-        optimizer = ours.module.make_optimizer(contender.network.parameters())
+        optimizer = trained.module.make_optimizer(contender.network.parameters())
         for group in optimizer.param_groups:
-            group["lr"] = ours.module.schedule(1)
-        return Training(contender, optimizer, data, training, count, ours.device)
+            group["lr"] = trained.module.schedule(1)
+        return Training(contender, optimizer, data, training, count, device)
 
     units = sum(batch.units for batch in islice(data.train_dataloader(), count))
-    return Phase("training", "target tokens", units), prepare
+    return Phase("training", data.unit, units, trains=True), prepare

@@ -15,12 +15,13 @@ from phmrun.registry import STRUCTURES, load_plugins
 
 if TYPE_CHECKING:
     from phmrun.bench.layers import Measured
-    from phmrun.bench.run import Report
+    from phmrun.bench.run import Phase, Report
 
 app = typer.Typer(help="Speed of layers and of whole models, against others in the same run.", no_args_is_help=True)
 
 MEASURED = "What is measured"
 OPPONENTS = ("hf", "dense")
+"""What stands beside a run without being one."""
 PARTS = ("training", "decoding")
 LAYERS_EPILOG = """Examples:
 
@@ -135,9 +136,9 @@ def bench_run(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="hf|dense",
-            help="Beside it, a model of the same sizes: Hugging Face's Marian, or ours with dense matrices; may be "
-            "repeated. All then decode as many tokens as the references have.",
+            metavar="RUN|dense|hf",
+            help="Beside it another run, or a model of the same sizes: ours with dense matrices, or Hugging Face's "
+            "Marian; may be repeated. With dense or hf, all decode as many tokens as the references have.",
             rich_help_panel=MEASURED,
         ),
     ] = None,
@@ -170,11 +171,9 @@ def bench_run(
 ) -> None:
     """Measures a run's model on its data: training and decoding speed, and the memory that they take.
 
-    Training speed counts target tokens; decoding is greedy and with a beam of 5, at 64 sentences and at one.
+    Training speed counts what the loss is averaged over: target tokens, words, sentences. Translations are searched for
+    greedily and with a beam of 5; other tasks answer as predict does; both at 64 sentences and at one.
     """
-    for name in against or []:
-        if name not in OPPONENTS:
-            raise unknown("opponent", name, OPPONENTS, where="--against")
     if only is not None and only not in PARTS:
         raise unknown("part", only, PARTS, where="--only")
     sizes = _numbers(batch_size, "--batch-size")
@@ -188,7 +187,7 @@ def bench_run(
     _use_threads(threads)
     report = measure(
         found,
-        against=list(dict.fromkeys(against or [])),  # type: ignore[arg-type]
+        against=[name if name in OPPONENTS else Run.find(runs_dir, name) for name in dict.fromkeys(against or [])],  # type: ignore[misc]
         amount=Amount(repeats, batches, sizes or Amount.sizes, sentences, single),
         parts=(only,) if only else PARTS,  # type: ignore[arg-type]
         profiled=profile,
@@ -279,11 +278,11 @@ def _print_layers(rows: Sequence["Measured"], machine: dict[str, Any]) -> None:
 def _print_run(report: "Report") -> None:
     """Rates of the run's model and of the others, and memory; then profiles."""
     _print_machine(report.machine)
-    others = list(report.phases[0].ratios)
+    others = list(dict.fromkeys(name for phase in report.phases for name in phase.ratios))
     columns = ["", "per second", report.layer, *(part for name in others for part in (name, "ratio")), "peak memory"]
     rows = []
     for phase in report.phases:
-        figures = [figure for name in others for figure in (phase.rates[name], f"{phase.ratios[name]:.2f}×")]
+        figures = [figure for name in others for figure in _beside(phase, name)]
         memory = f"{phase.peak_memory / 2**20:,.0f} MiB"
         rows.append((phase.name, phase.unit, phase.rates["run"], *figures, memory))
     console.print_table(columns, rows, title=f"\n{report.run.id}")
@@ -295,6 +294,11 @@ def _print_run(report: "Report") -> None:
             ]
             title = f"\n{phase.name}: where the time of {phase.amount:,} {phase.unit} goes"
             console.print_table(("operation", "calls", "own time", "share"), lines, title=title)
+
+
+def _beside(phase: "Phase", name: str) -> tuple[Any, Any]:
+    """An opponent's rate and the ratio to it, where it takes part."""
+    return (phase.rates[name], f"{phase.ratios[name]:.2f}×") if name in phase.ratios else (None, None)
 
 
 def _print_machine(machine: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """What every task's data module offers to the rest of the runner."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -57,6 +57,10 @@ class DataModule(pl.LightningDataModule):
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
         """Optimizer steps of ``world`` processes in so many passes over the training data."""
+        raise NotImplementedError
+
+    def inputs(self, split: str) -> Iterator[str]:
+        """The items of a split as ``phmrun predict`` takes them: lines, of which an item may have several."""
         raise NotImplementedError
 
     def train_dataloader(self) -> Iterable[Any]:

@@ -1,6 +1,6 @@
 """Sentence pairs as training batches."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from phmrun.text.batches import Batch, BatchPlan, Unit
+from phmrun.text.parallel import read_parallel
 from phmrun.text.preparation import Prepared, VocabularySettings, prepare_parallel
 from phmrun.text.store import ParallelStore
 from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
@@ -189,6 +190,10 @@ class ParallelData(DataModule):
     def vocabulary(self) -> Vocabularies:
         """The vocabularies of both sides."""
         return self.prepared.vocabularies
+
+    def inputs(self, split: str) -> Iterator[str]:
+        """The source sentences of a split."""
+        return (source for source, _ in read_parallel(*self.files[split]))
 
     def train_dataloader(self) -> DataLoader[ParallelBatch]:
         """Training batches without end; loading them draws nothing from the global random state."""

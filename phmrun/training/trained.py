@@ -1,7 +1,7 @@
 """A run that has been trained: its weights, its vocabulary, its scores, its use."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +89,19 @@ class Trained:
         """
         config = with_decoding(self.config, decoding or {})
         weights = self.load(checkpoint, average)
-        task: Task = TASKS.get(config.task)
+        return replace(self, config=config).loaded(weights, batch_size=batch_size, device=choose_device(device))
+
+    def loaded(self, weights: str, *, batch_size: int | None, device: str) -> Predictor:
+        """The run with the weights that its module has now.
+
+        Args:
+            weights: Their name, for a score's signature.
+            batch_size: Items at a time; unless given, the config's.
+            device: Where to compute.
+        """
+        task: Task = TASKS.get(self.config.task)
         predictor: Predictor = task.load("predictor")(
-            config,
-            self.module,
-            self.vocabulary,
-            weights=weights,
-            batch_size=batch_size,
-            device=choose_device(device),
+            self.config, self.module, self.vocabulary, weights=weights, batch_size=batch_size, device=device
         )
         return predictor
 

@@ -57,7 +57,7 @@ def test_json(run):
     assert {"processor", "threads", "torch", "device"} <= report["machine"].keys()
     [phase] = report["phases"]
     assert phase["phase"] == "training"
-    assert phase["unit"] == "target tokens/s"
+    assert phase["unit"] == "tokens/s"
     assert phase["rates"].keys() == {"run", "dense"}
     assert phase["ratios"].keys() == {"dense"}
     assert all(len(seconds) == 2 for seconds in phase["seconds"].values())
@@ -165,7 +165,7 @@ def test_lengths_are_the_references_beside_others_and_the_search_s_own_otherwise
     ours = Ours(trained.module, Search(max_length_offset=3), "cpu")
     data = build_data(trained.config)
     for exact in (False, True):
-        for _, prepare in bench._decoding(ours, trained, data, Amount(sentences=64, single=70), exact=exact):
+        for _, prepare in bench._decoding(ours, data, Amount(sentences=64, single=70), exact=exact):
             prepare(ours)
     own, _, _, _, single, _, together, _ = seen
     # The test set's targets have as many words as its sources.

@@ -136,7 +136,7 @@ def test_run_json_and_what_is_asked_for(phmrun, measured, run_dir):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--against", "marian"], "valid: dense, hf"),
+        (["--against", "marian"], "there is no run 'marian'"),
         (["--only", "speed"], "valid: decoding, training"),
     ],
 )
