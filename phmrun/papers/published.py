@@ -29,6 +29,11 @@ class Column(Section):
     of: str | None = Field(None, description="The counting column that it derives from.")
     against: str | None = Field(None, description="The row that it is compared with.")
     metric: str | None = Field(None, description="Or the score that the cells are, such as bleu; unit and settings.")
+    score: str | list[str] | None = Field(
+        None, description="What a run of ours calls that score: test/bleu; several where a cell has several numbers."
+    )
+    signature: str = Field("", description="How the paper computed it, as parts of our signatures; empty: unsaid.")
+    set: dict[str, Any] = Field({}, description="Settings of the experiments that fill the column: their data.")
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -37,6 +42,8 @@ class Column(Section):
             raise ValueError(f"a column is exactly one of counts, derived, metric; given: {', '.join(kinds) or 'none'}")
         if self.derived and not (self.of and self.against):
             raise ValueError("a derived column needs of (a column) and against (a row)")
+        if not self.metric and (self.score or self.signature or self.set):
+            raise ValueError("score, signature and set belong to a metric")
         return self
 
 

@@ -1,0 +1,158 @@
+"""What a sweep's file says: a base and a grid, or a paper's table, or a table in smaller settings. Imports no torch."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from phmrun.config import ConfigError, Source, config_source
+from phmrun.config.problems import from_validation, unknown_key
+from phmrun.config.schema import Section
+from phmrun.errors import PhmrunError, unknown
+from phmrun.papers import PaperTable, load_table
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class SweepFile(Section):
+    """Which experiments belong together.
+
+    Their settings, in rising order of strength: the task's defaults, ``config``, ``base``, ``tasks``, and what makes a
+    cell: the values of the grid (or the row and the column of a table), the seed. Where a table is named, its own
+    settings come first and ``config`` and ``base`` are laid over them.
+    """
+
+    title: str = Field("", description="What it is to show, in one line.")
+    task: str | None = Field(None, description="The task of all cells.")
+    tasks: dict[str, dict[str, Any]] = Field({}, description="Or several, each with settings of its own.")
+    table: str | None = Field(None, description="Or a paper's table, whose rows and columns are the cells.")
+    rows: list[str] = Field([], description="Of the table: only these rows.")
+    columns: list[str] = Field([], description="Of the table: only these columns.")
+    reduced: str = Field("", description="In what the settings fall short of the table's; the mark of its numbers.")
+    config: list[str] = Field([], description="Configuration files, the last one strongest.")
+    base: dict[str, Any] = Field({}, description="Settings of all cells, nested as in a configuration file.")
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        {}, description="Values by dotted key; every combination is a cell. A value may be a section: {structure: phm}."
+    )
+    include: list[dict[str, Any]] = Field([], description="Further cells, each by its own settings.")
+    exclude: list[dict[str, Any]] = Field([], description="Cells left out: those that have all of these values.")
+    seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = Field(
+        1, description="Every cell is run with so many seeds, from 1 on, or with these."
+    )
+    plugins: list[str] = Field([], description="Python files that register layers of your own.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        given = [name for name in ("task", "tasks", "table") if getattr(self, name)]
+        settings = (self.base, *self.tasks.values(), *self.include, *self.exclude)
+        several = {"task"} & (self.grid.keys() | {key for cell in self.include for key in cell})
+        if len(given) != 1:
+            raise ValueError(f"a sweep names exactly one of task, tasks, table; given: {', '.join(given) or 'none'}")
+        if several:
+            raise ValueError("write several tasks as tasks: {nmt: {…}, sva: {…}}, each with settings of its own")
+        if self.table and (self.grid or self.include):
+            raise ValueError("the cells of a table are its rows and columns: it takes no grid and no include")
+        if not self.table and (self.rows or self.columns or self.reduced):
+            raise ValueError("rows, columns and reduced say something of a table: name it in table")
+        if "seed" in self.grid or any("seed" in values for values in settings):
+            raise ValueError("seeds are given by the key seeds, not among the settings")
+        if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("a seed is named twice")
+        return self
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep's file, read.
+
+    Attributes:
+        name: Short and unique to the file; where the sweep keeps what is its own.
+        where: The file, for messages.
+        source: Its values with their lines.
+        file: What it says.
+        table: The table that it names or is.
+    """
+
+    name: str
+    where: str
+    source: Source
+    file: SweepFile
+    table: PaperTable | None
+
+    @property
+    def title(self) -> str:
+        """What it shows."""
+        return self.file.title or (self.table.title if self.table else "")
+
+    def seeds(self, count: int | None = None) -> list[int]:
+        """The seeds of every cell.
+
+        Args:
+            count: So many instead: the file's, then the next numbers after them.
+        """
+        given = self.file.seeds
+        seeds = list(range(1, given + 1)) if isinstance(given, int) else list(given)
+        missing = 0 if count is None else count - len(seeds)
+        if missing > 0:
+            seeds += range(max(seeds) + 1, max(seeds) + 1 + missing)
+        return seeds if count is None else seeds[:count]
+
+
+def load_sweep(name: str) -> Sweep:
+    """A sweep by its file: a path, or a name among the packaged ones.
+
+    Raises:
+        PhmrunError: The file is missing or malformed, or the table that it names is, or cannot be trained.
+    """
+    source = config_source(name)
+    if "paper" in source.values and "rows" in source.values:
+        return Sweep(_name(source), source.label, source, SweepFile(table=source.label), _trainable(source.label))
+    file = _validated(source)
+    table = _trainable(file.table) if file.table else None
+    if table:
+        for kind, asked, there in (
+            ("row", file.rows, [row.name for row in table.rows]),
+            ("column", file.columns, list(table.columns)),
+        ):
+            for one in asked:
+                if one not in there:
+                    raise unknown(kind, one, there, where=source.at(f"{kind}s"))
+    return Sweep(_name(source), source.label, source, file, table)
+
+
+def _validated(source: Source) -> SweepFile:
+    """The file's content, or all that is wrong with it."""
+    extra = [
+        unknown_key(key, SweepFile.model_fields, source.at(key))
+        for key in source.values
+        if key not in SweepFile.model_fields
+    ]
+    known = {key: value for key, value in source.values.items() if key in SweepFile.model_fields}
+    try:
+        file = SweepFile.model_validate(known)
+    except ValidationError as error:
+        places = {key: source.at(key) for key in source.lines} | {"configuration": source.label}
+        raise ConfigError([*extra, *from_validation(error, SweepFile, places)]) from None
+    if extra:
+        raise ConfigError(extra)
+    return file
+
+
+def _trainable(name: str) -> PaperTable:
+    table = load_table(name)
+    if table.task is None:
+        raise PhmrunError(
+            "this table says how its networks are counted, not how they are trained: it has no task",
+            where=name,
+            hint=f"`phmrun count-params --paper {table.paper}` sets its counts beside ours.",
+        )
+    return table
+
+
+def _name(source: Source) -> str:
+    """The file's own name, with the start of a checksum of its place."""
+    path = Path(source.label)
+    place = str(path.resolve()) if path.exists() else source.label
+    return f"{path.stem}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"

@@ -1,0 +1,274 @@
+"""From a sweep to its cells: every experiment resolved, named and checked before anything starts. Imports no torch.
+
+What needs torch is handed in: the options of the structures, and a look at a configuration (how many parameters, which
+data), which its maker is free to remember.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+from phmrun.config import Experiment, Source, Task, config_source, nested, resolve, run_id, task_defaults
+from phmrun.config.layering import OptionsOf
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger.about import layer_label
+from phmrun.papers import Column, PaperRow, PaperTable
+from phmrun.registry import TASKS
+from phmrun.sweeps.file import Sweep
+from phmrun.sweeps.selection import fits
+
+SEED = "seed"
+
+
+class Inspected(NamedTuple):
+    """What is to be known of an experiment beyond its configuration.
+
+    Attributes:
+        parameters: Of its network, for the vocabulary that it asks for.
+        fingerprints: SHA-256 sums of its data and plug-ins, by name.
+    """
+
+    parameters: int
+    fingerprints: Mapping[str, str]
+
+
+Inspect = Callable[[Experiment], Inspected]
+"""Looks at an experiment; raises ``PhmrunError`` where its network cannot be built or its data are missing (exit 3)."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment of a sweep.
+
+    Attributes:
+        at: Where it stands: its value of every key of the grid, or its row and column; and its seed.
+        config: Its configuration; ``None`` if that is invalid.
+        origin: The sources of the values that somebody gave, by dotted key.
+        run_id: Its name, the one that ``phmrun train`` gives it; ``None`` if it cannot be run.
+        parameters: Of its network; ``None`` if that cannot be built.
+        fault: Why it cannot be run.
+    """
+
+    at: Mapping[str, Any]
+    config: Experiment | None
+    origin: Mapping[str, str]
+    run_id: str | None
+    parameters: int | None
+    fault: PhmrunError | None
+
+    @property
+    def label(self) -> str:
+        """Where it stands, in a few words: ``layer phm n=4 · seed 1``."""
+        return " · ".join(value if key == "row" else f"{key} {value}" for key, value in self.labels.items())
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What it has at every key of the grid, as text."""
+        return {key: label_of(value) for key, value in self.at.items()}
+
+    @property
+    def blocked(self) -> bool:
+        """Whether only its data are missing."""
+        return self.fault is not None and self.fault.code == ExitCode.DATA
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of a sweep, in their order.
+
+    Attributes:
+        sweep: The sweep.
+        cells: Every one, those included that cannot be run.
+    """
+
+    sweep: Sweep
+    cells: Sequence[Cell]
+
+    @property
+    def runs(self) -> dict[str, Cell]:
+        """The cells that can be run by the names of their runs; of those that are one experiment, the first."""
+        found: dict[str, Cell] = {}
+        for cell in self.cells:
+            if cell.run_id is not None:
+                found.setdefault(cell.run_id, cell)
+        return found
+
+
+class _Outline(NamedTuple):
+    """A cell before its configuration is resolved, and without a seed."""
+
+    at: dict[str, Any]
+    task: str
+    sources: list[Source]
+
+
+def plan(
+    sweep: Sweep,
+    inspect: Inspect,
+    options_of: OptionsOf,
+    *,
+    seeds: int | None = None,
+    only: Mapping[str, Sequence[Any]] | None = None,
+) -> Plan:
+    """The cells of a sweep: seeds vary fastest, then the last key of the grid.
+
+    Args:
+        sweep: The sweep.
+        inspect: Looks at an experiment; called once for all its seeds.
+        options_of: The options of a structure, by its name.
+        seeds: So many seeds instead of the file's.
+        only: Keep the cells that have one of these values at every one of these keys; see
+            :func:`phmrun.sweeps.selection.fits`.
+
+    Raises:
+        PhmrunError: The file names what does not exist, or no cell is left.
+    """
+    numbers = sweep.seeds(seeds)
+    wanted = {key: values for key, values in (only or {}).items() if key != SEED}
+    kept_seeds = [seed for seed in numbers if fits({SEED: seed}, None, _seeds_of(only))]
+    cells: list[Cell] = []
+    for outline in _outlines(sweep):
+        config, origin, fault = _resolved(outline, options_of)
+        if any(fits(outline.at, config, pattern) for pattern in _exclusions(sweep)):
+            continue
+        if fits(outline.at, config, wanted):
+            cells += _with_seeds(outline, config, origin, fault, kept_seeds, inspect)
+    if not cells:
+        raise _nothing_left(sweep, only or {})
+    return Plan(sweep, cells)
+
+
+def _nothing_left(sweep: Sweep, only: Mapping[str, Sequence[Any]]) -> PhmrunError:
+    if not only:
+        return PhmrunError("every cell of the sweep is excluded", where=sweep.where)
+    asked = ", ".join(f"{key}={label_of(value)}" for key, values in only.items() for value in values)
+    names = dict.fromkeys(name for outline in _outlines(sweep) for name in (*outline.at, SEED))
+    hint = f"A key is one of the sweep ({', '.join(names)}) or a dotted one of the configuration."
+    return PhmrunError(f"no cell of the sweep fits {asked}", where=sweep.where, hint=hint)
+
+
+def label_of(value: Any) -> str:
+    """A value of the grid in a few words; a layer's section as listings show it."""
+    if isinstance(value, Mapping):
+        return str(layer_label(value)) if "structure" in value else ", ".join(f"{k}={v}" for k, v in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _with_seeds(
+    outline: _Outline,
+    config: Experiment | None,
+    origin: Mapping[str, str],
+    fault: PhmrunError | None,
+    seeds: Iterable[int],
+    inspect: Inspect,
+) -> Iterator[Cell]:
+    """One outline's cells; what does not depend on the seed is shared by them."""
+    inspected = None
+    if config is not None:
+        try:
+            inspected = inspect(config)
+        except PhmrunError as error:
+            fault = error
+    for seed in seeds:
+        at = {**outline.at, SEED: seed}
+        if config is None or inspected is None:
+            yield Cell(at, config, origin, None, None, fault)
+            continue
+        seeded = config.model_copy(update={SEED: seed})
+        name = run_id(seeded, fingerprints=inspected.fingerprints)
+        yield Cell(at, seeded, origin, name, inspected.parameters, None)
+
+
+def _resolved(outline: _Outline, options_of: OptionsOf) -> tuple[Experiment | None, dict[str, str], PhmrunError | None]:
+    """The configuration of an outline, where its values come from, and what is wrong with it."""
+    task: Task = TASKS.get(outline.task)
+    try:
+        resolved = resolve(task.load("schema"), outline.sources, options_of)
+    except PhmrunError as error:
+        return None, {}, error
+    said = {key: label for key, label in resolved.origin.items() if label != "default"}
+    config: Experiment = resolved.config
+    return config, said, None
+
+
+def _outlines(sweep: Sweep) -> Iterator[_Outline]:
+    """Every cell without its seed."""
+    file = sweep.file
+    files = [config_source(name) for name in file.config]
+    base = Source(sweep.where, file.base, _below(sweep.source.lines, "base"))
+    if sweep.table:
+        yield from _of_table(sweep, sweep.table, [*files, base])
+        return
+    tasks = file.tasks or {str(file.task): {}}
+    for name, settings in tasks.items():
+        task: Task = TASKS.get(name, where=sweep.source.at("tasks" if file.tasks else "task"))
+        own = Source(sweep.where, settings, _below(sweep.source.lines, f"tasks.{name}"))
+        at = {"task": name} if file.tasks else {}
+        for values in _combinations(sweep):
+            cell = [Source(f"{sweep.where} ({key}={label_of(v)})", nested({key: v})) for key, v in _ordered(values)]
+            yield _Outline(at | values, task.name, [task_defaults(task.name), *files, base, own, *cell])
+
+
+def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
+    """The values that make a cell: of the grid, then those that are included."""
+    file = sweep.file
+    if file.grid or not file.include:
+        for combination in product(*file.grid.values()):
+            yield dict(zip(file.grid, combination, strict=True))
+    yield from file.include
+
+
+def _ordered(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """A preset before all, and a key before those below it, so that `layer.n` refines `layer` in either order."""
+    return sorted(values.items(), key=lambda item: (not item[0].endswith("preset"), item[0].count(".")))
+
+
+def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterator[_Outline]:
+    """The rows of a table times its columns; columns that are scores of the same experiment are one."""
+    file, task = sweep.file, str(table.task)
+    where = str(file.table)
+    columns = _columns(table, file.columns)
+    if not columns:
+        raise PhmrunError(
+            "no column of this table is a score of ours", where=where, hint="Give the columns to fill a key `score`."
+        )
+    first = [task_defaults(task), *(config_source(name) for name in table.config), Source(where, table.base)]
+    for row in table.rows:
+        if not is_trained(row) or (file.rows and row.name not in file.rows):
+            continue
+        for heading, column in columns.items():
+            at = {"row": row.name, **({"column": heading} if len(columns) > 1 else {})}
+            own = [Source(f"{where}, column {heading}", column.set), Source(f"{where}, row {row.name}", row.set)]
+            yield _Outline(at, task, [*first, *own, *over])
+
+
+def is_trained(row: PaperRow) -> bool:
+    """Whether a row of a table is an experiment of its own: neither another paper's nor a network beside the task."""
+    return row.network is None and not row.quoted
+
+
+def _columns(table: PaperTable, asked: Sequence[str]) -> dict[str, Column]:
+    """The columns that are scores of ours, one for each set of experiments that fill them."""
+    chosen: dict[str, Column] = {}
+    for heading, column in table.columns.items():
+        if column.score and (not asked or heading in asked) and all(column.set != c.set for c in chosen.values()):
+            chosen[heading] = column
+    return chosen
+
+
+def _exclusions(sweep: Sweep) -> list[dict[str, list[Any]]]:
+    """The patterns of cells that are left out."""
+    return [
+        {key: value if isinstance(value, list) else [value] for key, value in pattern.items()}
+        for pattern in sweep.file.exclude
+    ]
+
+
+def _seeds_of(only: Mapping[str, Sequence[Any]] | None) -> dict[str, Sequence[Any]]:
+    return {key: values for key, values in (only or {}).items() if key == SEED}
+
+
+def _below(lines: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """The line numbers of the keys below one."""
+    return {key.removeprefix(f"{prefix}."): line for key, line in lines.items() if key.startswith(f"{prefix}.")}

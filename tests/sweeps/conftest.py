@@ -1,0 +1,43 @@
+"""Tasks without a network, and sweeps written on the spot."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toy_experiment
+import yaml
+
+from phmrun.config import Task
+from phmrun.registry import TASKS
+from phmrun.sweeps import Plan, load_sweep, plan
+
+
+@pytest.fixture(autouse=True)
+def toy_tasks(monkeypatch):
+    """The tasks "toy" and "other"."""
+    for name, schema in (("toy", "ToyExperiment"), ("other", "OtherExperiment")):
+        part = f"toy_experiment:{schema}"
+        monkeypatch.setitem(TASKS._registered, name, Task(name, "A toy.", part, "", "", "", ""))
+
+
+@pytest.fixture
+def written(tmp_path) -> Callable[..., str]:
+    """Writes a sweep's file and returns its path."""
+
+    def write(content: dict[str, Any] | str, name: str = "sweep.yaml") -> str:
+        path: Path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def planned(written) -> Callable[..., Plan]:
+    """The plan of a sweep's content."""
+
+    def make(content: dict[str, Any] | str, **options: Any) -> Plan:
+        return plan(load_sweep(written(content)), toy_experiment.inspect, toy_experiment.options_of, **options)
+
+    return make

@@ -1,0 +1,91 @@
+"""What a sweep's file may say, and how mistakes in it are told."""
+
+import pytest
+
+from phmrun.errors import PhmrunError
+from phmrun.sweeps import load_sweep
+
+TABLE = """
+paper: mine
+table: "1"
+title: A table
+task: toy
+base: {model: {width: 8}}
+columns:
+  "#Params": {counts: matrices}
+  A: {metric: accuracy, score: test/accuracy}
+  B: {metric: accuracy, score: test/accuracy, set: {data: {name: other}}}
+  C: {metric: accuracy, score: test/other, set: {data: {name: other}}}
+  Seconds: {metric: seconds}
+rows:
+  - name: Dense
+    published: {"#Params": 1K, A: "90.1", B: "80.1"}
+  - name: PHM
+    set: {layer: {structure: phm, n: 2}}
+    published: {A: "90.0"}
+  - name: Theirs
+    quoted: another paper
+    published: {A: "91.0"}
+"""
+
+
+def test_seeds_are_counted_or_named_and_grow(written):
+    assert load_sweep(written({"task": "toy", "seeds": 3})).seeds() == [1, 2, 3]
+    named = load_sweep(written({"task": "toy", "seeds": [7, 3]}))
+    assert named.seeds() == [7, 3]
+    assert named.seeds(4) == [7, 3, 8, 9]
+    assert named.seeds(1) == [7]
+
+
+def test_a_table_is_a_sweep(written):
+    sweep = load_sweep(written(TABLE))
+    assert sweep.table is not None
+    assert sweep.title == "A table"
+    twin = load_sweep(
+        written({"table": written(TABLE, "table1.yaml"), "reduced": "less", "rows": ["PHM"]}, "twin.yaml")
+    )
+    assert twin.table == sweep.table
+    assert twin.file.reduced == "less"
+
+
+def test_two_files_of_one_name_are_two_sweeps(tmp_path, written):
+    (tmp_path / "a").mkdir()
+    first, second = load_sweep(written({"task": "toy"})), load_sweep(written({"task": "toy"}, "a/sweep.yaml"))
+    assert first.name != second.name
+    assert first.name == load_sweep(written({"task": "toy"})).name
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ({}, "exactly one of task, tasks, table; given: none"),
+        ({"task": "toy", "tasks": {"toy": {}}}, "given: task, tasks"),
+        ({"task": "toy", "gird": {}}, "gird: there is no such key; did you mean 'grid'"),
+        ({"task": "toy", "grid": {"layer": []}}, "grid.layer"),
+        ({"task": "toy", "grid": {"task": ["toy", "other"]}}, "write several tasks as tasks:"),
+        ({"task": "toy", "grid": {"seed": [1, 2]}}, "seeds are given by the key seeds"),
+        ({"task": "toy", "base": {"seed": 2}}, "seeds are given by the key seeds"),
+        ({"task": "toy", "seeds": [1, 1]}, "a seed is named twice"),
+        ({"task": "toy", "seeds": 0}, "seeds"),
+        ({"task": "toy", "seeds": [-1]}, "seeds"),
+        ({"task": "toy", "rows": ["PHM"]}, "say something of a table"),
+        ({"table": "TABLE", "grid": {"layer": ["phm"]}}, "takes no grid"),
+        ({"table": "TABLE", "rows": ["PMH"]}, "there is no row 'PMH'"),
+        ({"table": "TABLE", "columns": ["D"]}, "there is no column 'D'"),
+        ({"table": "configs/papers/define/table1.yaml"}, "it has no task"),
+    ],
+)
+def test_mistakes(written, content, what):
+    if content.get("table") == "TABLE":
+        content = {**content, "table": written(TABLE, "table1.yaml")}
+    with pytest.raises(PhmrunError) as caught:
+        load_sweep(written(content))
+    assert what in str(caught.value)
+    assert ".yaml" in str(caught.value)
+
+
+def test_all_mistakes_at_once_with_their_lines(written):
+    with pytest.raises(PhmrunError) as caught:
+        load_sweep(written("task: toy\ngird: {}\nseeds: many\n"))
+    assert "sweep.yaml:2" in str(caught.value)
+    assert "sweep.yaml:3" in str(caught.value)

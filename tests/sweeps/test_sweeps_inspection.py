@@ -1,0 +1,96 @@
+"""The look at real networks: counts, names as `phmrun train` gives them, and ten thousand cells in little time."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tiny_experiments import write_corpus
+
+from phmrun.config import load_run_config, to_yaml
+from phmrun.layers import options_of
+from phmrun.sweeps import load_sweep, plan
+from phmrun.sweeps.inspection import inspector
+from phmrun.training import experiment
+from phmrun.training.counting import count_parameters
+
+BIG = """
+task: nmt
+grid:
+  layer: [dense, {structure: phm, n: 2}, {structure: phm, n: 4}, {structure: phm, n: 8}, {structure: phm, n: 16}]
+  model.width: [16, 32, 64, 128, 256]
+  model.encoder_layers: [1, 2]
+  training.optimizer.lr: [0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.008, 0.009, 0.01]
+  training.clip: [1, 2]
+seeds: 10
+"""
+MEASURED = """
+import json, resource, sys, time
+began = time.monotonic()
+from phmrun.layers import options_of
+from phmrun.sweeps import load_sweep, plan
+from phmrun.sweeps.inspection import inspector
+made = plan(load_sweep(sys.argv[1]), inspector({}), options_of)
+networks = {json.dumps([c.config.layer.structure, c.config.layer.options, c.config.model.width,
+                        c.config.model.encoder_layers]) for c in made.cells}
+print(json.dumps({"runs": len(made.runs), "networks": len(networks), "seconds": time.monotonic() - began,
+                  "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+"""
+
+
+@pytest.fixture
+def nmt(tmp_path):
+    """A sweep over two layers on files of our own."""
+    corpus = write_corpus(tmp_path / "corpus")
+    path = tmp_path / "nmt.yaml"
+    path.write_text(f"""
+task: nmt
+base:
+  data: {{prefix: {corpus}/, source: aa, target: bb, vocabulary: {{kind: word, size: 160, multiple_of: 16}}}}
+  model: {{width: 16, feedforward: 32, heads: 2, encoder_layers: 1, decoder_layers: 1}}
+grid: {{layer: [dense, {{structure: phm, n: 2}}, {{structure: phm, n: 3}}]}}
+seeds: 2
+""")
+    return path
+
+
+def test_names_and_counts_are_those_of_train(nmt, tmp_path):
+    made = plan(load_sweep(str(nmt)), inspector({}), options_of)
+    assert len(made.runs) == 4
+    assert "n = 3 does not divide" in str(made.cells[-1].fault)
+    for cell in made.runs.values():
+        handed = tmp_path / "config.yaml"
+        handed.write_text(to_yaml(cell.config, cell.origin))
+        config = load_run_config(handed, options_of=options_of)
+        assert experiment.dry_run(config).run_id == cell.run_id
+        assert count_parameters(config)["total"] == cell.parameters
+
+
+def test_what_is_the_same_is_looked_at_once(nmt, monkeypatch):
+    from phmrun.sweeps import inspection
+
+    built, read = [], []
+    monkeypatch.setattr(inspection, "count_parameters", lambda config: built.append(config) or {"total": 1})
+    monkeypatch.setattr(inspection, "build_data", lambda config: read.append(config))
+    monkeypatch.setattr(inspection, "fingerprints", lambda data, plugins: {"plugin": str(plugins)})
+    nmt.write_text(nmt.read_text().replace("grid: {", "grid: {training.clip: [1, 2], "))
+    made = plan(load_sweep(str(nmt)), inspector({}), options_of)
+    assert len(made.cells) == 12
+    assert (len(built), len(read)) == (3, 1)
+
+
+def test_missing_files_block_their_cells(nmt):
+    nmt.write_text(nmt.read_text().replace("corpus/,", "nowhere/,"))
+    cells = plan(load_sweep(str(nmt)), inspector({}), options_of).cells
+    assert [cell.blocked for cell in cells] == [True] * 4 + [False] * 2
+
+
+@pytest.mark.slow
+def test_ten_thousand_cells(tmp_path):
+    path = tmp_path / "big.yaml"
+    path.write_text(BIG)
+    done = subprocess.run([sys.executable, "-c", MEASURED, str(path)], capture_output=True, text=True, check=True)
+    facts = json.loads(done.stdout)
+    assert (facts["runs"], facts["networks"]) == (10_000, 50)
+    assert facts["seconds"] < 20
+    assert facts["megabytes"] < 600

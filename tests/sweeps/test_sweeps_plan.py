@@ -1,0 +1,175 @@
+"""From a file to cells: which there are, in which order, under which names, and which cannot be."""
+
+import subprocess
+import sys
+
+import pytest
+import toy_experiment
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_sweeps_file import TABLE
+
+from phmrun.config import load_run_config, run_id, to_yaml
+from phmrun.errors import PhmrunError
+from phmrun.sweeps import Inspected, load_sweep, plan
+
+PHM = {"structure": "phm", "n": 2}
+SWEEP = {
+    "task": "toy",
+    "base": {"model": {"width": 12}},
+    "grid": {"layer": ["dense", PHM, {"structure": "phm", "n": 5}], "training.clip": [0, 1]},
+    "seeds": 2,
+}
+
+
+def test_cells_in_order(planned):
+    cells = planned(SWEEP).cells
+    assert [cell.label for cell in cells][:5] == [
+        "layer dense · training.clip 0 · seed 1",
+        "layer dense · training.clip 0 · seed 2",
+        "layer dense · training.clip 1 · seed 1",
+        "layer dense · training.clip 1 · seed 2",
+        "layer phm n=2 · training.clip 0 · seed 1",
+    ]
+    assert len(cells) == 12
+    assert [cell.parameters for cell in cells] == [144] * 4 + [72] * 4 + [None] * 4
+    assert cells[4].config.layer.options == {"n": 2}
+    assert cells[7].config.training.clip == 1
+
+
+def test_impossible_cells_say_why(planned):
+    faulty = planned(SWEEP).cells[8:]
+    assert {str(cell.fault) for cell in faulty} == {"n = 5 does not divide 12"}
+    assert all(cell.run_id is None and not cell.blocked for cell in faulty)
+    wrong = planned({"task": "toy", "grid": {"layer": ["dense", "pmh"], "layer.n": [2]}}).cells
+    assert "the layer 'dense' has no option 'n'" in str(wrong[0].fault)
+    assert "did you mean 'phm'" in str(wrong[1].fault)
+    assert "sweep.yaml" in str(wrong[1].fault)
+
+
+def test_missing_data_block_a_cell(planned):
+    cells = planned({"task": "toy", "grid": {"data": [{"name": "lost"}, {"name": "builtin"}]}}).cells
+    assert [cell.blocked for cell in cells] == [True, False]
+
+
+def test_a_key_is_refined_by_those_below_it_in_either_order(planned):
+    for keys in (("layer", "layer.n"), ("layer.n", "layer")):
+        grid = {key: {"layer": ["phm"], "layer.n": [2, 3]}[key] for key in keys}
+        cells = planned({"task": "toy", "base": {"model": {"width": 6}}, "grid": grid}).cells
+        assert [cell.config.layer.options["n"] for cell in cells] == [2, 3]
+
+
+def test_include_and_exclude(planned):
+    content = {
+        **SWEEP,
+        "include": [{"layer": {"structure": "rank", "rank": 3}, "model": {"width": 4}}, {"model.width": 6}],
+        "exclude": [{"layer.n": [5, 7]}, {"layer": "phm", "training.clip": 1}],
+    }
+    labels = [cell.label for cell in planned(content).cells if cell.at["seed"] == 1]
+    assert labels == [
+        "layer dense · training.clip 0 · seed 1",
+        "layer dense · training.clip 1 · seed 1",
+        "layer phm n=2 · training.clip 0 · seed 1",
+        "layer rank rank=3 · model width=4 · seed 1",
+        "model.width 6 · seed 1",
+    ]
+    alone = planned({"task": "toy", "include": [{"layer": "phm"}, {"layer": "dense"}]})
+    assert len(alone.cells) == 2
+
+
+def test_several_tasks_have_settings_of_their_own(planned):
+    tasks = {"toy": {"model": {"width": 8}}, "other": {}}
+    cells = planned({"tasks": tasks, "base": {"model": {"width": 4}}, "grid": {"layer": ["dense", PHM]}}).cells
+    assert [(cell.config.task, cell.parameters) for cell in cells] == [
+        ("toy", 64), ("toy", 32), ("other", 16), ("other", 8)
+    ]  # fmt: skip
+    assert cells[0].label == "task toy · layer dense · seed 1"
+    with pytest.raises(PhmrunError, match="there is no task 'nmtt'"):
+        planned({"task": "nmtt"})
+
+
+def test_the_cells_of_a_table_are_its_rows_and_experiments(planned, written):
+    cells = planned(TABLE).cells
+    assert [cell.label for cell in cells] == [
+        "Dense · column A · seed 1", "Dense · column B · seed 1", "PHM · column A · seed 1", "PHM · column B · seed 1"
+    ]  # fmt: skip
+    assert [cell.config.data.name for cell in cells] == ["builtin", "other"] * 2
+    twin = {"table": written(TABLE, "table1.yaml"), "base": {"model": {"width": 4}}, "columns": ["C"], "seeds": 2}
+    assert [(cell.label, cell.parameters) for cell in planned(twin).cells] == [
+        ("Dense · seed 1", 16), ("Dense · seed 2", 16), ("PHM · seed 1", 8), ("PHM · seed 2", 8)
+    ]  # fmt: skip
+
+
+def test_names_are_those_of_the_experiments(planned):
+    for cell in planned(SWEEP).runs.values():
+        marks = toy_experiment.inspect(cell.config).fingerprints
+        assert cell.run_id == run_id(cell.config, fingerprints=marks)
+        assert cell.config.seed == cell.at["seed"]
+
+
+def test_the_configuration_that_is_handed_over_is_the_same_experiment(planned, tmp_path):
+    for cell in planned(SWEEP).runs.values():
+        path = tmp_path / "config.yaml"
+        path.write_text(to_yaml(cell.config, cell.origin))
+        again = load_run_config(path, options_of=toy_experiment.options_of)
+        assert run_id(again, fingerprints=toy_experiment.inspect(cell.config).fingerprints) == cell.run_id
+
+
+def test_the_same_experiment_twice_is_one_run(planned):
+    made = planned({"task": "toy", "grid": {"model.width": [16, 12]}, "include": [{"layer": "dense"}]})
+    assert len(made.cells) == 3
+    assert [cell.label for cell in made.runs.values()] == ["model.width 16 · seed 1", "model.width 12 · seed 1"]
+
+
+def test_only_what_is_asked_for(planned):
+    def labels(**only):
+        return [cell.label for cell in planned(SWEEP, only=only).cells]
+
+    whole = [cell.label for cell in planned(SWEEP).cells]
+    assert labels(layer=["phm"]) == [label for label in whole if "phm" in label]
+    assert labels(layer=["phm n=2", "dense"], seed=[2]) == [
+        label for label in whole if "n=5" not in label and "seed 2" in label
+    ]
+    assert labels(**{"training.clip": [1], "layer.n": [5]}) == [
+        label for label in whole if "n=5 · training.clip 1" in label
+    ]
+    assert labels(**{"model.width": [12]}) == [label for label in whole if "n=5" in label or "n=5" not in label]
+    with pytest.raises(PhmrunError, match="no cell of the sweep fits layr=phm") as caught:
+        labels(layr=["phm"])
+    assert "layer, training.clip, seed" in str(caught.value)
+    with pytest.raises(PhmrunError, match="every cell of the sweep is excluded"):
+        planned({"task": "toy", "exclude": [{"task": "toy"}]})
+
+
+def test_an_experiment_is_looked_at_once_for_all_seeds(written):
+    seen = []
+
+    def inspect(config):
+        seen.append(config)
+        return Inspected(1, {})
+
+    plan(load_sweep(written({**SWEEP, "seeds": 7})), inspect, toy_experiment.options_of)
+    assert len(seen) == 6
+
+
+values = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(widths=values, clips=values, orders=values, seeds=st.integers(1, 4), more=st.integers(0, 3))
+def test_a_grid_is_a_product_that_grows(planned, widths, clips, orders, seeds, more):
+    grid = {"model.width": widths, "layer": [{"structure": "phm", "n": n} for n in orders], "training.clip": clips}
+    content = {"task": "toy", "grid": grid, "seeds": seeds}
+    small, large = planned(content), planned(content, seeds=seeds + more)
+    assert len(small.cells) == len(widths) * len(clips) * len(orders) * seeds
+    assert small.runs.keys() <= large.runs.keys()
+    assert len(large.cells) * seeds == len(small.cells) * (seeds + more)
+    possible = [cell for cell in small.cells if cell.fault is None]
+    assert len(small.runs) == len(possible)  # different settings, different names
+    for cell in small.cells:
+        assert (cell.fault is None) == (cell.at["model.width"] % cell.at["layer"]["n"] == 0)
+
+
+def test_planning_needs_no_torch(written):
+    code = "import sys, phmrun.sweeps.plan, phmrun.sweeps.view, phmrun.sweeps.stopping\nprint('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
