@@ -7,9 +7,11 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers import Embedding, FeedForward, Linear, MultiheadAttention
+from phmrun.layers import Embedding, FeedForward, MultiheadAttention
 from phmrun.layers.attention import Maps
+from phmrun.models.class_scores import ClassScores
 from phmrun.models.positions import SinusoidalPositions
+from phmrun.models.sentences import Sentences
 from phmrun.models.transformer import EncoderLayer, Norm, Sublayer, build_norm
 
 
@@ -70,19 +72,12 @@ class EncoderClassifier(nn.Module):
         self.encoder_norm = build_norm("layer", width) if norm == "pre" else nn.Identity()
         self.positions = SinusoidalPositions(width)
         self.embedding = Embedding(vocabulary, width, **(embedding or {}))
-        self.output = Linear(width, classes, **(output or {}))
+        self.output = ClassScores(width, classes, **(output or {}))
         self.embedding.reset_parameters(width**-0.5)
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits of the classes.
-
-        Args:
-            tokens: ``[batch, length]``.
-            mask: ``[batch, 1, 1, length]``, true at tokens; ``None`` where nothing is padded.
-
-        Returns:
-            ``[batch, classes]``.
-        """
+    def forward(self, sentences: Sentences) -> Tensor:
+        """Logits of the classes, ``[batch, classes]``."""
+        tokens, mask = sentences.tokens, sentences.mask
         vectors = self.embedding(tokens) * math.sqrt(self.width) + self.positions(tokens.shape[1])
         hidden = F.dropout(vectors, self.dropout, self.training)
         for layer in self.encoder:

@@ -1,6 +1,8 @@
-"""Two sentences read by one LSTM and compared: natural language inference (Zhang et al. 2021, section 4.1)."""
+"""An LSTM that reads one sentence, or two, and classifies what it read.
 
-import itertools
+Two sentences: natural language inference (Zhang et al. 2021, section 4.1). One: the number of a verb after a prefix.
+"""
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,22 +11,28 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from phmrun.layers import LSTM, Embedding, Linear
+from phmrun.layers import LSTM, Embedding
 from phmrun.layers.lstm import GateMapping
+from phmrun.models.class_scores import ClassScores
+from phmrun.models.sentences import Sentences
 
 
-class SentencePairClassifier(nn.Module):
-    """softmax(MLP([max_t a_t, mean_t a_t, max_t b_t, mean_t b_t])), a and b the LSTM's outputs on the two sentences.
+class LSTMClassifier(nn.Module):
+    """softmax(MLP([max_t h_t, mean_t h_t])), h the LSTM's outputs; of two sentences, one after the other.
 
     Args:
         vocabulary: Vocabulary entries.
         classes: Classes to tell apart.
+        sentences: Sentences of an item, all read by the same LSTM.
         width: Size of a word vector.
+        train_embedding: Whether word vectors are learnt; the paper's are GloVe's and stay.
         hidden: Size of the LSTM's hidden vector.
+        layers: Layers of the LSTM.
+        bidirectional: Whether a second LSTM reads backwards.
         mlp: Size of the hidden vectors of the MLP.
         mlp_layers: Hidden layers of the MLP.
-        dropout: Share of word vectors and of the MLP's inputs dropped in training.
-        train_embedding: Whether word vectors are learnt; the paper's are GloVe's and stay.
+        dropout: Share of the LSTM's inputs, and of the inputs of the MLP's maps, dropped in training.
+        word_dropout: Share of words whose whole vector is dropped.
         maps: LSTM gates as eight maps ("gate") or two ("stacked").
         layer: Structure of the LSTM's maps and its options.
         embedding: The same for the word vectors.
@@ -39,12 +47,16 @@ class SentencePairClassifier(nn.Module):
         vocabulary: int,
         classes: int = 3,
         *,
+        sentences: int = 2,
         width: int = 300,
+        train_embedding: bool = True,
         hidden: int = 300,
+        layers: int = 1,
+        bidirectional: bool = False,
         mlp: int = 300,
         mlp_layers: int = 2,
         dropout: float = 0.0,
-        train_embedding: bool = False,
+        word_dropout: float = 0.0,
         maps: GateMapping = "gate",
         layer: Mapping[str, Any] | None = None,
         embedding: Mapping[str, Any] | None = None,
@@ -52,37 +64,40 @@ class SentencePairClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.dropout = dropout
+        self.word_dropout = word_dropout
         self.embedding = Embedding(vocabulary, width, **(embedding or {}))
         self.embedding.requires_grad_(train_embedding)
-        self.lstm = LSTM(width, hidden, batch_first=True, maps=maps, **(layer or {}))
-        sizes = [4 * hidden, *[mlp] * mlp_layers]
-        self.mlp = nn.ModuleList(Linear(wide, narrow, **(output or {})) for wide, narrow in itertools.pairwise(sizes))
-        self.output = Linear(sizes[-1], classes)
+        self.lstm = LSTM(
+            width,
+            hidden,
+            layers,
+            batch_first=True,
+            dropout=dropout if layers > 1 else 0.0,
+            bidirectional=bidirectional,
+            maps=maps,
+            **(layer or {}),
+        )
+        summary = 2 * hidden * self.lstm.directions
+        self.output = ClassScores(sentences * summary, classes, [mlp] * mlp_layers, dropout, **(output or {}))
 
-    def forward(self, first: Tensor, first_lengths: Tensor, second: Tensor, second_lengths: Tensor) -> Tensor:
-        """Logits of the classes.
+    def forward(self, *sentences: Sentences) -> Tensor:
+        """Logits of the classes, ``[batch, classes]``.
 
         Args:
-            first: ``[batch, length]`` of tokens, the premise.
-            first_lengths: ``[batch]``, tokens of each.
-            second: ``[batch, other length]`` of tokens, the hypothesis.
-            second_lengths: ``[batch]``.
-
-        Returns:
-            ``[batch, classes]``.
+            *sentences: The first sentence of each item, then the second, if there is one.
         """
-        # One run over both sentences, so that the gate matrices are built once.
-        length = max(first.shape[1], second.shape[1])
-        tokens = torch.cat([F.pad(part, (0, length - part.shape[1])) for part in (first, second)])
-        summary = self.summarise(tokens, torch.cat([first_lengths, second_lengths]))
-        hidden = torch.cat(summary.chunk(2), dim=1)
-        for linear in self.mlp:
-            hidden = F.relu(linear(F.dropout(hidden, self.dropout, self.training)))
-        return self.output(F.dropout(hidden, self.dropout, self.training))
+        # One run over all sentences, so that the gate matrices are built once and one kernel reads the whole batch.
+        length = max(part.tokens.shape[1] for part in sentences)
+        tokens = torch.cat([F.pad(part.tokens, (0, length - part.tokens.shape[1])) for part in sentences])
+        summary = self.summarise(tokens, torch.cat([part.lengths for part in sentences]))
+        scores: Tensor = self.output(torch.cat(summary.chunk(len(sentences)), dim=1))
+        return scores
 
     def summarise(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Maximum and mean of the LSTM's outputs, ``[sentences, length] -> [sentences, 2·hidden]``."""
+        """Maximum and mean of the LSTM's outputs, ``[sentences, length] -> [sentences, 2 · outputs]``."""
         vectors = F.dropout(self.embedding(tokens), self.dropout, self.training)
+        if self.word_dropout and self.training:
+            vectors = vectors * F.dropout(vectors.new_ones(*tokens.shape, 1), self.word_dropout)
         packed = pack_padded_sequence(vectors, lengths.cpu(), batch_first=True, enforce_sorted=False)
         outputs, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
         padding = torch.arange(outputs.shape[1], device=lengths.device) >= lengths[:, None]  # [sentences, length]

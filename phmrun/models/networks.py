@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NETWORKS = {
     "transformer": "phmrun.models.transformer:Transformer",
     "sva-encoder": "phmrun.models.encoder_classifier:EncoderClassifier",
-    "nli-lstm": "phmrun.models.sentence_pair:SentencePairClassifier",
+    "nli-lstm": "phmrun.models.lstm_classifier:LSTMClassifier",
     "biaffine-parser": "phmrun.models.biaffine_parser:BiaffineParser",
     "lstm-lm": "phmrun.models.lstm_language_model:LSTMLanguageModel",
     "awd-lstm": "phmrun.models.lstm_language_model:awd_lstm",

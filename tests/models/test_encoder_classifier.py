@@ -2,14 +2,16 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from phmrun.models.encoder_classifier import EncoderClassifier
-from phmrun.models.transformer import padding_mask
+from phmrun.models.sentences import Sentences, batch_of
 
-TOKENS = torch.tensor([[5, 6, 7, 3], [8, 9, 0, 0]])
+BATCH = batch_of([np.array([5, 6, 7]), np.array([8])])
+TOKENS = torch.tensor([[5, 6, 7, 3], [8, 3, 0, 0]])
 
 
 def build(**options):
@@ -39,13 +41,19 @@ def test_logits_equal_torchs(norm):
     if norm == "pre":
         hidden = network.encoder_norm(hidden)
     means = torch.stack([hidden[0].mean(0), hidden[1, :2].mean(0)])
-    expected = nn.functional.linear(means, network.output.weight, network.output.bias)
-    torch.testing.assert_close(network(TOKENS, padding_mask(TOKENS, 0)), expected, rtol=1e-6, atol=1e-6)
+    expected = nn.functional.linear(means, network.output.maps[0].weight, network.output.maps[0].bias)
+    torch.testing.assert_close(network(BATCH), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_without_padding_there_is_no_mask():
     network = build()
-    full = TOKENS[:1]
-    assert padding_mask(full, 0) is None
+    full = batch_of([np.array([5, 6, 7])])
+    assert full.mask is None
     ones = torch.ones(1, 1, 1, 4, dtype=torch.bool)
-    torch.testing.assert_close(network(full), network(full, ones))
+    torch.testing.assert_close(network(full), network(Sentences(full.tokens, full.lengths, ones)))
+
+
+def test_the_map_to_two_classes_takes_a_structure():
+    network = build(output={"structure": "phm", "n": 4})
+    assert network.output.maps[0].weight.shape == (4, 16)
+    assert network(BATCH).shape == (2, 3)

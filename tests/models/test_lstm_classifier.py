@@ -1,44 +1,87 @@
-"""The sentence-pair network: each sentence read alone by ``nn.LSTM``, pooled by hand."""
+"""The classifying LSTM: each sentence read alone by ``nn.LSTM``, pooled by hand."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from phmrun.models.sentence_pair import SentencePairClassifier
+from phmrun.layers import folded
+from phmrun.models.lstm_classifier import LSTMClassifier
+from phmrun.models.sentences import batch_of
+from phmrun.text.vocabulary import EOS
 
-FIRST, FIRST_LENGTHS = torch.tensor([[4, 5, 6], [7, 0, 0]]), torch.tensor([3, 1])
-SECOND, SECOND_LENGTHS = torch.tensor([[8, 9], [4, 6]]), torch.tensor([2, 2])
+ROWS = ([[4, 5, 6], [7]], [[8, 9], [4, 6, 10, 11]])
+FIRST, SECOND = (batch_of([np.array(row) for row in rows]) for rows in ROWS)
 
 
 def build(**options):
     torch.manual_seed(0)
-    return SentencePairClassifier(12, 3, width=8, hidden=8, mlp=6, **options).double().eval()
+    return LSTMClassifier(12, 3, width=8, hidden=8, mlp=6, **options).double().eval()
+
+
+def by_hand(network, *sides):
+    """Logits from one sentence at a time, nothing padded."""
+    lstm, table = network.lstm.plain(), network.embedding.weight
+    summaries = []
+    for sentences in zip(*sides, strict=True):
+        pooled = []
+        for words in sentences:
+            outputs = lstm(table[[*words, EOS]][None])[0][0]
+            pooled.append((outputs.max(0).values, outputs.mean(0)))
+        summaries.append(torch.cat([vector for pair in pooled for vector in pair]))
+    hidden = torch.stack(summaries)
+    *inner, last = network.output.maps
+    for linear in inner:
+        hidden = F.relu(F.linear(hidden, linear.weight, linear.bias))
+    return F.linear(hidden, last.weight, last.bias)[:, :3]
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("layer", [{}, {"structure": "phm", "n": 2}])
-@pytest.mark.parametrize("maps", ["gate", "stacked"])
-def test_logits(layer, maps):
-    network = build(layer=layer, maps=maps)
-    lstm = network.lstm.plain()
-    rows = []
-    for row in range(2):
-        pooled = []
-        for tokens, lengths in ((FIRST, FIRST_LENGTHS), (SECOND, SECOND_LENGTHS)):
-            outputs = lstm(network.embedding.weight[tokens[row, : lengths[row]]][None])[0][0]
-            pooled += [outputs.max(0).values, outputs.mean(0)]
-        rows.append(torch.cat(pooled))
-    hidden = torch.stack(rows)
-    for linear in network.mlp:
-        hidden = F.relu(F.linear(hidden, linear.weight, linear.bias))
-    expected = F.linear(hidden, network.output.weight, network.output.bias)
-    torch.testing.assert_close(network(FIRST, FIRST_LENGTHS, SECOND, SECOND_LENGTHS), expected)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"maps": "stacked"}, {"bidirectional": True}, {"layers": 2}, {"mlp_layers": 0}],
+)
+def test_logits_of_pairs(layer, options):
+    network = build(layer=layer, **options)
+    torch.testing.assert_close(network(FIRST, SECOND), by_hand(network, *ROWS))
+    torch.testing.assert_close(folded(network)(FIRST, SECOND), by_hand(network, *ROWS))
 
 
-def test_word_vectors_stay_unless_asked():
+@torch.no_grad()
+def test_logits_of_single_sentences():
+    network = build(sentences=1)
+    torch.testing.assert_close(network(FIRST), by_hand(network, ROWS[0]))
+
+
+@torch.no_grad()
+def test_every_part_takes_a_structure():
+    structure = {"structure": "phm", "n": 2}
+    network = build(layer=structure, embedding=structure, output=structure)
+    assert network.output.maps[-1].weight.shape == (4, 6)
+    logits = network(FIRST, SECOND)
+    assert logits.shape == (2, 3)
+    torch.testing.assert_close(logits, by_hand(network, *ROWS))
+
+
+def test_word_vectors_stay_where_asked():
     for train in (False, True):
         network = build(train_embedding=train)
-        network(FIRST, FIRST_LENGTHS, SECOND, SECOND_LENGTHS).sum().backward()
+        network(FIRST, SECOND).sum().backward()
         learnt = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
-        assert any(name.startswith("embedding") for name in learnt) == train
-        assert all(name in learnt for name, _ in network.named_parameters() if not name.startswith("embedding"))
+        tables = {name for name, _ in network.named_parameters() if "embedding" in name}
+        assert tables
+        assert tables <= learnt if train else not tables & learnt
+        assert all(name in learnt for name, _ in network.named_parameters() if name not in tables)
+
+
+def test_dropout_of_words_drops_whole_vectors():
+    network = build(word_dropout=0.5)
+    seen = []
+    network.lstm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].data))
+    network.train()
+    torch.manual_seed(1)
+    network(FIRST, SECOND)
+    dropped = (seen[0] == 0).all(1)
+    assert 0 < int(dropped.sum()) < len(dropped)
+    assert bool((seen[0] != 0).all(1)[~dropped].all())

@@ -1,0 +1,39 @@
+"""Sentences as a batch, and scores of classes under structures that do not fit their number."""
+
+import numpy as np
+import pytest
+import torch
+from structure_cases import CASES, SQUARE_CASES
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.models.class_scores import ClassScores, buildable_rows
+from phmrun.models.sentences import batch_of
+from phmrun.text.vocabulary import EOS, PAD
+
+
+def test_a_batch_by_hand():
+    batch = batch_of([np.array([7, 8], dtype=np.uint16), np.array([], dtype=np.uint16)])
+    assert batch.tokens.tolist() == [[7, 8, EOS], [EOS, PAD, PAD]]
+    assert batch.lengths.tolist() == [3, 1]
+    assert batch.mask.tolist() == [[[[True, True, True]]], [[[True, False, False]]]]
+    assert batch.tokens.dtype == batch.lengths.dtype == torch.int64
+
+
+@pytest.mark.parametrize(("name", "options"), [*CASES, *SQUARE_CASES])
+def test_any_structure_scores_three_classes(name, options):
+    scores = ClassScores(16, 3, [16], structure=name, **options)
+    inputs = torch.randn(5, 16)
+    hidden = F.relu(F.linear(inputs, scores.maps[0].weight, scores.maps[0].bias))
+    expected = F.linear(hidden, scores.maps[1].weight, scores.maps[1].bias)[:, :3]
+    torch.testing.assert_close(scores(inputs), expected)
+
+
+@pytest.mark.parametrize(("n", "rows"), [(1, 3), (2, 4), (5, 5)])
+def test_no_more_rows_than_needed(n, rows):
+    assert buildable_rows(3, 20, "phm", n=n) == rows
+
+
+def test_sizes_that_never_fit_are_refused():
+    with pytest.raises(PhmrunError, match="n"):
+        ClassScores(15, 3, structure="phm", n=4)
