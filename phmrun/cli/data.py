@@ -33,7 +33,7 @@ def list_datasets(as_json: Json = False) -> None:
             "✓" if is_here(dataset) else "–",
             dataset.name,
             ", ".join(dataset.tasks),
-            ", ".join(f"{split} {size}" for split, size in dataset.sizes.items()),
+            _sizes(dataset),
             _on_disk(dataset),
             dataset.licence,
         )
@@ -112,7 +112,7 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
         "licence": dataset.licence,
         "homepage": dataset.homepage,
         "format": dataset.format,
-        "sizes": dict(dataset.sizes),
+        "sizes": {split: dict(counts) for split, counts in dataset.sizes.items()},
         "bytes": dataset.bytes,
         "folder": None if dataset.generated else str(dataset_dir(dataset)),
     }
@@ -139,7 +139,7 @@ def _print_facts(dataset: Dataset) -> None:
         "licence": dataset.licence,
         "homepage": dataset.homepage,
         "format": dataset.format,
-        "sizes": ", ".join(f"{split} {size}" for split, size in dataset.sizes.items()),
+        "sizes": _sizes(dataset),
         "folder": None if dataset.generated else str(dataset_dir(dataset)),
     }
     typer.echo(dataset.name)
@@ -155,3 +155,9 @@ def _on_disk(dataset: Dataset) -> str:
     if dataset.generated:
         return "–"
     return "?" if dataset.bytes is None else f"{dataset.bytes / 1e6:,.1f} MB"
+
+
+def _sizes(dataset: Dataset) -> str:
+    """What each split holds, by its first unit."""
+    first = {split: next(iter(counts.items())) for split, counts in dataset.sizes.items() if counts}
+    return ", ".join(f"{split} {count:,} {unit}" for split, (unit, count) in first.items())

@@ -1,6 +1,7 @@
 """The catalogue of datasets, where they are on this machine, and how they get there. Imports no torch."""
 
-from phmrun.datasets.catalogue import CATALOGUE, Catalogue, Dataset, File, Remote
+from phmrun.datasets.catalogue import CATALOGUE, Catalogue
+from phmrun.datasets.dataset import Dataset, File, Part, Remote
 from phmrun.datasets.locations import (
     Check,
     Presence,
@@ -11,6 +12,7 @@ from phmrun.datasets.locations import (
     inspect,
     is_here,
     locate,
+    splits_here,
 )
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "Check",
     "Dataset",
     "File",
+    "Part",
     "Presence",
     "Remote",
     "by_hand",
@@ -28,4 +31,5 @@ __all__ = [
     "inspect",
     "is_here",
     "locate",
+    "splits_here",
 ]

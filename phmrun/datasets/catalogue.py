@@ -1,101 +1,23 @@
-"""Which datasets there are: names, splits, official addresses, checksums, licences. Read from ``catalogue.yaml``."""
+"""Which datasets there are: read from the YAML files in ``entries``, and checked."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib.resources import files
-from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
 
+from phmrun.datasets.dataset import FORMATS, MARKUPS, Dataset, File, Part, Remote, is_safe
 from phmrun.errors import PhmrunError, unknown
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_DATASET_KEYS = {
-    *("tasks", "summary", "licence", "homepage", "citation", "format", "sizes", "mirrors", "archives", "splits")
-}
+_FACTS = ("tasks", "summary", "licence", "format")
+_DATASET_KEYS = {*_FACTS, "homepage", "citation", "note", "by_hand", "sizes", "mirrors", "archives", "splits"}
 _REMOTE_KEYS = {"urls", "sha256", "bytes"}
-_FILE_KEYS = _REMOTE_KEYS | {"path", "archive", "member"}
-FORMATS = ("parallel", "generated")
-
-
-@dataclass(frozen=True)
-class Remote:
-    """Something to download.
-
-    Args:
-        path: Where it lies below the dataset's folder, with forward slashes.
-        urls: Addresses, in the order in which they are tried.
-        sha256: Its checksum, or None where its owners publish none.
-        bytes: Its size, where known.
-    """
-
-    path: str
-    urls: tuple[str, ...] = ()
-    sha256: str | None = None
-    bytes: int | None = None
-
-
-@dataclass(frozen=True)
-class File(Remote):
-    """One file of a split.
-
-    Args:
-        role: What it is within its split: the language, for parallel text.
-        archive: Name of the dataset's archive that holds it, or None where it is downloaded by itself.
-        member: Its name within the archive.
-    """
-
-    role: str = ""
-    archive: str | None = None
-    member: str | None = None
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """One entry of the catalogue.
-
-    Args:
-        name: What ``--data`` takes, and the name of its folder in the data directory.
-        tasks: Names of the tasks that can train on it.
-        summary: One line.
-        licence: What its owners allow.
-        format: How its files are read: one of ``FORMATS``.
-        homepage: Where its owners describe it.
-        citation: BibTeX.
-        sizes: What its owners say that each split holds.
-        splits: Files by split.
-        archives: Archives by name.
-    """
-
-    name: str
-    tasks: tuple[str, ...]
-    summary: str
-    licence: str
-    format: str
-    homepage: str | None = None
-    citation: str | None = None
-    sizes: Mapping[str, str] = field(default_factory=dict)
-    splits: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
-    archives: Mapping[str, Remote] = field(default_factory=dict)
-
-    @property
-    def generated(self) -> bool:
-        """Whether phmrun makes it itself, so that there is nothing to fetch."""
-        return self.format == "generated"
-
-    @property
-    def files(self) -> tuple[File, ...]:
-        """The files of all splits, each once."""
-        return tuple({file.path: file for split in self.splits.values() for file in split}.values())
-
-    @property
-    def bytes(self) -> int | None:
-        """Size of all files on disk, or None where one is not known."""
-        sizes = [file.bytes for file in self.files]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
+_PART_KEYS = {"archive", "member", "markup", "every", "but_every", "rows"}
+_FILE_KEYS = _REMOTE_KEYS | {"path", "archive", "member", "parts"}
+_ROLES_KEYS = {"roles", "path", "parts"}
 
 
 class Catalogue:
@@ -108,9 +30,9 @@ class Catalogue:
     def __init__(self, text: str | None = None) -> None:
         self._text = text
 
-    def names(self) -> list[str]:
-        """All names, sorted."""
-        return sorted(self._datasets)
+    def names(self, task: str | None = None) -> list[str]:
+        """All names, or those of the datasets of a task, sorted."""
+        return sorted(name for name, dataset in self._datasets.items() if task is None or task in dataset.tasks)
 
     def get(self, name: str, *, where: str | None = None) -> Dataset:
         """The dataset of that name.
@@ -124,65 +46,130 @@ class Catalogue:
 
     @cached_property
     def _datasets(self) -> dict[str, Dataset]:
-        text = self._text
-        if text is None:
-            text = (files("phmrun.datasets") / "catalogue.yaml").read_text(encoding="utf-8")
-        entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return {name: _dataset(name, entry) for name, entry in _table(entries, "catalogue").items()}
+        datasets: dict[str, Dataset] = {}
+        for text in _texts() if self._text is None else [self._text]:
+            entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            for name, entry in _table(entries, "catalogue").items():
+                if name in datasets:
+                    raise PhmrunError("there are two entries of that name", where=f"catalogue: {name}")
+                if not name.startswith("."):  # what several entries share
+                    datasets[name] = _dataset(name, entry)
+        return datasets
 
 
 CATALOGUE = Catalogue()
 
 
+def _texts() -> Iterator[str]:
+    """The files that come with phmrun."""
+    for path in sorted((files("phmrun.datasets") / "entries").iterdir(), key=lambda path: path.name):
+        if path.name.endswith(".yaml"):
+            yield path.read_text(encoding="utf-8")
+
+
 def _dataset(name: str, entry: Any) -> Dataset:
     """Checks one entry and builds it."""
     entry = _table(entry, name, _DATASET_KEYS)
-    missing = {"tasks", "summary", "licence", "format"} - entry.keys()
+    missing = set(_FACTS) - entry.keys()
     if missing:
-        raise PhmrunError(f"missing: {', '.join(sorted(missing))}", where=f"catalogue: {name}")
+        raise _fault(f"missing: {', '.join(sorted(missing))}", name)
     if entry["format"] not in FORMATS:
         raise PhmrunError(f"there is no format {entry['format']!r}", where=f"catalogue: {name}", valid=FORMATS)
+    if not is_safe(name):
+        raise _fault("the name is no relative path", name)
     mirrors = tuple(entry.get("mirrors") or ())
     archives = {
         key: _remote(
             _table(value, f"{name}.archives.{key}", _REMOTE_KEYS) | {"path": f".archives/{key}"},
             f"{name}.archives.{key}",
+            needs_address=not entry.get("by_hand"),
         )
         for key, value in _table(entry.get("archives") or {}, f"{name}.archives").items()
     }
     splits = {
-        split: tuple(
-            _file(value, role, mirrors, archives, f"{name}.splits.{split}.{role}") for role, value in roles.items()
-        )
+        split: tuple(_files(_table(roles, f"{name}.splits.{split}"), mirrors, archives, f"{name}.splits.{split}"))
         for split, roles in _table(entry.get("splits") or {}, f"{name}.splits").items()
     }
+    facts = {key: entry.get(key) for key in ("homepage", "citation", "note", "by_hand")}
     return Dataset(
         name=name,
         tasks=tuple(entry["tasks"]),
         summary=entry["summary"],
         licence=entry["licence"],
         format=entry["format"],
-        homepage=entry.get("homepage"),
-        citation=entry.get("citation"),
-        sizes=entry.get("sizes") or {},
+        sizes=_sizes(entry.get("sizes") or {}, name),
         splits=splits,
         archives=archives,
+        **facts,
     )
 
 
-def _file(entry: Any, role: str, mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str) -> File:
+def _sizes(entry: Any, name: str) -> dict[str, dict[str, int]]:
+    """Counts by split and unit."""
+    sizes = {split: _table(counts, f"{name}.sizes.{split}") for split, counts in _table(entry, f"{name}.sizes").items()}
+    for split, counts in sizes.items():
+        for unit, count in counts.items():
+            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+                raise _fault(f"{count!r} is not a count", f"{name}.sizes.{split}.{unit}")
+    return sizes
+
+
+def _files(
+    entry: dict[str, Any], mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str
+) -> Iterator[File]:
+    """The files of one split: by role, or all alike with ``{role}`` in their names."""
+    if "roles" not in entry:
+        for role, value in entry.items():
+            yield _file(_table(value, f"{where}.{role}", _FILE_KEYS), role, mirrors, archives, f"{where}.{role}")
+        return
+    entry = _table(entry, where, _ROLES_KEYS)
+    for role in entry["roles"]:
+        named = {"path": entry.get("path"), "parts": entry.get("parts") or []}
+        yield _file(_for_role(named, role), role, mirrors, archives, f"{where}.{role}")
+
+
+def _for_role(value: Any, role: str) -> Any:
+    """``value`` with ``{role}`` filled in, and of a table by role the role's own."""
+    if isinstance(value, str):
+        return value.replace("{role}", role)
+    if isinstance(value, list):
+        return [_for_role(item, role) for item in value]
+    if isinstance(value, dict):
+        return value[role] if role in value else {key: _for_role(item, role) for key, item in value.items()}
+    return value
+
+
+def _file(
+    entry: dict[str, Any], role: str, mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str
+) -> File:
     """Checks one file's entry and builds it."""
-    entry = _table(entry, where, _FILE_KEYS)
-    archive, member = entry.get("archive"), entry.get("member")
-    if (archive is None) != (member is None) or (archive is not None and archive not in archives):
-        raise PhmrunError("archive and member go together, and the archive must be listed", where=f"catalogue: {where}")
-    if archive is None and "urls" not in entry:
+    single = {key: entry[key] for key in ("archive", "member") if key in entry}
+    if single and "parts" in entry:
+        raise _fault("there is one archive, or there are parts", where)
+    parts = tuple(_part(part, archives, where) for part in ([single] if single else entry.get("parts") or []))
+    if not parts and "urls" not in entry:
         entry = {**entry, "urls": [f"{mirror}{entry.get('path')}" for mirror in mirrors]}
-    remote = _remote(entry, where, unpacked=archive is not None)
-    return File(remote.path, remote.urls, remote.sha256, remote.bytes, role=role, archive=archive, member=member)
+    remote = _remote(entry, where, needs_address=not parts)
+    return File(remote.path, remote.urls, remote.sha256, remote.bytes, role=role, parts=parts)
 
 
-def _remote(entry: Mapping[str, Any], where: str, *, unpacked: bool = False) -> Remote:
+def _part(entry: Any, archives: Mapping[str, Remote], where: str) -> Part:
+    """Checks where a piece of a file comes from."""
+    entry = _table(entry, where, _PART_KEYS)
+    archive, member, rows = entry.get("archive"), entry.get("member"), entry.get("rows")
+    if archive not in archives:
+        raise _fault(f"the archive must be listed, and {archive!r} is not", where)
+    if member is not None and not (isinstance(member, str) and is_safe(member)):
+        raise _fault(f"member {member!r} is no relative path", where)
+    if entry.get("markup") not in (None, *MARKUPS):
+        raise PhmrunError(f"there is no markup {entry['markup']!r}", where=f"catalogue: {where}", valid=sorted(MARKUPS))
+    if rows is not None:
+        ((column, value),) = _table(rows, where).items()
+        rows = (column, str(value))
+    return Part(archive, member, entry.get("markup"), entry.get("every"), entry.get("but_every"), rows)
+
+
+def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool = True) -> Remote:
     """Checks path, addresses, checksum and size."""
     path, sha256, size = entry.get("path"), entry.get("sha256"), entry.get("bytes")
     urls = tuple(entry.get("urls") or ())
@@ -193,26 +180,23 @@ def _remote(entry: Mapping[str, Any], where: str, *, unpacked: bool = False) -> 
         faults.append(f"sha256 {sha256!r} is not 64 hexadecimal digits")
     if size is not None and not (isinstance(size, int) and size >= 0):
         faults.append(f"bytes {size!r} is not a size")
-    if not urls and not unpacked:
+    if not urls and needs_address:
         faults.append("there is no address")
     if any(not url.startswith("https://" if sha256 is None else ("https://", "http://")) for url in urls):
         faults.append("an address is not https, which it must be where there is no checksum")
     if faults:
-        raise PhmrunError("; ".join(faults), where=f"catalogue: {where}")
+        raise _fault("; ".join(faults), where)
     return Remote(str(path), urls, sha256, size)
-
-
-def is_safe(path: str) -> bool:
-    """Whether a path with forward slashes is relative and stays below the folder that it is taken from."""
-    parts = PurePosixPath(path).parts
-    drive = len(path) > 1 and path[1] == ":"
-    return bool(parts) and not (path.startswith("/") or ".." in parts or "\\" in path or "\0" in path or drive)
 
 
 def _table(value: Any, where: str, keys: set[str] | None = None) -> dict[str, Any]:
     """``value`` if it is a mapping with string keys, none of them unknown."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise PhmrunError("not a table of names", where=f"catalogue: {where}")
+        raise _fault("not a table of names", where)
     if keys is not None and (extra := sorted(value.keys() - keys)):
         raise PhmrunError(f"unknown: {', '.join(extra)}", where=f"catalogue: {where}", valid=sorted(keys))
     return value
+
+
+def _fault(what: str, where: str) -> PhmrunError:
+    return PhmrunError(what, where=f"catalogue: {where}")

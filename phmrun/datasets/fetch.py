@@ -8,19 +8,33 @@ from pathlib import Path
 import filelock
 
 from phmrun.datasets.archives import extract
-from phmrun.datasets.catalogue import Dataset, File, Remote
+from phmrun.datasets.assembly import assemble
+from phmrun.datasets.dataset import Dataset, File, Remote
 from phmrun.datasets.download import PAUSE, ResumingDownload
-from phmrun.datasets.locations import Check, by_hand, check, dataset_dir, recorded, write_record
+from phmrun.datasets.locations import (
+    Check,
+    by_hand,
+    check,
+    dataset_dir,
+    find,
+    recorded,
+    wanted_splits,
+    write_dropped,
+    write_record,
+)
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 from phmrun.progress import note, progress
 
 
-def fetch(dataset: Dataset, *, force: bool = False, pause: float = PAUSE) -> list[Path]:
+def fetch(
+    dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool = False, pause: float = PAUSE
+) -> list[Path]:
     """Downloads what is not there, from the first address that works, and compares checksums.
 
     Args:
         dataset: The catalogue's entry.
+        splits: Only these; None: all.
         force: Download again what is there with a wrong checksum, instead of refusing.
         pause: Seconds before the second try at an address.
 
@@ -28,65 +42,123 @@ def fetch(dataset: Dataset, *, force: bool = False, pause: float = PAUSE) -> lis
         The files that were brought; empty if all were there.
 
     Raises:
-        PhmrunError: (exit 3) A file cannot be had or has a wrong checksum, or the disk is full; the message says how to
-            bring the files by hand.
+        PhmrunError: There is no split of that name (exit 2). A file cannot be had or has a wrong checksum, or the disk
+            is full; the message says how to bring the files by hand (exit 3).
     """
-    folder = dataset_dir(dataset)
+    chosen = wanted_splits(dataset, splits)
     if dataset.generated:
         return []
+    folder = dataset_dir(dataset)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = _wanted(dataset, force)
-        if not wanted:
+        if not _wanted(dataset, chosen, force):
             return []
         with filelock.FileLock(folder / ".fetch.lock"):
-            wanted = _wanted(dataset, force)  # another process may have brought them meanwhile
-            return [_bring(dataset, file, pause) for file in wanted] if wanted else []
+            wanted = _wanted(dataset, chosen, force)  # another process may have brought them meanwhile
+            brought = [path for split, files in wanted.items() for path in _bring(dataset, split, files, pause)]
+            _clean(dataset)
+            return brought
     except OSError as error:
-        raise _disk(error, dataset) from error
-    finally:
-        _clean(dataset)
+        raise disk_error(error, dataset) from error
 
 
-def _wanted(dataset: Dataset, force: bool) -> list[File]:
-    """The files to bring; one with a wrong checksum is an error unless it may be replaced."""
-    folder = dataset_dir(dataset)
+def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, list[File]]:
+    """The files to bring, by split; one with a wrong checksum is an error unless it may be replaced."""
     record = recorded(dataset)
-    wanted = []
-    for file in dataset.files:
-        state = check(folder / file.path, file, record)
-        if state is Check.WRONG and not force:
-            raise PhmrunError(
-                "the file has not the checksum that it should",
-                where=str(folder / file.path),
-                hint=f"To replace it: phmrun data fetch {dataset.name} --force",
-                code=ExitCode.DATA,
-            )
-        if state in (Check.WRONG, Check.MISSING):
-            wanted.append(file)
+    wanted: dict[str, list[File]] = {}
+    seen = set()
+    for split in splits:
+        for file in dataset.splits[split]:
+            if file.path in seen:
+                continue
+            seen.add(file.path)
+            state = check(dataset, file, record)
+            if state is Check.WRONG and not force:
+                raise PhmrunError(
+                    "the file has not the checksum that it should",
+                    where=str(find(dataset, file)),
+                    hint=f"To replace it: phmrun data fetch {dataset.name} --force",
+                    code=ExitCode.DATA,
+                )
+            if state in (Check.WRONG, Check.MISSING):
+                wanted.setdefault(split, []).append(file)
     return wanted
 
 
-def _bring(dataset: Dataset, file: File, pause: float) -> Path:
-    """Downloads one file, or the archive that it is in (once), and puts it into its place."""
+def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -> list[Path]:
+    """Puts the wanted files of a split into their places; what is assembled comes with its other sides."""
     folder = dataset_dir(dataset)
-    path = folder / file.path
-    if file.archive is None:
-        _download(dataset, file, pause)
-    else:
-        archive = dataset.archives[file.archive]
-        if check(folder / archive.path, archive, recorded(dataset)) in (Check.MISSING, Check.WRONG):
-            _download(dataset, archive, pause)
-        extract(folder / archive.path, file.member or file.path, path, limit=file.bytes)
-        _compare(path, file)
-    if file.sha256 is None:
-        write_record(dataset, file.path, sha256_of(path))
-        note(f"{file.path}: its owners publish no checksum; this one is recorded and compared from now on")
-    return path
+    files = list(wanted)
+    if any(file.assembled for file in wanted):
+        files = list(dataset.splits[split])
+        archives = {name: _archive(dataset, name, pause) for file in files for name in _archives_of(file)}
+        build_split(dataset, split, archives, folder)
+    for file in files:
+        path = folder / file.path
+        if not file.parts:
+            _download(dataset, file, pause)
+        elif not file.assembled:
+            part = file.parts[0]
+            archive = _archive(dataset, part.archive, pause)
+            _extract(dataset, archive, part.member, file)
+        if path.with_name(f"{path.name}.gz").is_file():
+            path.with_name(f"{path.name}.gz").unlink()  # it was wrong, and replaced by force
+        if file.sha256 is None:
+            write_record(dataset, file.path, sha256_of(path))
+            note(f"{file.path}: no checksum could be verified; this one is recorded and compared from now on")
+    return [folder / file.path for file in files]
 
 
-def _compare(path: Path, file: File) -> None:
-    """Removes an unpacked file whose checksum is wrong, and says so."""
+def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder: Path) -> None:
+    """Assembles the files of a split below ``folder`` out of its archives, and says what was left out.
+
+    Raises:
+        PhmrunError: (exit 3) An archive is damaged, or holds fewer lines than its owners say that there are.
+    """
+    kept, dropped = assemble(
+        folder,
+        dataset.splits[split],
+        archives,
+        aligned=dataset.format == "parallel",
+        label=f"putting {dataset.name} {split} together",
+    )
+    published = dataset.sizes.get(split, {}).get("pairs")
+    if dataset.format != "parallel":
+        return
+    if published is not None and kept + dropped < published:
+        for file in dataset.splits[split]:
+            (folder / file.path).unlink(missing_ok=True)
+        raise PhmrunError(
+            f"there are {kept + dropped:,} pairs where there should be {published:,}: the download is not complete",
+            where=f"{dataset.name} {split}",
+            code=ExitCode.DATA,
+        )
+    write_dropped(dataset, split, dropped)
+    if dropped:
+        note(f"{dataset.name} {split}: {kept:,} pairs; {dropped:,} with an empty or unreadable side were left out")
+
+
+def _archives_of(file: File) -> list[str]:
+    return list(dict.fromkeys(part.archive for part in file.parts))
+
+
+def _archive(dataset: Dataset, name: str, pause: float) -> Path:
+    """Where an archive lies; downloaded if it is not there or not right."""
+    archive = dataset.archives[name]
+    if check(dataset, archive, recorded(dataset)) in (Check.MISSING, Check.WRONG):
+        _download(dataset, archive, pause)
+    return dataset_dir(dataset) / archive.path
+
+
+def _extract(dataset: Dataset, archive: Path, member: str | None, file: File) -> None:
+    """Unpacks one file and compares its checksum; an archive that is no good is not kept for the next time."""
+    path = dataset_dir(dataset) / file.path
+    try:
+        extract(archive, member, path, limit=file.bytes)
+    except PhmrunError:
+        if dataset.archives[file.parts[0].archive].sha256 is None:
+            archive.unlink(missing_ok=True)
+        raise
     if file.sha256 is not None and (found := sha256_of(path)) != file.sha256:
         path.unlink()
         what = f"unpacked, it has the checksum {found}, not {file.sha256}; it was removed"
@@ -96,7 +168,7 @@ def _compare(path: Path, file: File) -> None:
 def _download(dataset: Dataset, remote: Remote, pause: float) -> None:
     """Tries the addresses one after the other until one gives the right file."""
     folder = dataset_dir(dataset)
-    failures = []
+    failures = [] if remote.urls else ["  there is no address to fetch it from"]
     for url in remote.urls:
         failure = _try(url, remote, folder, pause)
         if failure is None:
@@ -137,11 +209,10 @@ def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
 
 
 def _absent(dataset: Dataset) -> Sequence[File]:
-    folder = dataset_dir(dataset)
-    return [file for file in dataset.files if not (folder / file.path).is_file()]
+    return [file for file in dataset.files if find(dataset, file) is None]
 
 
-def _disk(error: OSError, dataset: Dataset) -> PhmrunError:
+def disk_error(error: OSError, dataset: Dataset) -> PhmrunError:
     """An error of the file system, in the user's terms."""
     folder = dataset_dir(dataset)
     what = f"the data directory cannot be written: {error.strerror or error}"
@@ -153,9 +224,7 @@ def _disk(error: OSError, dataset: Dataset) -> PhmrunError:
 
 
 def _clean(dataset: Dataset) -> None:
-    """Removes archives once all that was wanted from them is there."""
+    """Removes what the files were taken out of, once all that was wanted is there."""
     folder = dataset_dir(dataset)
-    if _absent(dataset):
-        return
     for archive in dataset.archives.values():
         (folder / archive.path).unlink(missing_ok=True)

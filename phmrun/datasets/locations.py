@@ -1,18 +1,24 @@
 """Where data lie on this machine, and whether they are what the catalogue says."""
 
+import gzip
+import hashlib
 import json
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from phmrun.datasets.catalogue import CATALOGUE, Dataset, File, Remote
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.datasets.catalogue import CATALOGUE
+from phmrun.datasets.dataset import Dataset, File, Remote
+from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import sha256_of, write_json
 
 VARIABLE = "PHMRUN_DATA"
 RECORD = ".checksums.json"
+DROPPED = ".dropped.json"
 
 
 class Check(StrEnum):
@@ -57,40 +63,100 @@ def dataset_dir(dataset: Dataset) -> Path:
     return data_dir() / dataset.name
 
 
+def find(dataset: Dataset, file: Remote) -> Path | None:
+    """Where a file is, as it stands in the catalogue or compressed under that name with ``.gz``; None: nowhere."""
+    path = dataset_dir(dataset) / file.path
+    return next((candidate for candidate in (path, Path(f"{path}.gz")) if candidate.is_file()), None)
+
+
 def is_here(dataset: Dataset) -> bool:
     """Whether every file of the dataset exists; contents are not read."""
-    folder = dataset_dir(dataset)
-    return all((folder / file.path).is_file() for file in dataset.files)
+    return len(splits_here(dataset)) == len(dataset.splits)
 
 
-def locate(name: str) -> dict[str, dict[str, Path]]:
+def splits_here(dataset: Dataset) -> tuple[str, ...]:
+    """The splits whose files all exist; contents are not read."""
+    return tuple(split for split, files in dataset.splits.items() if all(find(dataset, file) for file in files))
+
+
+def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str, Path]]:
     """The files of a dataset: split → role → path. Empty for a dataset that phmrun generates.
 
+    Args:
+        name: Of the catalogue.
+        splits: Those that are needed, in the order in which they are wanted; None: all. ``splits_here`` tells which
+            there are.
+
     Raises:
-        PhmrunError: There is no dataset of that name (exit 2), or a file is not on this machine (exit 3).
+        PhmrunError: There is no dataset or no split of that name (exit 2), or a file is not on this machine (exit 3).
     """
     dataset = CATALOGUE.get(name)
-    folder = dataset_dir(dataset)
-    missing = [file for file in dataset.files if not (folder / file.path).is_file()]
+    found: dict[str, dict[str, Path]] = {}
+    missing: dict[str, list[File]] = {}
+    for split in wanted_splits(dataset, splits):
+        for file in dataset.splits[split]:
+            path = find(dataset, file)
+            if path is None:
+                missing.setdefault(split, []).append(file)
+            else:
+                found.setdefault(split, {})[file.role] = path
     if missing:
-        raise PhmrunError(
-            f"the dataset {name!r} is not on this machine; missing:\n"
-            + "\n".join(f"  {folder / file.path}" for file in missing),
-            hint=f"Run: phmrun data fetch {name}\n"
-            f"Or set {VARIABLE} to a directory that holds it (now {data_dir()}).\n{by_hand(dataset, missing)}",
-            code=ExitCode.DATA,
-        )
-    return {split: {file.role: folder / file.path for file in members} for split, members in dataset.splits.items()}
+        raise _missing(dataset, missing)
+    return found
+
+
+def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, ...]:
+    """The named splits, or all.
+
+    Raises:
+        PhmrunError: (exit 2) There is no split of that name.
+    """
+    for split in splits or ():
+        if split not in dataset.splits and not dataset.generated:
+            raise unknown("split", split, dataset.splits, where=dataset.name)
+    return tuple(dataset.splits) if splits is None or dataset.generated else tuple(dict.fromkeys(splits))
+
+
+def _missing(dataset: Dataset, missing: Mapping[str, Sequence[File]]) -> PhmrunError:
+    """The error for files that are not here, with what is, and what to do."""
+    name, folder = dataset.name, dataset_dir(dataset)
+    here = splits_here(dataset)
+    whole = f"the dataset {name!r} is not on this machine; missing:"
+    some = f"the dataset {name!r} is here in part (of its splits: {', '.join(here)}); missing:"
+    files = [f"  {folder / file.path} ({split})" for split, members in missing.items() for file in members]
+    only = "".join(f" --split {split}" for split in missing) if here else ""
+    return PhmrunError(
+        "\n".join([some if here else whole, *files]),
+        hint=f"Run: phmrun data fetch {name}{only}\n"
+        f"Or, with files that you have: phmrun data import {name} FILES\n"
+        f"Or set {VARIABLE} to a directory that holds it (now {data_dir()}).\n"
+        f"{by_hand(dataset, [file for members in missing.values() for file in members])}",
+        code=ExitCode.DATA,
+    )
 
 
 def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
     """How to bring a dataset to a machine without a network: which files, from where, to which folder."""
-    lines = [f"Without a network, put these files into {dataset_dir(dataset)}:"]
-    for file in dataset.files if wanted is None else wanted:
-        size = "" if file.bytes is None else f" ({file.bytes:,} bytes)"
-        origin = f"{file.member} in {dataset.archives[file.archive].urls[0]}" if file.archive else file.urls[0]
-        lines.append(f"  {file.path}{size} from {origin}")
+    files = dataset.files if wanted is None else wanted
+    lines = [dataset.by_hand.strip()] if dataset.by_hand else []
+    downloads: dict[str, Remote] = {
+        part.archive: dataset.archives[part.archive] for file in files for part in file.parts
+    }
+    if downloads:
+        lines.append(f"Without a network, download these elsewhere, then phmrun data import {dataset.name} FILES:")
+        lines += [f"  {name}{_bytes(remote)}{_origin(remote)}" for name, remote in downloads.items()]
+    if single := [file for file in files if not file.parts]:
+        lines.append(f"Without a network, put these files into {dataset_dir(dataset)}:")
+        lines += [f"  {file.path}{_bytes(file)}{_origin(file)}" for file in single]
     return "\n".join(lines)
+
+
+def _bytes(remote: Remote) -> str:
+    return "" if remote.bytes is None else f" ({remote.bytes:,} bytes)"
+
+
+def _origin(remote: Remote) -> str:
+    return f" from {remote.urls[0]}" if remote.urls else ""
 
 
 def inspect(dataset: Dataset) -> list[Presence]:
@@ -98,41 +164,90 @@ def inspect(dataset: Dataset) -> list[Presence]:
     folder = dataset_dir(dataset)
     record = recorded(dataset)
     return [
-        Presence(split, file.role, file, folder / file.path, check(folder / file.path, file, record))
+        Presence(split, file.role, file, find(dataset, file) or folder / file.path, check(dataset, file, record))
         for split, members in dataset.splits.items()
         for file in members
     ]
 
 
-def check(path: Path, file: Remote, record: Mapping[str, str]) -> Check:
-    """Compares a file with the catalogue's checksum, or with the one recorded at its first download."""
-    if not path.is_file():
+def check(dataset: Dataset, file: Remote, record: Mapping[str, str]) -> Check:
+    """Compares a file with the catalogue's checksum, or with the one recorded when it was first brought here."""
+    path = find(dataset, file)
+    if path is None:
         return Check.MISSING
     expected = file.sha256 or record.get(file.path)
     if expected is None:
         return Check.RECORDED
-    if sha256_of(path) != expected:
+    if content_sha256(path, file) != expected:
         return Check.WRONG
     return Check.VERIFIED if file.sha256 else Check.RECORDED
 
 
-def checksums(name: str) -> dict[str, str]:
-    """SHA-256 by path of a dataset's files, for an experiment's identity: the catalogue's, else of the file itself.
+def content_sha256(path: Path, file: Remote) -> str:
+    """SHA-256 of what the catalogue calls ``file``: of the content where it is compressed under that name.
 
     Raises:
-        PhmrunError: There is no such dataset (exit 2), or an unverified file is not here (exit 3).
+        PhmrunError: (exit 3) The compressed file is damaged.
+    """
+    if path.name == Path(file.path).name:
+        return sha256_of(path)
+    digest = hashlib.sha256()
+    try:
+        with gzip.open(path) as handle:
+            while piece := handle.read(1 << 20):
+                digest.update(piece)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise PhmrunError(f"the gzip data are damaged ({error})", where=str(path), code=ExitCode.DATA) from error
+    return digest.hexdigest()
+
+
+def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
+    """SHA-256 by path of a dataset's files, for an experiment's identity: the catalogue's, else of the file itself.
+
+    Args:
+        name: Of the catalogue.
+        splits: Those that the experiment uses; None: all.
+
+    Raises:
+        PhmrunError: There is no such dataset or split (exit 2), or an unverified file is not here (exit 3).
     """
     dataset = CATALOGUE.get(name)
-    unverified = [file for file in dataset.files if file.sha256 is None]
+    chosen = wanted_splits(dataset, splits)
+    unverified = [split for split in chosen if any(file.sha256 is None for file in dataset.splits[split])]
     if unverified:
-        locate(name)
-    folder = dataset_dir(dataset)
-    return {file.path: file.sha256 or sha256_of(folder / file.path) for file in dataset.files}
+        locate(name, unverified)
+    record = recorded(dataset)
+    sums: dict[str, str] = {}
+    for split in chosen:
+        for file in dataset.splits[split]:
+            known = file.sha256 or record.get(file.path)
+            sums[file.path] = known or content_sha256(find(dataset, file) or dataset_dir(dataset) / file.path, file)
+    return sums
 
 
 def recorded(dataset: Dataset) -> dict[str, str]:
-    """Checksums that were recorded when files without a published one were first downloaded."""
-    path = dataset_dir(dataset) / RECORD
+    """Checksums that were recorded when files without a verified one were first brought here."""
+    return {path: str(digest) for path, digest in _read(dataset, RECORD).items()}
+
+
+def write_record(dataset: Dataset, path: str, sha256: str) -> None:
+    """Records the checksum of a file that has no verified one."""
+    write_json(dataset_dir(dataset) / RECORD, recorded(dataset) | {path: sha256})
+
+
+def dropped(dataset: Dataset) -> dict[str, int]:
+    """By split, how many pairs were left out when its files were put together here."""
+    return {split: int(count) for split, count in _read(dataset, DROPPED).items()}
+
+
+def write_dropped(dataset: Dataset, split: str, count: int) -> None:
+    """Records how many pairs of a split were left out."""
+    write_json(dataset_dir(dataset) / DROPPED, dropped(dataset) | {split: count})
+
+
+def _read(dataset: Dataset, name: str) -> dict[str, Any]:
+    """One of the small files beside the data."""
+    path = dataset_dir(dataset) / name
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -140,8 +255,3 @@ def recorded(dataset: Dataset) -> dict[str, str]:
     except (OSError, ValueError) as error:
         hint = "Remove it, and fetch the dataset again."
         raise PhmrunError(f"cannot be read: {error}", where=str(path), hint=hint, code=ExitCode.DATA) from error
-
-
-def write_record(dataset: Dataset, path: str, sha256: str) -> None:
-    """Records the checksum of a file that has no published one."""
-    write_json(dataset_dir(dataset) / RECORD, recorded(dataset) | {path: sha256})

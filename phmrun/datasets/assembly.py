@@ -1,0 +1,133 @@
+"""Files that are put together line by line out of what is downloaded, such as the training text of a translation task.
+
+Parallel text is assembled on all sides at once: line k of one side belongs to line k of the other, and a pair with an
+empty or unreadable side is left out and counted, so that what is written can be read without exception.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from html import unescape
+from pathlib import Path
+
+from phmrun.datasets.archives import unpacked
+from phmrun.datasets.dataset import File, Part
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import replacing
+from phmrun.progress import progress
+from phmrun.text.lines import BYTE_ORDER_MARK, LONGEST_LINE
+
+_SEGMENT = re.compile(r"<seg\b[^>]*>(.*)</seg>")
+_TALK_TEXT = re.compile(r"<(title|description)>(.*)</\1>")
+
+
+def assemble(
+    folder: Path, files: Sequence[File], archives: Mapping[str, Path], *, aligned: bool, label: str
+) -> tuple[int, int]:
+    """Writes the files of one split below ``folder``, all of them or none.
+
+    Args:
+        folder: The dataset's folder.
+        files: Their entries; with ``aligned``, all have as many parts, and these belong together.
+        archives: Where each archive lies.
+        aligned: The files are sides of parallel text.
+        label: What to call this in the progress.
+
+    Returns:
+        How many lines, that is pairs, were kept, and how many left out.
+
+    Raises:
+        PhmrunError: (exit 3) An archive is damaged or lacks a member, sides differ in length, or text is not UTF-8.
+    """
+    kept = dropped = 0
+    with ExitStack() as stack, progress(label, None, "lines") as advance:
+        outputs = []
+        for file in files:
+            temporary = stack.enter_context(replacing(folder / file.path))
+            outputs.append(stack.enter_context(temporary.open("w", encoding="utf-8", newline="\n")))
+        for number in range(max(len(file.parts) for file in files)):
+            parts = [file.parts[number] for file in files]
+            for rows in _together(parts, archives, folder):
+                advance(1)
+                if aligned and not all(line is not None and line.strip() for line in rows):
+                    dropped += 1
+                    continue
+                kept += 1
+                for output, line, part in zip(outputs, rows, parts, strict=True):
+                    if line is None:
+                        what = f"line {kept} of {part.member or part.archive} is not UTF-8"
+                        raise PhmrunError(what, where=str(archives[part.archive]), code=ExitCode.DATA)
+                    output.write(f"{line.strip() if aligned else line}\n")
+    return kept, dropped
+
+
+def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path) -> Iterator[tuple[str | None, ...]]:
+    """The lines of the sides of one part, side by side."""
+    with ExitStack() as stack:
+        streams = []
+        for part in parts:
+            handle = stack.enter_context(unpacked(archives[part.archive], part.member))
+            streams.append(_selected(_marked(_decoded(handle), part, archives), part))
+        try:
+            yield from zip(*streams, strict=True)
+        except ValueError as error:
+            names = " and ".join(part.member or part.archive for part in parts)
+            raise PhmrunError(f"{names} differ in length", where=str(folder), code=ExitCode.DATA) from error
+
+
+def _decoded(handle: Iterable[bytes]) -> Iterator[str | None]:
+    """The lines without their ends, None where one is not UTF-8, holds a NUL or is endless."""
+    for number, raw in enumerate(handle):
+        body = raw.removesuffix(b"\n").removesuffix(b"\r")
+        if number == 0:
+            body = body.removeprefix(BYTE_ORDER_MARK)
+        try:
+            yield None if b"\0" in body or len(body) >= LONGEST_LINE else body.decode("utf-8")
+        except UnicodeDecodeError:
+            yield None
+
+
+def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path]) -> Iterator[str | None]:
+    """The text within the markup."""
+    if part.markup == "segments":
+        for line in lines:
+            if line and (match := _SEGMENT.search(line)):
+                yield unescape(match[1]).strip()
+    elif part.markup == "talks":
+        for line in lines:
+            if line is None or not line.lstrip().startswith("<"):
+                yield line
+            elif match := _TALK_TEXT.search(line):
+                yield unescape(match[2]).strip()
+    elif part.rows is not None:
+        yield from _rows(lines, part, part.rows, archives)
+    else:
+        yield from lines
+
+
+def _rows(
+    lines: Iterator[str | None], part: Part, rows: tuple[str, str], archives: Mapping[str, Path]
+) -> Iterator[str | None]:
+    """The header of a table, and its rows with the wanted value in the wanted column."""
+    column, value = rows
+    header = next(lines, None) or ""
+    names = header.split("\t")
+    if column not in names:
+        what = f"{part.member or part.archive} has no column {column!r}"
+        raise PhmrunError(what, where=str(archives[part.archive]), code=ExitCode.DATA)
+    yield header
+    place = names.index(column)
+    for line in lines:
+        cells = [] if line is None else line.split("\t")
+        if line is None or len(cells) <= place or cells[place] == value:
+            yield line
+
+
+def _selected(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
+    """Only every so-many-th line, or all but these."""
+    for number, line in enumerate(lines, 1):
+        if part.every is not None and number % part.every:
+            continue
+        if part.but_every is not None and number % part.but_every == 0:
+            continue
+        yield line
