@@ -69,24 +69,22 @@ def dependency_tree(tree: Clause) -> list[DependencyWord]:
     units = _units(tree)
     _Attachment(units).sentence(tree)
     number = {id(unit): index for index, unit in enumerate(units, 1)}
+    complex_prepositions = {id(unit.head) for unit in units if unit.deprel == "fixed"}
+    chains: dict[int, int] = {}  # by clause the verbs of it that have been passed
     words = []
-    for index, unit in enumerate(units):
-        word_tag = tag(unit.form, unit.node, unit.relation, unit.deprel, _place_in_chain(units, index))
-        head = number[id(unit.head)] if unit.head else 0
-        if any(other.head is unit and other.deprel == "fixed" for other in units):
+    for unit in units:
+        place = chains.get(id(unit.node), 0)
+        if unit.relation in ("aux", HEAD):
+            chains[id(unit.node)] = place + 1
+        word_tag = tag(unit.form, unit.node, unit.relation, unit.deprel, place)
+        if id(unit) in complex_prepositions:
             word_tag = word_tag._replace(feats="ExtPos=ADP")
-        words.append(DependencyWord(unit.form, word_tag, head, unit.deprel, unit.glued))
+        words.append(
+            DependencyWord(unit.form, word_tag, number[id(unit.head)] if unit.head else 0, unit.deprel, unit.glued)
+        )
     first = words[0]
     words[0] = replace(first, form=first.form[:1].upper() + first.form[1:])
     return words
-
-
-def _place_in_chain(units: list[Unit], index: int) -> int:
-    """Which verb of its clause's chain a unit is, from 0."""
-    unit = units[index]
-    if not isinstance(unit.node, Clause):
-        return 0
-    return sum(u.node is unit.node and u.relation in ("aux", HEAD) for u in units[:index])
 
 
 def _units(tree: Clause) -> list[Unit]:

@@ -121,7 +121,7 @@ class NominalSampler:
         possessor = self._possessor(noun, depth) if determiner == "owner" else None
         modifier = None
         if depth == 0 and complement is None and not isinstance(possessor, NounPhrase) and choices.chance(0.13):
-            modifier = self._modifier(noun, object_)
+            modifier = self.modifier(noun, object_)
         return NounPhrase(
             noun=noun,
             plural=plural,
@@ -180,7 +180,7 @@ class NominalSampler:
             return Name(word, gender=word.options[0])
         return Pronoun(*self.choices.weighted(_OWNERS))
 
-    def _modifier(self, noun: Noun, object_: bool) -> Phrase | None:
+    def modifier(self, noun: Noun, object_: bool = False) -> Phrase | None:
         """A prepositional attribute; only subjects have places, which after objects would read as the clause's."""
         choices = self.choices
         if "text" in noun.classes or "film" in noun.classes:

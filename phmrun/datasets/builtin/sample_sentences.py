@@ -50,14 +50,14 @@ class SentenceSampler:
 
     def draw(self, key: str) -> Clause:
         """The tree that belongs to a key, for ever."""
-        choices = Choices(key)
-        clauses = ClauseSampler(choices, self.lexicon, self.verbs, NominalSampler(choices, self.lexicon, self._nouns))
+        clauses = self.clauses(key)
+        choices = clauses.choices
         shape = choices.weighted(
             (("statement", 62), ("adverbial", 20), ("coordinated", 6), ("question", 7), ("address", 5))
         )
         match shape:
             case "statement":
-                return self._fronted(choices, clauses.clause("main"))
+                return self.fronted(choices, clauses.clause("main"))
             case "adverbial":
                 return self._adverbial(choices, clauses)
             case "coordinated":
@@ -67,7 +67,12 @@ class SentenceSampler:
             case _:
                 return self._address(choices, clauses)
 
-    def _fronted(self, choices: Choices, node: Clause) -> Clause:
+    def clauses(self, key: str) -> ClauseSampler:
+        """A sampler of clauses with the stream of choices that belongs to a key."""
+        choices = Choices(key)
+        return ClauseSampler(choices, self.lexicon, self.verbs, NominalSampler(choices, self.lexicon, self._nouns))
+
+    def fronted(self, choices: Choices, node: Clause) -> Clause:
         """Puts an adverb, a place or a demonstrative object first, now and then."""
         times = [adverb for adverb in node.adverbs if adverb.word.kind == "time"]
         if times and choices.chance(0.5):

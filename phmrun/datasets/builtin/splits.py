@@ -61,19 +61,29 @@ def draw_splits(
     # The small splits choose first: what they take, training cannot have.
     for name in ("test", "dev", "train"):
         novel = sizes[name] // _NOVEL_SHARE if name == "test" and held_out else 0
-        splits[name] = _split(f"{key}/{name}", sizes[name] - novel, novel, draw, held_out, taken)
+        splits[name] = draw_split(f"{key}/{name}", sizes[name] - novel, draw, taken, novel=novel, held_out=held_out)
     return {name: splits[name] for name in SPLITS}
 
 
-def _split(
+def draw_split(
     key: str,
     seen: int,
-    novel: int,
     draw: Callable[[str], Candidate[T] | None],
-    held_out: Collection[str],
     taken: set[str],
+    *,
+    novel: int = 0,
+    held_out: Collection[str] = (),
 ) -> list[T]:
-    """Draws a split; its strings are added to ``taken``."""
+    """Draws one split, or a part of one; its strings are added to ``taken``.
+
+    Args:
+        key: Names the corpus, its seed and the split.
+        seen: Items without novelties.
+        draw: As in :func:`draw_splits`.
+        taken: The strings of what has been drawn before.
+        novel: Items with novelties.
+        held_out: All novelties that there are.
+    """
     pools: dict[str, list[T]] = {SEEN: [], NOVEL: []}
     room = {SEEN: seen, NOVEL: novel}
     met = dict.fromkeys(held_out, 0)
