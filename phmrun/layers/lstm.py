@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from phmrun.errors import PhmrunError
 from phmrun.layers.linear import build_weight, linear_std, on_device
@@ -211,6 +211,25 @@ class LSTM(nn.Module):
         state = self._initial_state(inputs, inputs.shape[0 if self.batch_first else 1], state, None)
         return self._run(inputs, None, state)
 
+    def padded_outputs(self, inputs: Tensor, lengths: Tensor) -> Tensor:
+        """What :func:`outputs` gives, each direction run over the padding as well."""
+        steps = torch.arange(inputs.shape[1], device=inputs.device)
+        lengths = lengths.to(inputs.device).unsqueeze(1)
+        inside = steps < lengths
+        starts = torch.arange(0, inside.numel(), len(steps), device=inputs.device).unsqueeze(1)
+        backwards = (torch.where(inside, lengths - 1 - steps, steps) + starts).flatten()
+        state = inputs.new_zeros(1, len(inputs), self.hidden_size)
+        for layer in range(self.num_layers):
+            inputs = self._drop(inputs, self.dropout if layer else self.input_dropout, None, time=1)
+            directions = []
+            for direction, cell in enumerate(self.cells[layer * self.directions :][: self.directions]):
+                weights = [each for each in _build(cell, self._dropped) if each is not None]
+                read = _rows(inputs, backwards) if direction else inputs
+                said = torch.lstm(read, (state, state), weights, self.bias, 1, 0.0, self.training, False, True)[0]
+                directions.append(_rows(said, backwards) if direction else said)
+            inputs = directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
+        return inputs * inside.unsqueeze(-1)
+
     def _initial_state(self, inputs: Tensor, batch: int, state: State | None, order: Tensor | None) -> State:
         if state is None:
             zeros = inputs.new_zeros(self.num_layers * self.directions, batch, self.hidden_size)
@@ -220,7 +239,7 @@ class LSTM(nn.Module):
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
         """All layers in one call, unless something must happen between them that the kernel does not do."""
         inputs = self._drop(inputs, self.input_dropout, batch_sizes)
-        weights = [_build(cell, self.weight_dropout if self.training else 0.0) for cell in self.cells]
+        weights = [_build(cell, self._dropped) for cell in self.cells]
         if not (self.variational and self.training and self.dropout):
             return self._kernel(inputs, batch_sizes, state, weights, self.num_layers)
         finals: list[State] = []
@@ -246,14 +265,19 @@ class LSTM(nn.Module):
             outputs, h, c = torch.lstm(inputs, batch_sizes, state, flat, *settings)
         return outputs, (h, c)
 
-    def _drop(self, vectors: Tensor, share: float, batch_sizes: Tensor | None) -> Tensor:
-        """Dropout on a layer's inputs; variational: one mask per sequence."""
+    @property
+    def _dropped(self) -> float:
+        """The share of U's entries that are to be zero now."""
+        return self.weight_dropout if self.training else 0.0
+
+    def _drop(self, vectors: Tensor, share: float, batch_sizes: Tensor | None, time: int | None = None) -> Tensor:
+        """Dropout on a layer's inputs; variational: one mask per sequence along the dimension ``time``."""
         if not (share and self.training):
             return vectors
         if not self.variational:
             return F.dropout(vectors, share)
         if batch_sizes is None:
-            time = 1 if self.batch_first else 0
+            time = int(self.batch_first) if time is None else time
             return vectors * F.dropout(torch.ones_like(vectors.narrow(time, 0, 1)), share)
         masks = F.dropout(vectors.new_ones(int(batch_sizes[0]), vectors.shape[-1]), share)
         return vectors * masks[packed_rows(batch_sizes).to(vectors.device)]
@@ -262,6 +286,31 @@ class LSTM(nn.Module):
         """As ``nn.LSTM``."""
         settings = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
         return f"{settings}, bidirectional={self.bidirectional}, dropout={self.dropout}"
+
+
+def outputs(lstm: LSTM | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
+    """The top layer's outputs along padded sequences, each at the left, without the last states.
+
+    On a CPU, the gradient of the kernel for packed sequences clears memory for all vectors at every time step: steps ×
+    vectors in all. So there an :class:`LSTM` runs over the padding instead, which costs little where lengths are alike.
+
+    Args:
+        lstm: One that takes the batch first.
+        inputs: ``[batch, length, input_size]``.
+        lengths: ``[batch]``, at least 1.
+
+    Returns:
+        ``[batch, length, directions · hidden_size]``, zero beyond the ends.
+    """
+    if isinstance(lstm, LSTM) and not inputs.is_cuda:
+        return lstm.padded_outputs(inputs, lengths)
+    packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    return pad_packed_sequence(lstm(packed)[0], batch_first=True, total_length=inputs.shape[1])[0]
+
+
+def _rows(vectors: Tensor, order: Tensor) -> Tensor:
+    """Vectors ``[batch, length, size]`` in another order of their flattened positions."""
+    return vectors.flatten(0, 1).index_select(0, order).view_as(vectors)
 
 
 def packed_rows(batch_sizes: Tensor) -> Tensor:

@@ -1,14 +1,15 @@
 """The deep biaffine dependency parser (Dozat et al. 2017), with the reduced classifiers of Matsuno et al. 2018."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear
+from phmrun.layers.lstm import outputs
 from phmrun.text.vocabulary import UNK
 
 
@@ -126,17 +127,15 @@ class BiaffineParser(nn.Module):
         Args:
             words: ``[batch, length]``, the root first.
             tags: ``[batch, length]``.
-            letters: ``[spellings, longest]``, each spelling once however many words have it.
+            letters: ``[spellings, longest]``, each spelling once however many words have it, the longest first.
             letter_counts: ``[spellings]``, at least 1.
             spellings: Which row of ``letters`` each word has, ``[batch, length]``.
             lengths: ``[batch]``, words of each sentence and the root.
         """
         inputs = self._inputs(words, tags, F.embedding(spellings, self.read_letters(letters, letter_counts)))
-        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        outputs, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        outputs = self._drop(outputs)
+        read = self._drop(outputs(self.lstm, inputs, lengths))
         dependent, head, label_dependent, label_head = (
-            self._drop(F.leaky_relu(mlp(outputs), 0.1)) for mlp in (*self.arc_mlp, *self.label_mlp)
+            self._drop(F.leaky_relu(mlp(read), 0.1)) for mlp in (*self.arc_mlp, *self.label_mlp)
         )
         return ParserScores(self.arc_classifier(dependent, head), label_dependent, label_head)
 
@@ -160,10 +159,20 @@ class BiaffineParser(nn.Module):
         return labels if positions is not None else labels.unflatten(0, (batch, length))
 
     def read_letters(self, letters: Tensor, counts: Tensor) -> Tensor:
-        """Vectors of spellings from their letters, ``[spellings, longest] -> [spellings, word_width]``."""
-        packed = pack_padded_sequence(self.letters(letters), counts.cpu(), batch_first=True, enforce_sorted=False)
-        last = self.letter_lstm(packed)[1][0][-1]
-        return self.letter_map(F.dropout(last, self.dropout, self.training))
+        """Vectors of spellings, longest first, from their letters: ``[spellings, longest] -> [spellings, word_width]``.
+
+        Those of which none is twice as long as another are read together, so that little padding is.
+        """
+        vectors = self.letters(letters)
+        halves = [len(letters[0]) >> number for number in range(1, len(letters[0]).bit_length() + 1)]
+        ends = [int((counts > half).sum()) for half in halves]
+        last = []
+        for start, end in pairwise([0, *ends]):
+            if start < end:
+                part = counts[start:end]
+                said = outputs(self.letter_lstm, vectors[start:end, : int(part.max())], part)
+                last.append(said[torch.arange(end - start), part - 1])
+        return self.letter_map(F.dropout(torch.cat(last), self.dropout, self.training))
 
     def _inputs(self, words: Tensor, tags: Tensor, spelt: Tensor) -> Tensor:
         """What the LSTM reads, ``[batch, length, word_width + tag_width]``.

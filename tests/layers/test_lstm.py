@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import LSTM, folded
-from phmrun.layers.lstm import packed_rows
+from phmrun.layers.lstm import outputs, packed_rows
 from phmrun.registry import STRUCTURES
 
 
@@ -224,6 +224,46 @@ def test_variational_masks_of_packed_sequences():
 
 def test_packed_rows():
     assert packed_rows(torch.tensor([3, 3, 1])).tolist() == [0, 1, 2, 0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("coupled", [False, True])
+def test_outputs_over_padding_equal_those_of_packed_sequences(bidirectional, coupled):
+    torch.manual_seed(0)
+    options = {"bidirectional": bidirectional, "coupled": coupled, "bias_vectors": 2, "structure": "phm", "n": 2}
+    lstm = LSTM(6, 4, 3, batch_first=True, dtype=torch.float64, **options)
+    lengths = torch.tensor([3, 5, 1, 4])
+    inputs = torch.randn(4, 5, 6, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(4, 5, 4 * lstm.directions, dtype=torch.float64)
+    found = []
+    for run in (lambda: outputs(lstm, inputs, lengths), lambda: packed_outputs(lstm, inputs, lengths)):
+        inputs.grad = None
+        lstm.zero_grad()
+        said = run()
+        (said * weights).sum().backward()
+        found.append([said, inputs.grad, *(parameter.grad for parameter in lstm.parameters())])
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(outputs(folded(lstm), inputs, lengths), found[0][0])
+
+
+def packed_outputs(lstm, inputs, lengths):
+    packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+    return pad_packed_sequence(lstm(packed)[0], batch_first=True)[0]
+
+
+def test_outputs_over_padding_drop_the_same_numbers_at_all_steps():
+    torch.manual_seed(0)
+    lstm = LSTM(6, 4, 2, bidirectional=True, dropout=0.5, input_dropout=0.5, variational=True, batch_first=True)
+    masks = []
+    lstm._drop = lambda vectors, *rest, **more: (
+        masks.append(LSTM._drop(lstm, torch.ones_like(vectors), *rest, **more)) or vectors
+    )
+    outputs(lstm, torch.randn(3, 5, 6), torch.tensor([5, 2, 4]))
+    assert [tuple(mask.shape) for mask in masks] == [(3, 5, 6), (3, 5, 8)]
+    for mask in masks:
+        assert torch.equal(mask, mask[:, :1].expand_as(mask))
+        assert set(mask.unique().tolist()) == {0.0, 2.0}
+        assert not torch.equal(mask[0], mask[1])
 
 
 @pytest.mark.parametrize("coupled", [False, True])

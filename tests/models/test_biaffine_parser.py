@@ -19,8 +19,8 @@ SIZES = {
 WORDS = torch.tensor([[2, 5, 6, 7], [2, 8, 9, 0]])
 TAGS = torch.tensor([[2, 3, 4, 5], [2, 4, 2, 0]])
 LETTERS = torch.randint(1, 9, (5, 5), generator=torch.Generator().manual_seed(0))
-COUNTS = torch.tensor([1, 3, 5, 2, 4])
-SPELLINGS = torch.tensor([[0, 1, 2, 3], [0, 2, 4, 0]])
+COUNTS = torch.tensor([5, 4, 3, 2, 1])
+SPELLINGS = torch.tensor([[4, 2, 0, 3], [4, 0, 1, 4]])
 LENGTHS = torch.tensor([4, 3])
 BATCH = (WORDS, TAGS, LETTERS, COUNTS, SPELLINGS, LENGTHS)
 
@@ -73,7 +73,7 @@ def test_padding_changes_nothing():
 def test_letters_after_the_last_are_not_read():
     network = build()
     changed = LETTERS.clone()
-    changed[1, 3:] = 8
+    changed[2, 3:] = 8
     first, second = (network.read_letters(letters, COUNTS) for letters in (LETTERS, changed))
     torch.testing.assert_close(first, second)
 
