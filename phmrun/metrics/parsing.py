@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.metrics.bootstrap import SEED, Counts, interval, resampled
 from phmrun.metrics.score import Score
-from phmrun.text.conllu import Sentence
+from phmrun.text.conllu import Sentence, universal
 
 RESAMPLES = 1000
 """Resampled test sets behind a confidence interval."""
@@ -97,11 +97,6 @@ def attachment_scores(
 def is_punctuation(form: str) -> bool:
     """Whether a word consists of punctuation characters only."""
     return all(unicodedata.category(character).startswith("P") for character in form)
-
-
-def universal(label: str) -> str:
-    """A label without its subtype."""
-    return label.partition(":")[0]
 
 
 def _counts(gold: Sequence[Sentence], parsed: Sequence[Sentence], subtypes: bool, punctuation: bool) -> Counts:

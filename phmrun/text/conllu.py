@@ -92,6 +92,11 @@ def sentence_of(forms: Sequence[str]) -> Sentence:
     return Sentence((*lines, "\n"), tuple(range(len(forms))), tuple(forms), missing, missing)
 
 
+def universal(label: str) -> str:
+    """A label without its subtype: ``nmod`` of ``nmod:poss``."""
+    return label.partition(":")[0]
+
+
 def load(path: Path, *, trees: bool = True) -> list[Sentence]:
     """All sentences of a file, plain or gzip-compressed.
 
