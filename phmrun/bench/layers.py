@@ -1,68 +1,105 @@
-"""A structured linear map against ``nn.Linear``: inference on few and many tokens, and training.
+"""Structured modules against torch's dense ones: inference on few and many tokens, and training.
 
-Inference is measured with what inference uses: ``for_inference`` with either application. Weights are *hot* when the
-same layer is called again and again, and *cold* when each call takes another copy of it, out of so many that together
-they exceed the last-level cache: then the call waits for memory, as it does inside a large model. That holds for every
-candidate alike, however small its copies are.
+Inference is measured in every form that a module has for it. Weights are *hot* when the same module is called again and
+again, and *cold* when each call takes another copy of it, out of so many that together they exceed the last-level
+cache: then the call waits for memory, as it does inside a large model. That holds for every candidate alike, however
+small its copies are.
 """
 
 import copy
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from phmrun.bench.machine import last_level_cache, waiter
-from phmrun.bench.timing import interleave
+from phmrun.bench.subjects import Batch, Form, Inputs, Shape, Subject
+from phmrun.bench.timing import Timing, interleave
 from phmrun.errors import PhmrunError, unknown
-from phmrun.layers import Linear, folded, for_inference, options_of
-from phmrun.layers.inference import resolve_application
-from phmrun.layers.linear import Application
+from phmrun.layers import options_of
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES
 
-REFERENCE = "nn.Linear"
-APPLICATIONS: tuple[Application, ...] = ("dense", "factored")
 ORDERS = (2, 4, 8, 16)
-SHAPES = ((512, 512), (512, 2048), (2048, 512))
-TOKENS = (1, 8, 64, 4096)
-TRAINING_TOKENS = 4096
 MEASUREMENT = 0.01
 """Seconds that a measurement lasts at least."""
 BEYOND_CACHE = 1.25
 """Cold copies take so many times the last-level cache …"""
 MOST_COPIES = 8192
 """… but are no more than this: layers of a few kilobytes are never cold for long."""
+FULL_PRECISION = ("circulant",)
+"""Structures that compute in no lower precision: the Fourier transform has none."""
+
+
+class Candidate(Protocol):
+    """What is measured against a subject's reference, at one size."""
+
+    @property
+    def subject(self) -> Subject:
+        """The kind of module."""
+
+    @property
+    def label(self) -> str:
+        """Its name in the results."""
+
+    @property
+    def shape(self) -> Shape:
+        """Its sizes."""
+
+    def build(self) -> nn.Module:
+        """A newly drawn module."""
+
+    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
+        """What it is for inference."""
+
+    def in_training(self, module: nn.Module) -> Form:
+        """What training does."""
+
+    def chosen(self, module: nn.Module, tokens: int) -> Form:
+        """The form that inference takes for so many tokens, if there is such a form."""
 
 
 class Case(NamedTuple):
-    """A structure with its options, at one size.
+    """A structure with its options, in one kind of module at one size.
 
     Attributes:
+        subject: The kind of module.
         structure: Its registered name.
         options: Its options.
-        in_features: Size of an input vector.
-        out_features: Size of an output vector.
+        shape: See the subject.
     """
 
+    subject: Subject
     structure: str
     options: Mapping[str, Any]
-    in_features: int
-    out_features: int
+    shape: Shape
 
     @property
     def label(self) -> str:
         """Name and options: ``phm n=8``."""
         return " ".join([self.structure, *(f"{name}={value}" for name, value in self.options.items())])
 
-    def build(self) -> Linear:
-        """A newly drawn layer."""
-        return Linear(self.in_features, self.out_features, structure=self.structure, **self.options)
+    def build(self) -> nn.Module:
+        """A newly drawn module."""
+        return self.subject.build(self.shape, self.structure, self.options)
+
+    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
+        """As the subject."""
+        return self.subject.forms(module)
+
+    def in_training(self, module: nn.Module) -> Form:
+        """As the subject."""
+        return self.subject.in_training(module)
+
+    def chosen(self, module: nn.Module, tokens: int) -> Form:
+        """As the subject."""
+        return self.subject.chosen(module, tokens)
 
 
 @dataclass(frozen=True)
@@ -70,26 +107,30 @@ class Measured:
     """One line of the result.
 
     Attributes:
+        module: The kind of module.
         layer: Structure and options.
-        in_features: Size of an input vector.
-        out_features: Size of an output vector.
-        mode: Forward only, or forward and backward with the gradients of inputs, weights and bias.
+        in_features: Size of an input vector; of an embedding, the number of its rows.
+        out_features: Size of an output vector; of a biaffine form, the number of its labels.
+        mode: Forward only, or forward and backward with the gradients of inputs and parameters.
         weights: Whether the weights were in the cache.
-        tokens: Input vectors per call.
-        seconds: Median time per call: of ``nn.Linear``, and of the layer under each application that it has.
-        ratios: That of the layer in parts of ``nn.Linear``'s, by application.
-        auto: The application that ``auto`` chooses for so many tokens.
+        batch: Input vectors per call: tokens, or sequences and their length.
+        reference: The torch module in the place of ours.
+        seconds: Median time per call: of the reference, and of ours in each form that it has.
+        ratios: That of ours in parts of the reference's, by form.
+        auto: The form that training has, or that inference takes for such a batch.
     """
 
+    module: str
     layer: str
     in_features: int
     out_features: int
     mode: Literal["inference", "training"]
     weights: Literal["hot", "cold"]
-    tokens: int
+    batch: Batch
+    reference: str
     seconds: dict[str, float]
     ratios: dict[str, float]
-    auto: str
+    auto: Form
 
     def to_json(self) -> dict[str, Any]:
         """All of it by name."""
@@ -97,33 +138,48 @@ class Measured:
 
 
 def cases(
-    structures: Sequence[tuple[str, Mapping[str, Any]]], orders: Sequence[int], shapes: Sequence[tuple[int, int]]
+    subject: Subject,
+    structures: Sequence[tuple[str, Mapping[str, Any]]],
+    orders: Sequence[int] = ORDERS,
+    shapes: Sequence[Shape] = (),
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[list[Case], list[str]]:
     """What to measure, and why some of it is left out.
 
     A structure that has an option ``n`` is measured for each of ``orders`` unless n is given; any other once.
 
     Args:
+        subject: The kind of module.
         structures: Names with options.
         orders: Values of ``n``.
-        shapes: (in_features, out_features).
+        shapes: Sizes; the subject's own unless given.
+        dtype: What is computed in.
 
     Raises:
         PhmrunError: There is no such structure or option.
     """
     found, left_out = [], []
-    for shape in shapes:
+    for shape in shapes or subject.sizes.shapes:
         for name, options in structures:
             checked = checked_options(name, options)
             ordered = any(option.name == "n" for option in options_of(name)) and "n" not in checked
             for extra in [{"n": n} for n in orders] if ordered else [{}]:
-                case = Case(name, {**extra, **checked}, *shape)
-                reason = STRUCTURES.get(name).check(case.out_features, case.in_features, **case.options)
+                case = Case(subject, name, {**extra, **checked}, shape)
+                reason = _misfit(case, dtype)
                 if reason:
-                    left_out.append(f"{case.label}, {case.in_features} → {case.out_features}: {reason}")
+                    left_out.append(f"{subject.name}, {case.label}, {shape[0]} → {shape[1]}: {reason}")
                 else:
                     found.append(case)
     return found, left_out
+
+
+def _misfit(case: Case, dtype: torch.dtype) -> str | None:
+    """Why the structure cannot be measured there."""
+    if dtype.itemsize < 4 and case.structure in FULL_PRECISION:
+        return "no lower precision than single"
+    structure = STRUCTURES.get(case.structure)
+    reasons = (structure.check(*sizes, **case.options) for sizes in case.subject.maps(case.shape))
+    return next((reason for reason in reasons if reason), None)
 
 
 def checked_options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,114 +201,149 @@ def checked_options(structure: str, options: Mapping[str, Any]) -> dict[str, Any
 
 
 def measure(
-    chosen: Sequence[Case],
+    candidates: Sequence[Candidate],
     *,
-    tokens: Sequence[int] = TOKENS,
-    training_tokens: Sequence[int] = (TRAINING_TOKENS,),
+    batches: Sequence[Batch] = (),
+    training: Sequence[Batch] = (),
     rounds: int = 15,
     device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
     cache: int | None = None,
     at_least: float = MEASUREMENT,
 ) -> Iterator[Measured]:
-    """Measures each case against an ``nn.Linear`` of its size, in the same rounds.
+    """Measures each candidate against the reference of its size, in the same rounds.
 
     Args:
-        chosen: From :func:`cases`.
-        tokens: Input vectors per call of inference.
-        training_tokens: The same of training.
+        candidates: From :func:`cases`, or other people's.
+        batches: Batches of inference; the subject's own unless given.
+        training: The same of training.
         rounds: Measurements of each candidate; results are medians over them.
         device: Where to compute.
+        dtype: What to compute in: below single precision, training is under autocast and inference has such weights.
         cache: Bytes of the last-level cache; the machine's own unless given.
         at_least: Seconds that one measurement lasts at least.
     """
     beyond = math.ceil((last_level_cache() if cache is None else cache) * BEYOND_CACHE)
-    total = len(chosen) * (2 * len(tokens) + len(training_tokens))
-    with progress("measuring", total, "settings") as advance:
-        for case in chosen:
-            linear, layer = nn.Linear(case.in_features, case.out_features).to(device), case.build().to(device)
-            for count in training_tokens:
-                yield _training(case, linear, layer, count, rounds, at_least)
-                advance(1)
-            forms = inference_forms(linear, layer)
-            for bytes_of_copies in (0, beyond):
-                copies = {name: copies_of(form, bytes_of_copies) for name, form in forms.items()}
-                for count in tokens:
-                    yield _inference(case, copies, count, rounds, at_least)
+    clock = _Clock(torch.device(device), dtype, rounds, at_least)
+
+    def settings(candidate: Candidate) -> Iterator[tuple[Literal["inference", "training"], int, Batch]]:
+        """Mode, bytes of copies and batch."""
+        sizes = candidate.subject.sizes
+        yield from (("training", 0, batch) for batch in training or sizes.training)
+        for bytes_of_copies in (0, beyond) if candidate.subject.cold else (0,):
+            yield from (("inference", bytes_of_copies, batch) for batch in batches or sizes.batches)
+
+    with progress("measuring", sum(1 for one in candidates for _ in settings(one)), "settings") as advance:
+        for candidate in candidates:
+            plain, module = (made.to(device) for made in (candidate.subject.plain(candidate.shape), candidate.build()))
+            for (mode, size), group in itertools.groupby(settings(candidate), key=lambda setting: setting[:2]):
+                forms: dict[str, list[nn.Module]] = {}
+                if mode == "inference":
+                    held = {candidate.subject.reference: _frozen(plain), **candidate.forms(module)}
+                    forms = {name: copies_of(form.to(dtype), size) for name, form in held.items()}
+                for _, _, batch in group:
+                    if mode == "training":
+                        timings, auto = clock.training(candidate, plain, module, batch), candidate.in_training(module)
+                    else:
+                        timings = clock.inference(candidate, forms, batch)
+                        auto = candidate.chosen(module, math.prod(batch))
+                    yield _measured(candidate, mode, "cold" if size else "hot", batch, timings, auto)
                     advance(1)
 
 
-def inference_forms(linear: nn.Linear, layer: Linear) -> dict[str, nn.Module]:
-    """The candidates: ``nn.Linear``, and the layer under each application that differs."""
-    forms = {REFERENCE: for_inference(linear), "dense": folded(layer)}
-    factored: nn.Module = for_inference(layer, "factored")
-    if not isinstance(factored, nn.Linear):
-        forms["factored"] = factored
-    return forms
-
-
-def copies_of(layer: nn.Module, size: int) -> list[nn.Module]:
+def copies_of(module: nn.Module, size: int) -> list[nn.Module]:
     """As many copies as take ``size`` bytes together, at least one and at most ``MOST_COPIES``."""
-    each = sum(parameter.numel() * parameter.element_size() for parameter in layer.parameters())
-    return [copy.deepcopy(layer) for _ in range(min(max(1, math.ceil(size / each)), MOST_COPIES))]
+    each = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
+    return [copy.deepcopy(module) for _ in range(min(max(1, math.ceil(size / each)), MOST_COPIES))]
 
 
-def _inference(
-    case: Case, copies: Mapping[str, Sequence[nn.Module]], tokens: int, rounds: int, at_least: float
-) -> Measured:
-    """Forward only."""
-    device = next(copies[REFERENCE][0].parameters()).device
-    inputs = torch.randn(tokens, case.in_features, device=device)
-    with torch.inference_mode():
-        candidates = {name: _in_turn(layers, inputs) for name, layers in copies.items()}
-        timings = interleave(candidates, rounds=rounds, at_least=at_least, settle=waiter(device))
-    linear = timings.pop(REFERENCE)
-    preferred = STRUCTURES.get(case.structure).application
-    auto = "factored" if preferred == "factored" else resolve_application("auto", tokens)
-    return Measured(
-        case.label,
-        case.in_features,
-        case.out_features,
-        "inference",
-        "hot" if len(copies[REFERENCE]) == 1 else "cold",
-        tokens,
-        {REFERENCE: linear.median, **{name: timing.median for name, timing in timings.items()}},
-        {name: timing.ratio(linear) for name, timing in timings.items()},
-        auto if auto in timings else "dense",
-    )
+@dataclass(frozen=True)
+class _Clock:
+    """Takes the times."""
+
+    device: torch.device
+    dtype: torch.dtype
+    rounds: int
+    at_least: float
+
+    def inference(
+        self, candidate: Candidate, forms: Mapping[str, Sequence[nn.Module]], batch: Batch
+    ) -> dict[str, Timing]:
+        """Forward only."""
+        inputs = self._inputs(candidate, batch)
+        with torch.inference_mode():
+            return self._times({name: _in_turn(candidate.subject, copies, inputs) for name, copies in forms.items()})
+
+    def training(self, candidate: Candidate, plain: nn.Module, module: nn.Module, batch: Batch) -> dict[str, Timing]:
+        """Forward and backward."""
+        subject, inputs = candidate.subject, self._inputs(candidate, batch)
+        steps = {subject.reference: plain, candidate.in_training(module): module}
+        return self._times({name: _step(subject, one, inputs, self._precision) for name, one in steps.items()})
+
+    def _times(self, candidates: Mapping[str, Callable[[], object]]) -> dict[str, Timing]:
+        return interleave(candidates, rounds=self.rounds, at_least=self.at_least, settle=waiter(self.device))
+
+    def _inputs(self, candidate: Candidate, batch: Batch) -> Inputs:
+        """On the device, as leaves of the graph."""
+        drawn = candidate.subject.draw(candidate.shape, batch, self.dtype)
+        return tuple(one.detach().to(self.device).requires_grad_(one.requires_grad) for one in drawn)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, self.dtype) if self.dtype.itemsize < 4 else nullcontext()
 
 
-def _in_turn(layers: Sequence[nn.Module], inputs: Tensor) -> Callable[[], Tensor]:
-    """Calls the next of the layers."""
-    endless = itertools.cycle(layers)
-    return lambda: next(endless)(inputs)
+def _in_turn(subject: Subject, modules: Sequence[nn.Module], inputs: Inputs) -> Callable[[], Tensor]:
+    """Calls the next of the modules."""
+    endless = itertools.cycle(modules)
+    return lambda: subject.call(next(endless), inputs)
 
 
-def _training(case: Case, linear: nn.Module, layer: Linear, tokens: int, rounds: int, at_least: float) -> Measured:
-    """Forward and backward, under the application that training uses."""
-    device = next(linear.parameters()).device
-    inputs = torch.randn(tokens, case.in_features, device=device, requires_grad=True)
-    gradient = torch.randn(tokens, case.out_features, device=device)
-    candidates = {REFERENCE: _step(linear, inputs, gradient), layer.application: _step(layer, inputs, gradient)}
-    timings = interleave(candidates, rounds=rounds, at_least=at_least, settle=waiter(device))
-    return Measured(
-        case.label,
-        case.in_features,
-        case.out_features,
-        "training",
-        "hot",
-        tokens,
-        {name: timing.median for name, timing in timings.items()},
-        {layer.application: timings[layer.application].ratio(timings[REFERENCE])},
-        layer.application,
-    )
-
-
-def _step(layer: nn.Module, inputs: Tensor, gradient: Tensor) -> Callable[[], None]:
+def _step(
+    subject: Subject,
+    module: nn.Module,
+    inputs: Inputs,
+    precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Callable[[], None]:
     """One forward and one backward, the gradients thrown away as an optimizer step does."""
+    with torch.no_grad(), precision():
+        gradient = torch.randn_like(subject.call(module, inputs))
 
     def step() -> None:
-        layer(inputs).backward(gradient)
-        layer.zero_grad(set_to_none=True)
-        inputs.grad = None
+        with precision():
+            outputs = subject.call(module, inputs)
+        outputs.backward(gradient)
+        module.zero_grad(set_to_none=True)
+        for one in inputs:
+            one.grad = None
 
     return step
+
+
+def _frozen(module: nn.Module) -> nn.Module:
+    """A copy in evaluation mode that needs no gradient."""
+    return copy.deepcopy(module).eval().requires_grad_(False)
+
+
+def _measured(
+    candidate: Candidate,
+    mode: Literal["inference", "training"],
+    weights: Literal["hot", "cold"],
+    batch: Batch,
+    timings: Mapping[str, Timing],
+    auto: Form,
+) -> Measured:
+    """The line of one setting."""
+    subject = candidate.subject
+    reference = timings[subject.reference]
+    return Measured(
+        subject.name,
+        candidate.label,
+        *candidate.shape,
+        mode,
+        weights,
+        batch,
+        subject.reference,
+        {name: timing.median for name, timing in timings.items()},
+        {name: timing.ratio(reference) for name, timing in timings.items() if name != subject.reference},
+        auto if auto in timings else "dense",
+    )

@@ -88,15 +88,28 @@ def peak_memory(device: torch.device | str) -> Iterator[Callable[[], int]]:
     yield _most_resident
 
 
+def memory_in_use(device: torch.device | str) -> int:
+    """Bytes in use now, counted as :func:`peak_memory` counts them."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    return _of_status("VmRSS") or _most_resident()
+
+
 def _most_resident() -> int:
     """The process's peak resident memory in bytes."""
-    try:
-        found = re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text(encoding="ascii"))
-    except OSError:
-        found = None
-    if found:
-        return int(found.group(1)) * 2**10
+    found = _of_status("VmHWM")
+    if found is not None:
+        return found
     import resource  # not on every system
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if platform.system() == "Darwin" else most * 2**10
+
+
+def _of_status(field: str) -> int | None:
+    """Bytes that the system tells of this process; ``None`` where it does not."""
+    try:
+        found = re.search(rf"{field}:\s*(\d+) kB", _STATUS.read_text(encoding="ascii"))
+    except OSError:
+        return None
+    return int(found.group(1)) * 2**10 if found else None

@@ -5,15 +5,17 @@ import torch
 from torch import nn
 
 from phmrun.bench import layers
-from phmrun.bench.layers import REFERENCE, Case, cases, copies_of, inference_forms, measure
+from phmrun.bench.layers import Case, cases, copies_of, measure
+from phmrun.bench.subjects import SUBJECTS
 from phmrun.errors import PhmrunError
-from phmrun.layers.inference import FEW_TOKENS, PackedLinear
+from phmrun.layers.inference import FEW_TOKENS
 
+LINEAR = SUBJECTS["linear"]
 SHAPE = (16, 32)
 
 
 def labels(structures, orders=(2, 4), shapes=(SHAPE,)):
-    found, left_out = cases(structures, orders, shapes)
+    found, left_out = cases(LINEAR, structures, orders, shapes)
     return [case.label for case in found], left_out
 
 
@@ -27,7 +29,26 @@ def test_sizes_that_do_not_fit_are_left_out_and_said():
     found, left_out = labels([("phm", {})], orders=(2, 3))
     assert found == ["phm n=2"]
     assert len(left_out) == 1
-    assert "phm n=3, 16 → 32" in left_out[0]
+    assert "linear, phm n=3, 16 → 32" in left_out[0]
+
+
+def test_all_maps_of_a_module_must_fit():
+    """An LSTM of 20 inputs and 30 hidden numbers has square recurrent maps, but no square input maps."""
+    found, left_out = cases(SUBJECTS["lstm"], [("circulant", {}), ("phm", {"n": 10})], (), [(20, 30)])
+    assert [case.label for case in found] == ["phm n=10"]
+    assert "circulant matrix is square" in left_out[0]
+    assert cases(SUBJECTS["lstm"], [("circulant", {})], (), [(30, 30)])[1] == []
+
+
+def test_a_subjects_own_sizes_unless_given():
+    found, _ = cases(SUBJECTS["biaffine"], [("symmetric", {})])
+    assert [case.shape for case in found] == [(400, 1), (100, 37)]
+
+
+def test_what_has_no_lower_precision_is_left_out():
+    found, left_out = cases(LINEAR, [("circulant", {}), ("dense", {})], (), [(16, 16)], torch.bfloat16)
+    assert [case.label for case in found] == ["dense"]
+    assert len(left_out) == 1
 
 
 @pytest.mark.parametrize(
@@ -36,23 +57,8 @@ def test_sizes_that_do_not_fit_are_left_out_and_said():
 )
 def test_unknown_names_and_values(structure, text):
     with pytest.raises(PhmrunError) as error:
-        cases([structure], (2,), [SHAPE])
+        cases(LINEAR, [structure], (2,), [SHAPE])
     assert text in str(error.value)
-
-
-def test_candidates_for_inference_are_what_inference_uses_and_compute_one_function():
-    torch.manual_seed(0)
-    layer = Case("phm", {"n": 4}, *SHAPE).build()
-    forms = inference_forms(nn.Linear(*SHAPE), layer)
-    assert {name: type(form) for name, form in forms.items()} == {
-        REFERENCE: nn.Linear,
-        "dense": nn.Linear,
-        "factored": PackedLinear,
-    }
-    inputs = torch.randn(3, SHAPE[0])
-    for application in ("dense", "factored"):
-        torch.testing.assert_close(forms[application](inputs), layer(inputs))
-    assert "factored" not in inference_forms(nn.Linear(*SHAPE), Case("dense", {}, *SHAPE).build())
 
 
 def test_copies_exceed_the_size_and_share_no_memory():
@@ -69,7 +75,7 @@ def test_cold_calls_go_through_all_copies(monkeypatch):
     seen = []
     monkeypatch.setattr(nn.Linear, "forward", lambda self, inputs: seen.append(id(self)) or inputs)
     copies = copies_of(nn.Linear(*SHAPE), 10_000)
-    call = layers._in_turn(copies, torch.zeros(1, SHAPE[0]))
+    call = layers._in_turn(LINEAR, copies, (torch.zeros(1, SHAPE[0]),))
     for _ in range(2 * len(copies)):
         call()
     assert seen == 2 * [id(copy) for copy in copies]
@@ -77,29 +83,29 @@ def test_cold_calls_go_through_all_copies(monkeypatch):
 
 @pytest.fixture(scope="module")
 def rows():
-    chosen, _ = cases([("dense", {}), ("phm", {})], (2,), [SHAPE])
-    arguments = {"tokens": (1, FEW_TOKENS + 1), "training_tokens": (8,), "rounds": 2}
+    chosen, _ = cases(LINEAR, [("dense", {}), ("phm", {})], (2,), [SHAPE])
+    arguments = {"batches": [(1,), (FEW_TOKENS + 1,)], "training": [(8,)], "rounds": 2}
     return list(measure(chosen, **arguments, cache=10_000, at_least=0.0))
 
 
 def test_every_setting_is_measured_once(rows):
-    found = [(row.layer, row.mode, row.weights, row.tokens) for row in rows]
-    inference = [("inference", weights, tokens) for weights in ("hot", "cold") for tokens in (1, FEW_TOKENS + 1)]
+    found = [(row.layer, row.mode, row.weights, row.batch) for row in rows]
+    inference = [("inference", weights, (tokens,)) for weights in ("hot", "cold") for tokens in (1, FEW_TOKENS + 1)]
     assert found == [
-        (layer, *setting) for layer in ("dense", "phm n=2") for setting in [("training", "hot", 8), *inference]
+        (layer, *setting) for layer in ("dense", "phm n=2") for setting in [("training", "hot", (8,)), *inference]
     ]
 
 
 def test_figures_of_each_candidate(rows):
     for row in rows:
-        applications = ["dense", "factored"] if row.layer != "dense" and row.mode == "inference" else ["dense"]
-        assert list(row.ratios) == applications
-        assert list(row.seconds) == [REFERENCE, *applications]
+        forms = ["dense", "factored"] if row.layer != "dense" and row.mode == "inference" else ["dense"]
+        assert list(row.ratios) == forms
+        assert list(row.seconds) == ["nn.Linear", *forms]
         assert all(figure > 0 for figure in (*row.ratios.values(), *row.seconds.values()))
 
 
 def test_the_choice_of_auto_is_told(rows):
-    chosen = {(row.layer, row.tokens): row.auto for row in rows if row.mode == "inference"}
+    chosen = {(row.layer, *row.batch): row.auto for row in rows if row.mode == "inference"}
     assert chosen == {
         ("dense", 1): "dense",
         ("dense", FEW_TOKENS + 1): "dense",
@@ -109,10 +115,29 @@ def test_the_choice_of_auto_is_told(rows):
 
 
 def test_a_training_step_leaves_no_gradients():
-    layer, inputs = Case("phm", {"n": 2}, *SHAPE).build(), torch.randn(4, SHAPE[0], requires_grad=True)
+    module, inputs = Case(LINEAR, "phm", {"n": 2}, SHAPE).build(), torch.randn(4, SHAPE[0], requires_grad=True)
     seen = []
-    layer.structure.s.register_hook(lambda gradient: seen.append(gradient.shape))
-    layers._step(layer, inputs, torch.randn(4, SHAPE[1]))()
-    assert seen == [layer.structure.s.shape]
+    module.structure.s.register_hook(lambda gradient: seen.append(gradient.shape))
+    layers._step(LINEAR, module, (inputs,))()
+    assert seen == [module.structure.s.shape]
     assert inputs.grad is None
-    assert all(parameter.grad is None for parameter in layer.parameters())
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+SMALL = {"linear": SHAPE, "output": SHAPE, "embedding": (16, 32), "lstm": (16, 16), "biaffine": (16, 1)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", SMALL)
+def test_every_module_is_measured(name, dtype):
+    subject = SUBJECTS[name]
+    chosen, _ = cases(subject, [("phm", {"n": 2}), ("low-rank", {})], (), [SMALL[name]], dtype)
+    batch = (3, 4)[: len(subject.sizes.batches[0])]
+    arguments = {"batches": [batch], "training": [batch], "rounds": 1, "cache": 1, "at_least": 0.0}
+    rows = list(measure(chosen, dtype=dtype, **arguments))
+    modes = [("training", "hot"), ("inference", "hot"), *([("inference", "cold")] if subject.cold else [])]
+    assert [(row.mode, row.weights) for row in rows] == 2 * modes
+    assert {row.reference for row in rows} == {subject.reference}
+    for row in rows:
+        assert row.auto in row.ratios
+        assert row.to_json()["batch"] == batch

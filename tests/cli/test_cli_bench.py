@@ -4,10 +4,10 @@ import types
 
 import pytest
 
-from phmrun.cli.bench import _shape, _structure
+from phmrun.cli.bench_layers import _batch, _shape, _structure
 from phmrun.errors import PhmrunError
 
-SMALL = ["--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
+SMALL = ["--no-rivals", "--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +26,10 @@ def test_layers_json(phmrun):
     assert {"processor", "threads", "torch", "device"} <= report["machine"].keys()
     assert len(report["rows"]) == 2 * (1 + 2 * 2)
     assert report["rows"][0].keys() == {
-        "layer", "in_features", "out_features", "mode", "weights", "tokens", "seconds", "ratios", "auto",
+        "module", "layer", "in_features", "out_features", "mode", "weights", "batch", "reference", "seconds", "ratios",
+        "auto",
     }  # fmt: skip
+    assert "memory" not in report
     assert {row["layer"] for row in report["rows"]} == {"phm n=2", "phm n=4"}
     assert {(row["in_features"], row["out_features"]) for row in report["rows"]} == {(16, 32)}
 
@@ -35,8 +37,8 @@ def test_layers_json(phmrun):
 def test_layers_table(phmrun):
     result = phmrun("bench", "layers", "--layer", "dense", "--layer", "phm n=4 variant=released", *SMALL)
     assert result.code == 0
-    assert "Training step" in result.out
-    assert "Inference" in result.out
+    assert "linear: training step" in result.out
+    assert "linear: inference" in result.out
     assert "nn.Linear" in result.out
     lines = [line.split() for line in result.out.splitlines() if line.startswith("phm n=4 variant=released")]
     assert [line[6] for line in lines[1:]] == ["1", "4", "1", "4"]
@@ -67,6 +69,11 @@ def test_every_registered_structure_unless_some_are_named(phmrun, tmp_path):
         (["--shape", "16"], "INxOUT"),
         (["--n", "two"], "--n: 'two'"),
         (["--tokens", "0"], "--tokens: '0'"),
+        (["--module", "liner"], "Did you mean 'linear'?"),
+        (["--module", "all", "--tokens", "1"], "one module at a time"),
+        (["--module", "lstm", "--tokens", "8"], "Write it like 256x30."),
+        (["--tokens", "8x8"], "no batch of linear"),
+        (["--precision", "float16"], "valid: bfloat16, float32"),
     ],
 )
 def test_usage_errors_of_layers(phmrun, arguments, text):
@@ -76,7 +83,66 @@ def test_usage_errors_of_layers(phmrun, arguments, text):
     assert text in result.err
 
 
+def test_every_module_against_its_own_reference(phmrun, monkeypatch):
+    from phmrun.bench import subjects
+    from phmrun.bench.subjects import Sizes
+
+    small = {"linear": (8, 8), "output": (8, 16), "embedding": (32, 8), "lstm": (8, 8), "biaffine": (8, 1)}
+    for name, shape in small.items():
+        batch = (2, 3)[: len(subjects.SUBJECTS[name].sizes.batches[0])]
+        owner = subjects.SUBJECTS[name]
+        if name in ("linear", "output"):
+            changed = subjects.LinearSubject(name, Sizes((shape,), (batch,), (batch,)))
+            monkeypatch.setitem(subjects.SUBJECTS, name, changed)
+        else:
+            monkeypatch.setattr(type(owner), "sizes", Sizes((shape,), (batch,), (batch,)))
+    arguments = ["bench", "layers", "--module", "all", "--n", "2", "--repeats", "1", "--no-rivals", "--layer", "phm"]
+    squares = ["--layer", "circulant", "--layer", "symmetric"]
+    result = phmrun(*arguments, *squares, "--rows", "1000", "--json")
+    assert result.code == 0
+    report = json.loads(result.out)
+    references = {row["module"]: row["reference"] for row in report["rows"]}
+    assert references == {
+        "linear": "nn.Linear", "output": "nn.Linear", "embedding": "nn.Embedding", "lstm": "nn.LSTM",
+        "biaffine": "dense einsum",
+    }  # fmt: skip
+    structures = {(row["module"], row["layer"].split()[0]) for row in report["rows"]}
+    assert {(module, "phm") for module in small} <= structures
+    assert {("biaffine", "circulant"), ("lstm", "circulant"), ("linear", "symmetric")} <= structures
+    assert ("output", "circulant") not in structures
+    assert "left out: output, circulant, 8 → 16" in result.err
+    assert all(row["rows"] == 1000 and row["parameters"] > 0 for row in report["memory"])
+    result = phmrun(*arguments, "--rows", "1000")
+    for name in small:
+        assert f"{name}: training step" in result.out
+        assert f"{name}: inference" in result.out
+    assert "a lookup of 640 vectors" in result.out
+
+
+def test_layers_of_other_packages_that_are_missing(phmrun, monkeypatch):
+    from phmrun.bench import rivals
+
+    monkeypatch.setattr(rivals, "installed", lambda name: False)
+    result = phmrun("bench", "layers", "--layer", "dense", *SMALL[1:])
+    assert result.code == 0
+    assert "left out: layers of adapters: not installed" in result.err
+    assert "left out: layers of tensorly-torch: not installed" in result.err
+
+
+def test_trees(phmrun):
+    result = phmrun("bench", "trees", "--length", "3,5", "--sentences", "4", "--repeats", "1", "--json")
+    assert result.code == 0
+    rows = json.loads(result.out)["rows"]
+    assert [(row["words"], row["scores"]) for row in rows] == [
+        (3, "random"), (3, "peaked"), (5, "random"), (5, "peaked"),
+    ]  # fmt: skip
+    result = phmrun("bench", "trees", "--length", "3", "--sentences", "4", "--repeats", "1")
+    assert "Sentences per second" in result.out
+
+
 def test_shapes_and_structures():
+    assert _batch("640", "") == (640,)
+    assert _batch("256×30", "") == (256, 30)
     assert _shape("512x2048") == _shape("512×2048") == (512, 2048)
     assert _structure("phm n=8 variant=released") == ("phm", {"n": 8, "variant": "released"})
     with pytest.raises(PhmrunError):

@@ -1,0 +1,134 @@
+"""How fast spanning trees are found: sentences per second, on random scores and on those of a trained parser's kind.
+
+Random scores almost never make a tree by themselves, so that every sentence must be searched. A trained parser is sure
+of most heads: its *peaked* scores are drawn around a tree, from which a few words' best heads stray.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from phmrun.bench.timing import interleave
+from phmrun.decoding import spanning_trees
+
+Kind = Literal["random", "peaked"]
+KINDS: tuple[Kind, ...] = ("random", "peaked")
+LENGTHS = (10, 20, 40)
+SURE = 8.0
+"""What a peaked score adds to noise of unit variance."""
+STRAYING = 0.05
+"""Share of words whose peak is at a random head: a parser's errors."""
+OURS = "phmrun"
+SUPAR = "supar"
+
+
+@dataclass(frozen=True)
+class Trees:
+    """One line of the result.
+
+    Attributes:
+        scores: Their kind.
+        words: Words of each sentence.
+        sentences: Sentences per call.
+        searched: Share of sentences whose best heads are no tree with one root.
+        rates: Sentences per second, by who finds the trees.
+        ratios: Ours in parts of another's.
+    """
+
+    scores: Kind
+    words: int
+    sentences: int
+    searched: float
+    rates: dict[str, float]
+    ratios: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it by name."""
+        return asdict(self)
+
+
+def measure(
+    lengths: Sequence[int] = LENGTHS, *, sentences: int = 64, rounds: int = 5, at_least: float = 0.01
+) -> Iterator[Trees]:
+    """Measures trees with one root, beside those of supar where that is installed.
+
+    Args:
+        lengths: Words of a sentence.
+        sentences: Sentences per call.
+        rounds: Measurements of each; results are medians over them.
+        at_least: Seconds that one measurement lasts at least.
+    """
+    for words in lengths:
+        for kind in KINDS:
+            scores = drawn(kind, words, sentences)
+            counts = torch.full((sentences,), words + 1)
+            found = {OURS: _ours(scores, counts)}
+            if has_supar():
+                found[SUPAR] = _supar(scores)
+            timings = interleave(found, rounds=rounds, at_least=at_least)
+            own = timings[OURS]
+            yield Trees(
+                kind,
+                words,
+                sentences,
+                _searched(scores, counts),
+                {name: sentences / timing.median for name, timing in timings.items()},
+                {name: 1 / own.ratio(timing) for name, timing in timings.items() if name != OURS},
+            )
+
+
+def drawn(kind: Kind, words: int, sentences: int, seed: int = 0) -> Tensor:
+    """Scores ``[sentences, words + 1, words + 1]``."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(sentences, words + 1, words + 1, generator=generator)
+    if kind == "random":
+        return scores
+    # In a random order of the words each hangs on an earlier one, the first on the root.
+    order = torch.rand(sentences, words, generator=generator).argsort(1) + 1
+    earlier = (torch.rand(sentences, words, generator=generator) * torch.arange(words)).long()
+    above = order.gather(1, (earlier - 1).clamp_min(0)).where(torch.arange(words) > 0, 0)
+    heads = torch.zeros(sentences, words + 1, dtype=torch.long).scatter(1, order, above)
+    stray = torch.rand(sentences, words + 1, generator=generator) < STRAYING
+    heads = torch.where(stray, torch.randint(words + 1, heads.shape, generator=generator), heads)
+    return scores.scatter_add(2, heads.unsqueeze(-1), torch.full((*heads.shape, 1), SURE))
+
+
+def has_supar() -> bool:
+    """Whether supar, or what it needs itself, is installed."""
+    if find_spec(SUPAR) is None:
+        return False
+    try:
+        import supar.structs.fn  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _ours(scores: Tensor, counts: Tensor) -> Callable[[], object]:
+    return lambda: spanning_trees(scores, counts)
+
+
+def _supar(scores: Tensor) -> Callable[[], object]:
+    """As supar's parsers call it."""
+    from supar.structs.fn import mst
+    from supar.utils.common import MIN
+
+    scores = scores.clone()
+    scores[:, 0, 1:] = MIN
+    scores.diagonal(0, 1, 2)[1:].fill_(MIN)
+    mask = torch.ones(scores.shape[:2], dtype=torch.bool)
+    mask[:, 0] = False
+    return lambda: mst(scores, mask)
+
+
+def _searched(scores: Tensor, counts: Tensor) -> float:
+    """The share of sentences whose best heads differ from the best tree's."""
+    own = torch.eye(scores.shape[1], dtype=torch.bool)
+    best = scores.masked_fill(own, -math.inf).argmax(2)
+    best[:, 0] = 0
+    return float((best != spanning_trees(scores, counts)).any(1).float().mean())

@@ -1,0 +1,75 @@
+"""Options and texts that the verbs of ``phmrun bench`` have in common."""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from phmrun.cli import console
+from phmrun.cli.options import HARDWARE
+from phmrun.errors import PhmrunError
+
+MEASURED = "What is measured"
+
+Threads = Annotated[
+    int, typer.Option(min=0, help="CPU threads for arithmetic; 0: torch's own choice.", rich_help_panel=HARDWARE)
+]
+Repeats = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Rounds; each measures every candidate once, and medians are shown.", rich_help_panel=MEASURED
+    ),
+]
+
+
+def use_threads(threads: int) -> None:
+    """Sets the number of CPU threads, unless it is left to torch."""
+    if threads:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def listed(values: Sequence[str] | None) -> list[str]:
+    """The parts of comma-separated lists."""
+    return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
+
+
+def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
+    """Positive whole numbers from comma-separated lists.
+
+    Raises:
+        PhmrunError: One is not.
+    """
+    return [number(part, flag) for part in listed(values)]
+
+
+def number(text: str, flag: str) -> int:
+    """A positive whole number.
+
+    Raises:
+        PhmrunError: It is none.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise PhmrunError(f"{text!r} is not a positive whole number", where=flag)
+    return int(text)
+
+
+def print_machine(machine: dict[str, Any]) -> None:
+    """The line above all figures."""
+    parts: Iterable[str] = (
+        machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"],
+        f"{machine['threads']} threads",
+        f"torch {machine['torch']}",
+    )
+    console.stdout().print(" · ".join(parts), markup=False, soft_wrap=True)
+
+
+def mebibytes(size: int) -> str:
+    """Bytes as MiB, with a digit after the point where there are few."""
+    return f"{size / 2**20:,.1f} MiB" if size < 100 * 2**20 else f"{size / 2**20:,.0f} MiB"
+
+
+def duration(seconds: float) -> str:
+    """Micro- or milliseconds."""
+    return f"{1e6 * seconds:,.1f} µs" if seconds < 1e-3 else f"{1e3 * seconds:,.2f} ms"
