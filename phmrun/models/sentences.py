@@ -24,6 +24,11 @@ class Sentences(NamedTuple):
     lengths: Tensor
     mask: Tensor | None = None
 
+    def to(self, device: torch.device | str) -> "Sentences":
+        """The same on another device."""
+        mask = None if self.mask is None else self.mask.to(device)
+        return Sentences(self.tokens.to(device), self.lengths.to(device), mask)
+
 
 def batch_of(rows: Sequence[NDArray[Any]]) -> Sentences:
     """Token ids as a batch, each sentence with the end token, so that none is empty."""

@@ -1,0 +1,190 @@
+"""Labelled sentences, one or two to an item, as training batches."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from phmrun.config.labelled import LabelledExperiment
+from phmrun.models.sentences import Sentences, batch_of
+from phmrun.text.batches import Batch, BatchPlan, Unit
+from phmrun.text.items import DEV, TRAIN, ItemStore, PreparedItems, Reader, prepare_items
+from phmrun.text.labelled import LabelledVocabulary, WordSettings
+from phmrun.training.data import DataModule
+from phmrun.training.loading import Loading
+
+
+@dataclass(frozen=True)
+class LabelledCorpus:
+    """Labelled sentences on this machine.
+
+    Attributes:
+        readers: How each split is read; "train" and "dev" are needed.
+        sources: The files that they read.
+        fingerprints: Checksums that identify the data.
+        labels: The classes in the order of their indices.
+        sentences: Sentences of an item, 1 or 2.
+        reading: What else the items depend on, by name; part of every score's signature.
+    """
+
+    readers: Mapping[str, Reader]
+    sources: Sequence[Path]
+    fingerprints: Mapping[str, str]
+    labels: Sequence[str]
+    sentences: int
+    reading: Mapping[str, str] = field(default_factory=dict)
+
+
+class LabelledBatch(NamedTuple):
+    """Labelled sentences as tensors.
+
+    Attributes:
+        sentences: The first sentences of the items, then the second ones, if there are any.
+        labels: Indices of the classes, ``[batch]``.
+        units: Items.
+        window_units: Items in the whole accumulation window, over all processes.
+    """
+
+    sentences: tuple[Sentences, ...]
+    labels: Tensor
+    units: int
+    window_units: int
+
+
+class LabelledBatches(Dataset[LabelledBatch]):
+    """Turns a :class:`Batch` of item numbers into tensors."""
+
+    def __init__(self, store: ItemStore) -> None:
+        self.store = store
+
+    def __getitem__(self, batch: Batch) -> LabelledBatch:
+        """The batch's items."""
+        numbers = batch.indices.tolist()
+        sentences = tuple(batch_of([side[number] for number in numbers]) for side in self.store.sentences)
+        labels = torch.from_numpy(self.store.labels[batch.indices])
+        return LabelledBatch(sentences, labels, len(numbers), batch.window_units)
+
+
+class LabelledData(DataModule):
+    """Labelled sentences, encoded once and read from memory-mapped stores.
+
+    Args:
+        corpus: Where they are.
+        words: How sentences become words.
+        max_length: Training items with a longer sentence (words) are left out.
+        unit: What ``batch_size`` counts: "tokens" or "sentences".
+        batch_size: Tokens of the longer side, or items, per micro-batch.
+        accumulate: Micro-batches per optimizer step and process.
+        seed: Seed of the batch order.
+        workers: Processes that load batches; 0: none beside this one.
+        cache: Directory of prepared data.
+    """
+
+    unit = "items"
+
+    def __init__(
+        self,
+        corpus: LabelledCorpus,
+        *,
+        words: WordSettings,
+        max_length: int,
+        unit: Unit,
+        batch_size: int,
+        accumulate: int,
+        seed: int,
+        workers: int,
+        cache: Path,
+    ) -> None:
+        super().__init__()
+        self.corpus = corpus
+        self.files = dict(corpus.readers)
+        self.words = words
+        self.max_length = max_length
+        self.batch_unit: Unit = unit
+        self.batch_size = batch_size
+        self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
+        self.cache = cache
+
+    def fingerprints(self) -> dict[str, str]:
+        """SHA-256 sums by the names under which they count in the run id."""
+        return dict(self.corpus.fingerprints)
+
+    @cached_property
+    def prepared(self) -> PreparedItems:
+        """The encoded items; made on first use."""
+        return prepare_items(
+            {split: self.corpus.readers[split] for split in (TRAIN, DEV)},
+            self.corpus.sources,
+            labels=self.corpus.labels,
+            sentences=self.corpus.sentences,
+            words=self.words,
+            max_length=self.max_length,
+            reading=self.corpus.reading,
+            cache=self.cache,
+        )
+
+    def prepare(self) -> None:
+        """Encodes the items unless the cache has them."""
+        _ = self.prepared
+
+    def statistics(self) -> dict[str, Any]:
+        """Items, labels and words by split, and the vocabulary's size."""
+        return self.prepared.statistics
+
+    @property
+    def vocabulary(self) -> LabelledVocabulary:
+        """Words and labels."""
+        return self.prepared.vocabulary
+
+    @cached_property
+    def plan(self) -> BatchPlan:
+        """How the training split is cut into batches; every item weighs the same."""
+        first, *_, last = _both(self.prepared.stores[TRAIN])
+        return BatchPlan(first, last, unit=self.batch_unit, size=self.batch_size, weights=np.ones(len(first)))
+
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Optimizer steps of ``world`` processes in so many passes over the training items."""
+        return self.loading.steps_in_epochs(self.plan, epochs, world)
+
+    def train_dataloader(self) -> DataLoader[LabelledBatch]:
+        """Training batches without end."""
+        return self.loading.training(self.plan, LabelledBatches(self.prepared.stores[TRAIN]))
+
+    def validation_batches(self) -> DataLoader[LabelledBatch]:
+        """The validation items, each once, this process's share."""
+        store = self.prepared.stores[DEV]
+        return self.loading.validation(
+            LabelledBatches(store), *_both(store), unit=self.batch_unit, size=self.batch_size
+        )
+
+
+def build_labelled_data(config: LabelledExperiment, corpus: LabelledCorpus, cache: Path) -> LabelledData:
+    """The data module of an experiment.
+
+    Args:
+        config: The resolved config.
+        corpus: Where its items are.
+        cache: Directory of prepared data.
+    """
+    return LabelledData(
+        corpus,
+        words=WordSettings(**config.data.vocabulary.model_dump()),
+        max_length=config.data.max_length,
+        unit=config.batch.unit,
+        batch_size=config.batch.size,
+        accumulate=config.training.accumulate,
+        seed=config.seed,
+        workers=config.hardware.workers,
+        cache=cache,
+    )
+
+
+def _both(store: ItemStore) -> tuple[Any, Any]:
+    """Lengths of the first and of the last sentence of each item, which may be the same."""
+    return store.sentences[0].lengths, store.sentences[-1].lengths
