@@ -1,4 +1,4 @@
-"""Tasks and structures by name, ours and other people's, found through entry points. Imports no torch.
+"""Tasks, structures and embeddings by name, ours and other people's, found through entry points. Imports no torch.
 
 Listing the names reads package metadata only; the module behind a name is imported when the name is used.
 """
@@ -32,6 +32,10 @@ class Registry:
         announced = {point.name for point in entry_points(group=self.group)}
         return sorted(announced | self._registered.keys())
 
+    def __contains__(self, name: str) -> bool:
+        """Whether there is something of that name; nothing is imported."""
+        return name in self._registered or bool(entry_points(group=self.group, name=name))
+
     def get(self, name: str, *, where: str | None = None) -> Any:
         """The object behind ``name``.
 
@@ -59,6 +63,7 @@ class Registry:
 
 TASKS = Registry("task", "phmrun.tasks")
 STRUCTURES = Registry("layer", "phmrun.structures")
+EMBEDDINGS = Registry("embedding", "phmrun.embeddings")
 
 
 def load_plugin(path: Path) -> str:

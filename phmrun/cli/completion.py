@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from phmrun.registry import STRUCTURES, TASKS
+from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS
 
 
 def tasks(incomplete: str) -> list[str]:
@@ -16,6 +16,11 @@ def tasks(incomplete: str) -> list[str]:
 def layers(incomplete: str) -> list[str]:
     """Weight structures, those of installed packages included."""
     return _beginning(STRUCTURES.names(), incomplete)
+
+
+def embeddings(incomplete: str) -> list[str]:
+    """What an embedding can be: one of the structures, or of several matrices."""
+    return _beginning([*STRUCTURES.names(), *EMBEDDINGS.names()], incomplete)
 
 
 def datasets(incomplete: str) -> list[str]:

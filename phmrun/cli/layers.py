@@ -1,45 +1,53 @@
-"""``phmrun layers``: the weight structures that this installation knows."""
+"""``phmrun layers``: the weight structures and the embeddings that this installation knows."""
 
+import re
 from typing import Annotated, Any
 
 import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, Plugin
-from phmrun.registry import STRUCTURES, load_plugins
+from phmrun.errors import unknown
+from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
 
-app = typer.Typer(help="Weight structures: formulas, options, constraints.", no_args_is_help=True)
+app = typer.Typer(help="Weight structures and embeddings: formulas, options, constraints.", no_args_is_help=True)
 
 _FACTS = ("formula", "count_formula", "constraint", "source")
 
 
 @app.command("list")
 def list_layers(*, plugin: Plugin = None, as_json: Json = False) -> None:
-    """Lists all structures: the matrix W [k, d] that each builds, and from how many numbers."""
+    """Lists all structures, W [k, d] from fewer numbers, and the embeddings that are more than one matrix."""
     load_plugins(plugin)
     facts = [_facts(name) for name in STRUCTURES.names()]
+    tables = [_facts(name) for name in EMBEDDINGS.names()]
     if as_json:
-        console.print_json(facts)
+        console.print_json([*facts, *tables])
         return
     rows = [[fact["name"], *(fact[name] for name in _FACTS)] for fact in facts]
     console.print_table(("layer", "W [k, d]", "parameters", "constraint", "paper"), rows)
+    console.stdout().print()
+    rows = [[fact["name"], *(fact[name] for name in _FACTS)] for fact in tables]
+    console.print_table(("embedding", "vector of word v, m numbers", "parameters", "constraint", "paper"), rows)
 
 
 @app.command("show")
 def show_layer(
-    name: Annotated[str, typer.Argument(help="Name of a structure.", autocompletion=completion.layers)],
+    name: Annotated[
+        str, typer.Argument(help="Name of a structure or an embedding.", autocompletion=completion.embeddings)
+    ],
     *,
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
-    """Shows one structure: what it is, and its options."""
+    """Shows one structure or embedding: what it is, and its options."""
     load_plugins(plugin)
     from phmrun.layers import options_of
 
     facts = _facts(name)
     options = [
         {"name": option.name, "type": _type(option.annotation), "default": option.default, "help": option.help}
-        for option in options_of(name)
+        for option in options_of(name, table=True)
     ]
     description = _description(name)
     if as_json:
@@ -53,26 +61,45 @@ def show_layer(
         rows = [[option["name"], option["type"], str(option["default"]), option["help"]] for option in options]
         console.print_table(("option", "type", "default", "meaning"), rows)
         first = options[0]
+        section = "layer" if facts["makes"] == "matrix" else "embedding"
         out.print(
-            f"\nIn a configuration: layer: {{structure: {name}, {first['name']}: {first['default']}}}", markup=False
+            f"\nIn a configuration: {section}: {{structure: {name}, {first['name']}: {first['default']}}}", markup=False
         )
     else:
         out.print("no options")
 
 
 def _facts(name: str) -> dict[str, str]:
-    structure = STRUCTURES.get(name)
-    return {"name": name, **{fact: getattr(structure, fact) for fact in _FACTS}}
+    found = _found(name)
+    makes = "matrix" if name in STRUCTURES else "embedding"
+    return {"name": name, "makes": makes, **{fact: getattr(found, fact) for fact in _FACTS}}
 
 
 def _description(name: str) -> str:
-    """The text of the class's docstring before its sections."""
-    text = (STRUCTURES.get(name).__doc__ or "").partition("Args:")[0]
+    """The text of the docstring before its sections."""
+    text = (_found(name).__doc__ or "").partition("Args:")[0]
     return " ".join(text.split())
+
+
+def _found(name: str) -> Any:
+    """The structure or embedding of that name.
+
+    Raises:
+        PhmrunError: There is none.
+    """
+    if name in STRUCTURES:
+        return STRUCTURES.get(name)
+    if name in EMBEDDINGS:
+        return EMBEDDINGS.get(name)
+    raise unknown("layer", name, [*STRUCTURES.names(), *EMBEDDINGS.names()])
 
 
 def _type(annotation: Any) -> str:
     """A type as it is written in code: ``int``, ``'paper' | 'released'``."""
     if hasattr(annotation, "__args__") and "Literal" in str(annotation):
         return " | ".join(repr(value) for value in annotation.__args__)
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+    return (
+        annotation.__name__
+        if isinstance(annotation, type)
+        else re.sub(r"(typing|collections\.abc)\.", "", str(annotation))
+    )

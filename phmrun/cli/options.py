@@ -96,9 +96,10 @@ class ExperimentOptions:
         str | None,
         Key("embedding.structure"),
         typer.Option(
-            help="Structure of the embedding tables (default: dense); its options: --set embedding.n=4.",
+            help="Structure of the embedding tables, or an embedding such as define (default: dense); its options: "
+            "--set embedding.n=4.",
             rich_help_panel=LAYER,
-            autocompletion=completion.layers,
+            autocompletion=completion.embeddings,
         ),
     ] = None
     output: Annotated[

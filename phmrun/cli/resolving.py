@@ -23,7 +23,12 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import TASKS, load_plugins
 
 _SCOPES = ("layer", "embedding", "output")
-_SELECTORS = ("model.preset", *_SCOPES, *(f"{scope}.structure" for scope in _SCOPES))
+_SELECTORS = (
+    "model.preset",
+    *(key for scope in _SCOPES for key in (scope, f"{scope}.structure")),
+    *("embedding.inside", "embedding.inside.structure"),
+)
+"""Keys that others refine; what is inside an embedding comes after the embedding that it is inside of."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +76,13 @@ def _command_line(options: ExperimentOptions) -> list[Source]:
     """One source per setting, those that select a preset or a structure first, and flags after ``--set``."""
     said = settings(options.set_ or [])
     flags = [(key, value, flag) for key, (flag, value) in options.explicit().items()]
-    ordered = sorted([*said, *flags], key=lambda setting: not _selects(setting[0], setting[1]))
+    ordered = sorted([*said, *flags], key=lambda setting: _rank(setting[0], setting[1]))
     return [Source(label, nested({key: value})) for key, value, label in ordered]
 
 
-def _selects(key: str, value: Any) -> bool:
-    """Whether a setting names a preset or a structure, which others then refine."""
-    return key in _SELECTORS and isinstance(value, str)
+def _rank(key: str, value: Any) -> int:
+    """Settings that name a preset or a structure come before those that refine it."""
+    return _SELECTORS.index(key) if key in _SELECTORS and isinstance(value, str) else len(_SELECTORS)
 
 
 def settings(texts: list[str], section: str | None = None) -> list[tuple[str, Any, str]]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import completion
-from phmrun.registry import STRUCTURES, TASKS
+from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS
 
 EPILOG = """Example:
 
@@ -24,4 +24,5 @@ def schema(
     from phmrun.layers import options_of
 
     structures = {name: options_of(name) for name in STRUCTURES.names()}
-    print(json.dumps(json_schema(found, structures), indent=2, ensure_ascii=False, default=str))
+    embeddings = {name: options_of(name, table=True) for name in EMBEDDINGS.names()}
+    print(json.dumps(json_schema(found, structures, embeddings), indent=2, ensure_ascii=False, default=str))

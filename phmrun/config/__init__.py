@@ -13,6 +13,7 @@ from phmrun.config.schema import Section, Unhashed
 from phmrun.config.sections import (
     BatchConfig,
     DataConfig,
+    EmbeddingConfig,
     HardwareConfig,
     LayerConfig,
     LoggingConfig,
@@ -27,6 +28,7 @@ __all__ = [
     "BatchConfig",
     "ConfigError",
     "DataConfig",
+    "EmbeddingConfig",
     "Experiment",
     "HardwareConfig",
     "LayerConfig",

@@ -8,6 +8,7 @@ from phmrun.config.schema import Section, Unhashed
 from phmrun.config.sections import (
     BatchConfig,
     DataConfig,
+    EmbeddingConfig,
     HardwareConfig,
     LayerConfig,
     LoggingConfig,
@@ -29,7 +30,7 @@ class Experiment(Section):
     seed: int = Field(1, ge=0, lt=2**32, description="Seeds initialisation, batch order and dropout.")
     data: DataConfig = Field(DataConfig(), description="What is learnt from.")
     layer: LayerConfig = Field(LayerConfig(), description="Structure of the weight matrices inside the blocks.")
-    embedding: LayerConfig = Field(LayerConfig(), description="Structure of the embedding tables.")
+    embedding: EmbeddingConfig = Field(EmbeddingConfig(), description="Structure of the embedding tables.")
     output: LayerConfig = Field(LayerConfig(), description="Structure of the output layer.")
     model: ModelConfig = Field(ModelConfig(), description="Shape of the network.")
     batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")

@@ -1,21 +1,27 @@
 """The JSON Schema of a task's configuration, for completion and checks in an editor."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
 from phmrun.config.experiment import Experiment
 from phmrun.config.layering import Option
-from phmrun.config.sections import LayerConfig
+from phmrun.config.sections import EmbeddingConfig, LayerConfig
 
 
-def json_schema(schema: type[Experiment], structures: Mapping[str, Sequence[Option]]) -> dict[str, Any]:
+def json_schema(
+    schema: type[Experiment],
+    structures: Mapping[str, Sequence[Option]],
+    embeddings: Mapping[str, Sequence[Option]] = MappingProxyType({}),
+) -> dict[str, Any]:
     """The JSON Schema of a configuration file: no key is required, and no unknown one allowed.
 
     Args:
         schema: The task's configuration class.
         structures: The options of every known structure, which become optional keys of the layers' sections.
+        embeddings: Those of every embedding of several matrices.
     """
     document = schema.model_json_schema()
     document["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -25,6 +31,8 @@ def json_schema(schema: type[Experiment], structures: Mapping[str, Sequence[Opti
         section.pop("required", None)
         if name == LayerConfig.__name__:
             document["$defs"][name] = _layer(section, structures)
+        elif name == EmbeddingConfig.__name__:
+            document["$defs"][name] = _layer(section, {**structures, **embeddings})
     return document
 
 
@@ -36,6 +44,8 @@ def _layer(section: dict[str, Any], structures: Mapping[str, Sequence[Option]]) 
     properties["structure"].pop("type", None)
     for structure in sorted(structures):
         for option in structures[structure]:
+            if option.name in section["properties"]:
+                continue  # a section of its own
             properties[option.name] = _merged(properties.get(option.name), structure, option)
     described = section.get("description", "")
     return {

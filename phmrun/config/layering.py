@@ -14,7 +14,7 @@ from phmrun.config.experiment import Experiment
 from phmrun.config.identity import semantic_values
 from phmrun.config.problems import ConfigError, Problem, choices, from_validation, unknown_key
 from phmrun.config.schema import Section, is_section
-from phmrun.config.sections import LayerConfig
+from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.errors import PhmrunError, nearest
 
 E = TypeVar("E", bound=Experiment)
@@ -40,8 +40,11 @@ class Option(Protocol):
         """What it does, in one line."""
 
 
-OptionsOf = Callable[[str], Sequence[Option]]
-"""The options of a structure by its name; raises ``PhmrunError`` for a name that does not exist."""
+class OptionsOf(Protocol):
+    """The options of a structure, by its name."""
+
+    def __call__(self, name: str, *, table: bool = False) -> Sequence[Option]:
+        """Those of an embedding too, where a ``table`` is meant; ``PhmrunError`` for a name that does not exist."""
 
 
 class Source(NamedTuple):
@@ -214,36 +217,54 @@ def _check_layers(merged: _Merged, options_of: OptionsOf) -> dict[str, LayerConf
     """The layers' sections with every option checked and given its value; problems go to ``merged.problems``."""
     layers = {}
     for name, field in merged.schema.model_fields.items():
-        if not (isinstance(field.annotation, type) and issubclass(field.annotation, LayerConfig)):
-            continue
-        default = field.get_default(call_default_factory=True)
-        given = {key.partition(".")[2]: value for key, value in merged.values.items() if key.startswith(f"{name}.")}
-        structure = given.pop("structure", default.structure)
-        if not isinstance(structure, str):
-            continue  # the schema says what is wrong with it
-        try:
-            options = {option.name: option for option in options_of(structure)}
-        except PhmrunError as error:
-            close = nearest(structure, error.valid)
-            said_by = merged.origin.get(f"{name}.structure")
-            merged.problems.append(Problem(f"{name}.structure", error.what, said_by, error.valid, close))
-            continue
-        checked = {}
-        for option, value in given.items():
-            key = f"{name}.{option}"
-            said_by = merged.origin.get(key)
-            if option not in options:
-                what = f"the layer {structure!r} has no option {option!r}"
-                valid = list(options) or ["no options"]
-                merged.problems.append(Problem(key, what, said_by, valid, nearest(option, options)))
-            else:
-                checked[option] = _option_value(key, options[option], value, said_by, merged.problems)
-        defaults = {option.name: option.default for option in options.values() if option.default is not Parameter.empty}
-        for option in options.keys() - defaults.keys() - given.keys():
-            what = f"the layer {structure!r} needs its option {option!r}"
-            merged.problems.append(Problem(f"{name}.{option}", what, merged.origin.get(f"{name}.structure")))
-        layers[name] = field.annotation(structure=structure, **checked).with_defaults(defaults)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, LayerConfig):
+            checked = _check_layer(merged, name, field.get_default(call_default_factory=True), options_of)
+            if checked is not None:
+                layers[name] = checked
     return layers
+
+
+def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: OptionsOf) -> LayerConfig | None:
+    """One layer's section; ``None`` where its structure is none."""
+    section = type(default)
+    given = {key.removeprefix(f"{name}."): value for key, value in merged.values.items() if key.startswith(f"{name}.")}
+    structure = given.pop("structure", default.structure)
+    if not isinstance(structure, str):
+        return None  # the schema says what is wrong with it
+    try:
+        options = {option.name: option for option in options_of(structure, table=issubclass(section, EmbeddingConfig))}
+    except PhmrunError as error:
+        close = nearest(structure, error.valid)
+        said_by = merged.origin.get(f"{name}.structure")
+        merged.problems.append(Problem(f"{name}.structure", error.what, said_by, error.valid, close))
+        return None
+    within: dict[str, LayerConfig] = {}
+    for part in section.model_fields.keys() - {"structure"}:
+        keys = [key for key in given if key.partition(".")[0] == part]
+        usual = {f"{part}.structure": getattr(default, part).structure}
+        if part not in options and any(given[key] != usual.get(key) for key in keys):
+            what = f"the layer {structure!r} is one matrix, with none inside"
+            merged.problems.append(Problem(f"{name}.{part}", what, merged.origin.get(f"{name}.{keys[0]}")))
+        elif part in options:
+            inner = _check_layer(merged, f"{name}.{part}", getattr(default, part), options_of)
+            within |= {} if inner is None else {part: inner}
+        given = {key: value for key, value in given.items() if key not in keys}
+        options.pop(part, None)
+    checked = {}
+    for option, value in given.items():
+        key = f"{name}.{option}"
+        said_by = merged.origin.get(key)
+        if option not in options:
+            what = f"the layer {structure!r} has no option {option!r}"
+            valid = list(options) or ["no options"]
+            merged.problems.append(Problem(key, what, said_by, valid, nearest(option, options)))
+        else:
+            checked[option] = _option_value(key, options[option], value, said_by, merged.problems)
+    defaults = {option.name: option.default for option in options.values() if option.default is not Parameter.empty}
+    for option in options.keys() - defaults.keys() - given.keys():
+        what = f"the layer {structure!r} needs its option {option!r}"
+        merged.problems.append(Problem(f"{name}.{option}", what, merged.origin.get(f"{name}.structure")))
+    return section(structure=structure, **within, **checked).with_defaults(defaults)
 
 
 def _option_value(key: str, option: Option, value: Any, said_by: str | None, problems: list[Problem]) -> Any:

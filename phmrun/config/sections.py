@@ -44,9 +44,29 @@ class LayerConfig(Section):
 
     def with_defaults(self, defaults: dict[str, Any]) -> Self:
         """A copy in which every option has its value, and which remembers what the structure's defaults are."""
-        copy = type(self)(structure=self.structure, **{**defaults, **self.options})
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        copy = type(self)(**fields, **{**defaults, **self.options})
         copy._defaults = dict(defaults)
         return copy
+
+
+class EmbeddingConfig(LayerConfig):
+    """A table of word vectors: a structure, or an embedding of several matrices, ``{structure: define, depth: 3}``."""
+
+    structure: str = Field(
+        "dense",
+        description="Name of a weight structure or of an embedding (`phmrun layers list`); every further key is an "
+        "option of it.",
+    )
+    inside: LayerConfig = Field(
+        LayerConfig(), description="Structure of every matrix inside an embedding that has several; no structure's."
+    )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Structure and options as keyword arguments of what builds it."""
+        inside = self.inside.arguments
+        return {**super().arguments, **({} if inside == LayerConfig().arguments else {"inside": inside})}
 
 
 class DataConfig(Section):

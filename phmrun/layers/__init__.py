@@ -5,6 +5,7 @@ from phmrun.layers.attention import MultiheadAttention
 from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.define import DeFINE
 from phmrun.layers.embedding import Embedding
+from phmrun.layers.embedding_kinds import build_embedding, register_embedding
 from phmrun.layers.feedforward import FeedForward
 from phmrun.layers.hgt import HGT
 from phmrun.layers.inference import folded, for_inference
@@ -13,6 +14,7 @@ from phmrun.layers.lstm import LSTM
 from phmrun.layers.projective import ProjectiveEmbedding
 from phmrun.layers.sharing import share_parameters
 from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
+from phmrun.layers.tied import tied_output
 
 __all__ = [
     "HGT",
@@ -28,10 +30,13 @@ __all__ = [
     "Option",
     "ProjectiveEmbedding",
     "Structure",
+    "build_embedding",
     "build_structure",
     "folded",
     "for_inference",
     "options_of",
     "register",
+    "register_embedding",
     "share_parameters",
+    "tied_output",
 ]

@@ -94,6 +94,7 @@ class AdaptiveInput(nn.Module):
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
+        self.cutoffs, self.div_value = tuple(cutoffs), div_value
         self.clusters = plan_clusters(num_embeddings, cutoffs, width or embedding_dim, div_value)
         self.tables = nn.ModuleList(
             Embedding(cluster.size, cluster.width, None, device, dtype, structure=structure, **options)
@@ -153,12 +154,13 @@ class AdaptiveSoftmax(nn.Module):
         device: Where the parameters live.
         dtype: Their type.
         width: Width of the first cluster's vectors; ``in_features`` unless given.
-        tied: An input whose tables and projections serve here too; it brings cut-offs and widths of its own.
+        tied: An input whose tables serve here too, and its projections where it has the same width; it brings
+            cut-offs and widths of its own.
         structure: Name of the structure of tables and projections where they are not tied.
         **options: Its options.
 
     Raises:
-        PhmrunError: Cut-offs out of order, a structure that does not fit, or a tied input of other sizes.
+        PhmrunError: Cut-offs out of order, a structure that does not fit, or a tied input of another vocabulary.
     """
 
     def __init__(
@@ -179,36 +181,39 @@ class AdaptiveSoftmax(nn.Module):
         super().__init__()
         self.in_features = in_features
         self.n_classes = n_classes
-        if tied is not None and (tied.embedding_dim, tied.num_embeddings) != (in_features, n_classes):
+        if tied is not None and tied.num_embeddings != n_classes:
             raise PhmrunError(
-                f"an adaptive input of {tied.num_embeddings}×{tied.embedding_dim} cannot be tied to an output of "
-                f"{n_classes}×{in_features}"
+                f"an adaptive input of {tied.num_embeddings} words cannot be tied to an output of {n_classes}"
             )
+        shares_projections = tied is not None and tied.embedding_dim == in_features
         with on_device(device):
             if tied is None:
                 self.clusters = plan_clusters(n_classes, cutoffs, width or in_features, div_value)
-                self.projections = _projections(self.clusters, in_features, structure, options)
-                shared: list[Any] = [structure] * len(self.clusters)
+                maps: list[dict[str, Any]] = [{"structure": structure, **options}] * len(self.clusters)
             else:
-                self.clusters, self.projections, options = tied.clusters, tied.projections, {}
-                shared = [table.structure for table in tied.tables]
+                self.clusters = tied.clusters
+                maps = [{"structure": table.structure} for table in tied.tables]
+            if tied is not None and shares_projections:
+                self.projections = tied.projections
+            else:
+                self.projections = _projections(self.clusters, in_features, structure, options)
             self.tables = nn.ModuleList(
-                _map(cluster.width, cluster.size, bias, table, options)
-                for cluster, table in zip(self.clusters, shared, strict=True)
+                _map(cluster.width, cluster.size, bias, **arguments)
+                for cluster, arguments in zip(self.clusters, maps, strict=True)
             )
             tails = len(self.clusters) - 1
             self.cluster_weight = nn.Parameter(torch.empty(tails, self.clusters[0].width)) if tails else None
             self.cluster_bias = nn.Parameter(torch.empty(tails)) if bias and tails else None
         if dtype is not None:
             self.to(dtype)
-        self.reset_parameters(tied is not None)
+        self.reset_parameters(tied is not None, shares_projections)
 
-    def reset_parameters(self, tied: bool = False) -> None:
+    def reset_parameters(self, tied: bool = False, shares_projections: bool = False) -> None:
         """Vectors of words and clusters with variance 1/in_features, biases zero; tied ones are left alone."""
         std = self.in_features**-0.5
         for table in self.tables:
             table.reset_parameters(std, zero_bias=True, shared=tied)  # type: ignore[operator]
-        if not tied:
+        if not shares_projections:
             _reset_projections(self.projections)
         if self.cluster_weight is not None:
             nn.init.normal_(self.cluster_weight, std=std)
@@ -286,13 +291,13 @@ def _projections(clusters: Sequence[Cluster], width: int, structure: str, option
     projections = nn.ModuleList()
     for cluster in clusters:
         same = cluster.width == width
-        projections.append(nn.Identity() if same else _map(cluster.width, width, False, structure, options))
+        projections.append(nn.Identity() if same else _map(cluster.width, width, False, structure=structure, **options))
     return projections
 
 
-def _map(inputs: int, outputs: int, bias: bool, structure: Any, options: dict[str, Any]) -> Linear:
+def _map(inputs: int, outputs: int, bias: bool, **structure: Any) -> Linear:
     """A linear map whose W is read as such."""
-    linear = Linear(inputs, outputs, bias, structure=structure, **options)
+    linear = Linear(inputs, outputs, bias, **structure)
     linear.keeps_weight = True
     return linear
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.errors import PhmrunError
-from phmrun.layers.embedding import Embedding
+from phmrun.layers.adaptive import AdaptiveInput
 from phmrun.layers.hgt import HGT, Connection
 from phmrun.layers.linear import Linear, on_device
 
@@ -31,14 +30,14 @@ class DeFINE(nn.Module):
 
     Args:
         num_embeddings: Size of the vocabulary.
-        embedding_dim: Size of an embedding vector (m).
+        embedding_dim: Size of an embedding vector (m); that of the expansion where there is no last map.
         width: Size of the vector that a token is mapped to (n).
         expansion: Width at the end of the expansion (k).
         depth: Number of group transforms (N).
         device: Where the parameters live.
         dtype: Their type.
-        mapping: The module that maps tokens to n numbers, such as an ``AdaptiveInput``; an ``Embedding`` unless given.
-        reduce: Whether a last map leads to m; without it, m is k.
+        mapping: The module that maps tokens to n numbers; one table of such vectors unless given.
+        reduce: Whether a last map leads to m.
         connection: See :class:`HGT`; "plain" is the paper's HGT embedding. With "mixer" and "concat" the last map sees
             the n numbers as well.
         norm: Whether a layer norm follows each transform and the last map.
@@ -76,7 +75,9 @@ class DeFINE(nn.Module):
         self.cached = cached
         settings = {name: options.pop(name) for name in HGT_SETTINGS if name in options}
         with on_device(device):
-            self.mapping = mapping if mapping is not None else _mapping(num_embeddings, width, structure, options)
+            if mapping is None:
+                mapping = AdaptiveInput(num_embeddings, width, (), structure=structure, **options)
+            self.mapping = mapping
             self.expand = HGT(
                 width,
                 expansion,
@@ -91,15 +92,21 @@ class DeFINE(nn.Module):
             reduced = self.expand.out_features + (width if connection in ("mixer", "concat") else 0)
             self.reduce = Linear(reduced, embedding_dim, bias, structure=structure, **options) if reduce else None
             self.norm = nn.LayerNorm(embedding_dim) if reduce and norm else nn.Identity()
-        if not reduce and embedding_dim != self.expand.out_features:
-            raise PhmrunError(
-                f"without the last map, embeddings have the {self.expand.out_features} numbers of the expansion, "
-                f"not {embedding_dim}"
-            )
+        if not reduce:
+            self.embedding_dim = self.expand.out_features
+        self.reset_parameters()
         if dtype is not None:
             self.to(dtype)
         self._table: Tensor | None = None
         self._table_of: tuple[tuple[int, int], ...] = ()
+
+    def reset_parameters(self, std: float | None = None) -> None:
+        """Entries of the embeddings with standard deviation ``std``, 1/√m unless given, where a last norm can do it.
+
+        The maps keep ``nn.Linear``'s initialisation, and the mapping its own.
+        """
+        if isinstance(self.norm, nn.LayerNorm):
+            nn.init.constant_(self.norm.weight, self.embedding_dim**-0.5 if std is None else std)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """``[…]`` of token numbers ``-> […, embedding_dim]``."""
@@ -147,10 +154,3 @@ class DeFINE(nn.Module):
         """A move to another device or type leaves the table behind."""
         self._table = None
         return super()._apply(fn, recurse)
-
-
-def _mapping(size: int, width: int, structure: str, options: dict[str, Any]) -> Embedding:
-    """The table of n numbers per token, drawn so that it can also serve as an output map."""
-    table = Embedding(size, width, structure=structure, **options)
-    table.reset_parameters(width**-0.5)
-    return table

@@ -5,14 +5,14 @@ A structure is a recipe for a dense matrix ``W [out_features, in_features]`` fro
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError, unknown
-from phmrun.registry import STRUCTURES
+from phmrun.registry import EMBEDDINGS, STRUCTURES
 
 Application = Literal["dense", "factored"]
 """How a map is applied: W built, then one product with it; or the factors, without W."""
@@ -120,16 +120,37 @@ def register(name: str) -> Callable[[type[Structure]], type[Structure]]:
     return add
 
 
-def options_of(name: str) -> tuple[Option, ...]:
+def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
     """The options of the structure called ``name``, in the order of its constructor.
 
+    Args:
+        name: A structure, or an embedding.
+        table: Whether the name is that of a table of vectors, which an embedding can be as well.
+
     Raises:
-        PhmrunError: There is no such structure.
+        PhmrunError: There is no such structure, or it is an embedding where a weight matrix is meant.
     """
-    constructor = STRUCTURES.get(name).__init__
-    hints = get_type_hints(constructor, include_extras=True)
+    if table and name in EMBEDDINGS:
+        known: tuple[Option, ...] = EMBEDDINGS.get(name).options
+        return known
+    if name in STRUCTURES:
+        return options_of_function(STRUCTURES.get(name).__init__)
+    if name in EMBEDDINGS:
+        raise PhmrunError(
+            f"{name!r} makes the vectors of an embedding, not a weight matrix",
+            valid=STRUCTURES.names(),
+            hint=f"Use --embedding {name}.",
+        )
+    if table:
+        raise unknown("embedding", name, [*STRUCTURES.names(), *EMBEDDINGS.names()])
+    raise unknown("layer", name, STRUCTURES.names())
+
+
+def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
+    """The keyword-only parameters of a constructor, or of a function that builds something."""
+    hints = get_type_hints(function, include_extras=True)
     options = []
-    for parameter in inspect.signature(constructor).parameters.values():
+    for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
         annotation, text = hints[parameter.name], ""
@@ -158,11 +179,20 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
                 f"{out_features}×{in_features}"
             )
         return structure
-    known = {option.name: option.annotation for option in options_of(structure)}
-    for name, value in options.items():
-        if name not in known:
-            raise unknown(f"option of layer {structure!r}", name, known)
-        if get_origin(known[name]) is Literal and value not in get_args(known[name]):
-            raise unknown(f"{name} of layer {structure!r}", str(value), get_args(known[name]))
+    check_options(f"layer {structure!r}", options_of(structure), options)
     built: Structure = STRUCTURES.get(structure)(out_features, in_features, **options)
     return built
+
+
+def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]) -> None:
+    """Refuses options that ``what`` does not have, and values that are not among an option's choices.
+
+    Raises:
+        PhmrunError: The first that does not fit, with the valid ones.
+    """
+    annotations = {option.name: option.annotation for option in known}
+    for name, value in given.items():
+        if name not in annotations:
+            raise unknown(f"option of {what}", name, annotations)
+        if get_origin(annotations[name]) is Literal and value not in get_args(annotations[name]):
+            raise unknown(f"{name} of {what}", str(value), get_args(annotations[name]))

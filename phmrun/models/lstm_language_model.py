@@ -10,22 +10,22 @@ from torch.nn import functional as F
 
 from phmrun.layers import LSTM
 from phmrun.layers.cross_entropy import CrossEntropy
-from phmrun.layers.lstm import GateMapping, State
+from phmrun.layers.lstm import GateMapping
+from phmrun.models.reading import Reading, State
 from phmrun.models.word_tables import build_word_tables
 
 
 class LSTMLanguageModel(nn.Module):
     """Word vectors, LSTMs of widths ``hidden`` and then ``width``, and a softmax tied to the word vectors.
 
+    AWD-LSTM is this one with output biases and with dropout in all its places.
+
     Args:
         vocabulary: Vocabulary entries, in order of falling frequency.
         width: Size of a word vector, and of the last LSTM's outputs.
         hidden: Sizes of the LSTMs before the last.
-        cutoffs: See :func:`build_word_tables`, as the next four.
-        div_value: Factor by which rarer clusters' vectors are narrower.
-        narrow: Width of the first cluster's vectors.
         bias: Whether words have output biases.
-        define: Arguments of DeFINE.
+        tie: Whether the output shares the word vectors.
         dropout: Share of the outputs of the LSTMs but the last dropped, the same at all time steps.
         input_dropout: Share of input vectors dropped likewise.
         output_dropout: Share of the last outputs dropped likewise.
@@ -33,7 +33,8 @@ class LSTMLanguageModel(nn.Module):
         weight_dropout: Share of recurrent weights dropped.
         maps: LSTM gates as eight maps ("gate") or two ("stacked").
         layer: Structure of the LSTMs' maps and its options.
-        embedding: The same for the word vectors.
+        embedding: A structure or an embedding for the word vectors, and its options.
+        output: Structure of the output's own maps and its options.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
@@ -45,11 +46,8 @@ class LSTMLanguageModel(nn.Module):
         width: int,
         hidden: Sequence[int] = (1024, 1024, 1024),
         *,
-        cutoffs: Sequence[int] = (),
-        div_value: float = 4.0,
-        narrow: int | None = None,
         bias: bool = False,
-        define: Mapping[str, Any] | None = None,
+        tie: bool = True,
         dropout: float = 0.1,
         input_dropout: float = 0.1,
         output_dropout: float = 0.1,
@@ -58,20 +56,14 @@ class LSTMLanguageModel(nn.Module):
         maps: GateMapping = "gate",
         layer: Mapping[str, Any] | None = None,
         embedding: Mapping[str, Any] | None = None,
+        output: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.word_dropout, self.output_dropout = word_dropout, output_dropout
         tables = build_word_tables(
-            vocabulary,
-            width,
-            cutoffs=cutoffs,
-            div_value=div_value,
-            narrow=narrow,
-            bias=bias,
-            define=define,
-            embedding=embedding,
+            vocabulary, width, embedding=embedding, output=output, tie=tie, bias=bias, any_width=True
         )
-        self.embedding = tables.embedding
+        self.embedding = tables.words
         self.define = tables.define
         sizes = [tables.width, *hidden, width]
         self.context = nn.ModuleList(
@@ -89,67 +81,31 @@ class LSTMLanguageModel(nn.Module):
         )
         self.output = tables.output
 
-    def forward(self, tokens: Tensor, states: Sequence[State] | None = None) -> tuple[Tensor, list[State]]:
+    def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
         """Hidden vectors that predict the next words.
 
         Args:
             tokens: ``[batch, length]``.
-            states: h and c of each LSTM after the text before; ``None`` at its beginning.
-
-        Returns:
-            ``[batch, length, width]``, and the states after these tokens, detached.
+            state: h and c of each LSTM after the text before, ``[batch, size]``; ``None`` at its beginning.
         """
         hidden = self._words(tokens)
-        after = []
+        after: list[Tensor] = []
         for number, lstm in enumerate(self.context):
-            hidden, (h, c) = lstm(hidden, None if states is None else states[number])
-            after.append((h.detach(), c.detach()))
+            before = None if state is None else (state[2 * number][None], state[2 * number + 1][None])
+            hidden, final = lstm(hidden, before)
+            after += [vectors.detach()[0] for vectors in final]
+        outputs = hidden
         if self.training and self.output_dropout:
             hidden = hidden * F.dropout(torch.ones_like(hidden[:, :1]), self.output_dropout)
-        return hidden, after
+        return Reading(hidden, outputs, tuple(after))
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
-        """Summed over ``targets [batch, length]``, in nats."""
+        """Summed over ``targets``, in nats."""
         return cast(CrossEntropy, self.output(hidden, targets))
 
     def _words(self, tokens: Tensor) -> Tensor:
-        vectors = self.embedding(tokens) if self.define is None else self.define(tokens)
+        vectors: Tensor = self.embedding(tokens) if self.define is None else self.define(tokens)
         if not (self.training and self.word_dropout):
             return vectors
         kept = F.dropout(vectors.new_ones(self.embedding.num_embeddings, 1), self.word_dropout)
         return vectors * kept[tokens]
-
-
-def awd_lstm(
-    vocabulary: int,
-    width: int = 400,
-    hidden: Sequence[int] = (1150, 1150),
-    *,
-    narrow: int | None = None,
-    define: Mapping[str, Any] | None = None,
-    dropout: float = 0.3,
-    input_dropout: float = 0.4,
-    output_dropout: float = 0.4,
-    word_dropout: float = 0.1,
-    weight_dropout: float = 0.5,
-    maps: GateMapping = "gate",
-    layer: Mapping[str, Any] | None = None,
-    embedding: Mapping[str, Any] | None = None,
-) -> LSTMLanguageModel:
-    """AWD-LSTM with the sizes and dropouts of its authors for the Penn Treebank; see :class:`LSTMLanguageModel`."""
-    return LSTMLanguageModel(
-        vocabulary,
-        width,
-        hidden,
-        narrow=narrow,
-        bias=True,
-        define=define,
-        dropout=dropout,
-        input_dropout=input_dropout,
-        output_dropout=output_dropout,
-        word_dropout=word_dropout,
-        weight_dropout=weight_dropout,
-        maps=maps,
-        layer=layer,
-        embedding=embedding,
-    )

@@ -16,7 +16,6 @@ NETWORKS = {
     "nli-lstm": "phmrun.models.lstm_classifier:LSTMClassifier",
     "biaffine-parser": "phmrun.models.biaffine_parser:BiaffineParser",
     "lstm-lm": "phmrun.models.lstm_language_model:LSTMLanguageModel",
-    "awd-lstm": "phmrun.models.lstm_language_model:awd_lstm",
     "transformer-xl": "phmrun.models.transformer_xl:TransformerXL",
 }
 """Where each network's class, or the function that builds it, is found."""

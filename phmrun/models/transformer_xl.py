@@ -4,7 +4,7 @@ Legend: ``batch`` texts, ``length`` new positions, ``memory`` positions before t
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from phmrun.layers import FeedForward, Linear
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.models.positions import sinusoids
+from phmrun.models.reading import Reading, State
 from phmrun.models.word_tables import build_word_tables
 
 
@@ -115,15 +116,13 @@ class TransformerXL(nn.Module):
         head_width: Size of a query, key or value of one head.
         layers: Layers.
         memory: Positions of the text before that are kept.
-        cutoffs: See :func:`build_word_tables`, as the next four.
-        div_value: Factor by which rarer clusters' vectors are narrower.
-        narrow: Width of the first cluster's vectors (n), projected to ``width``: the projective embeddings.
         bias: Whether words and clusters have output biases.
-        define: Arguments of DeFINE.
+        tie: Whether the output shares the word vectors.
         dropout: Share of word vectors, block outputs and feed-forward activations dropped in training.
         attention_dropout: Share of attention weights dropped.
         layer: Structure of every map in the layers and its options.
-        embedding: The same for the word vectors.
+        embedding: A structure or an embedding for the word vectors, and its options.
+        output: Structure of the output's own maps and its options.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
@@ -139,29 +138,18 @@ class TransformerXL(nn.Module):
         head_width: int = 41,
         layers: int = 16,
         memory: int = 150,
-        cutoffs: Sequence[int] = (),
-        div_value: float = 1.0,
-        narrow: int | None = None,
         bias: bool = True,
-        define: Mapping[str, Any] | None = None,
+        tie: bool = True,
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         layer: Mapping[str, Any] | None = None,
         embedding: Mapping[str, Any] | None = None,
+        output: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.width, self.memory, self.dropout = width, memory, dropout
-        tables = build_word_tables(
-            vocabulary,
-            width,
-            cutoffs=cutoffs,
-            div_value=div_value,
-            narrow=narrow,
-            bias=bias,
-            define=define,
-            embedding=embedding,
-        )
-        self.embedding = tables.embedding
+        tables = build_word_tables(vocabulary, width, embedding=embedding, output=output, tie=tie, bias=bias)
+        self.embedding = tables.words
         self.define = tables.define
         self.context = nn.ModuleList(
             XLLayer(
@@ -175,30 +163,26 @@ class TransformerXL(nn.Module):
         self.context_bias = SharedBias(heads, head_width)
         self.output = tables.output
 
-    def forward(self, tokens: Tensor, memories: Sequence[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
         """Hidden vectors that predict the next words.
 
         Args:
             tokens: ``[batch, length]``.
-            memories: Per layer its inputs at earlier positions, ``[batch, memory, width]``; ``None`` at the beginning.
-
-        Returns:
-            ``[batch, length, width]``, and the memories for the text that follows, detached.
+            state: Per layer its inputs at earlier positions, ``[batch, memory, width]``; ``None`` at the beginning.
         """
         words = self.embedding(tokens) if self.define is None else self.define(tokens)
         hidden = self._drop(words * math.sqrt(self.width))
-        if memories is None:
-            memories = [hidden[:, :0]] * len(self.context)
+        memories = [hidden[:, :0]] * len(self.context) if state is None else state
         total = memories[0].shape[1] + tokens.shape[1]
         distances = self._drop(sinusoids(total, self.width).to(hidden).flip(0))
         kept = []
         for layer, memory in zip(self.context, memories, strict=True):
             kept.append(torch.cat([memory, hidden], dim=1)[:, max(0, total - self.memory) :].detach())
             hidden = layer(hidden, memory, distances, self.context_bias)
-        return self._drop(hidden), kept
+        return Reading(self._drop(hidden), hidden, tuple(kept))
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
-        """Summed over ``targets [batch, length]``, in nats."""
+        """Summed over ``targets``, in nats."""
         return cast(CrossEntropy, self.output(hidden, targets))
 
     def _drop(self, vectors: Tensor) -> Tensor:

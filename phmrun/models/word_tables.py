@@ -1,68 +1,73 @@
-"""What a language model knows of its words: input vectors, an output map that shares them, and DeFINE between."""
+"""What a language model knows of its words: input vectors, and an output map that shares them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
 
-from phmrun.errors import PhmrunError
-from phmrun.layers import AdaptiveInput, AdaptiveSoftmax, DeFINE
+from torch import nn
+
+from phmrun.layers import AdaptiveInput, AdaptiveSoftmax, DeFINE, build_embedding
+from phmrun.registry import EMBEDDINGS
 
 
 class WordTables(NamedTuple):
-    """Tied input and output of a language model.
+    """Input and output of a language model.
 
     Attributes:
-        embedding: Tables of word vectors, by cluster of frequency.
+        words: The words' own vectors, by cluster of frequency.
         define: What makes the context model's inputs of them; ``None``: they are the inputs.
-        output: The softmax over the same tables.
+        output: The softmax.
         width: Size of an input vector of the context model.
     """
 
-    embedding: AdaptiveInput
+    words: AdaptiveInput
     define: DeFINE | None
     output: AdaptiveSoftmax
     width: int
+
+    @property
+    def embedding(self) -> nn.Module:
+        """Looks the inputs up."""
+        return self.words if self.define is None else self.define
 
 
 def build_word_tables(
     vocabulary: int,
     width: int,
     *,
-    cutoffs: Sequence[int] = (),
-    div_value: float = 4.0,
-    narrow: int | None = None,
-    bias: bool = False,
-    define: Mapping[str, Any] | None = None,
     embedding: Mapping[str, Any] | None = None,
+    output: Mapping[str, Any] | None = None,
+    tie: bool = True,
+    bias: bool = False,
+    any_width: bool = False,
 ) -> WordTables:
     """Input and output of a language model whose context model ends in vectors of ``width``.
 
     Args:
         vocabulary: Vocabulary entries, in order of falling frequency.
-        width: Size of the context model's output vectors (m).
-        cutoffs: The first word of each cluster but the first; none: one table, an ordinary softmax.
-        div_value: Factor by which each further cluster's vectors are narrower.
-        narrow: Width of the first cluster's vectors (n), ``width`` unless given.
+        width: Size of the context model's output vectors (m), and of its input vectors.
+        embedding: A structure or an embedding and its options: ``{"structure": "define", "depth": 3}``.
+        output: Structure of the output's own maps and its options.
+        tie: Whether the output shares the words' own vectors; untied, it has the same clusters.
         bias: Whether words and clusters have output biases.
-        define: Arguments of :class:`DeFINE`: ``{"depth": 3, "expansion": 1024}``.
-        embedding: Structure of the tables and its options.
+        any_width: Whether the context model reads vectors of any size, as an LSTM does.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
     """
-    structure = embedding or {}
-    n = narrow or width
-    if define is None:
-        table = AdaptiveInput(vocabulary, width, cutoffs, div_value, width=n, **structure)
-        return WordTables(table, None, AdaptiveSoftmax(width, vocabulary, bias=bias, tied=table), width)
-    table = AdaptiveInput(vocabulary, n, cutoffs, div_value, **structure)
-    settings = dict(define)
-    reduced: int = settings["expansion"] if settings.get("reduce") is False else width
-    deep = DeFINE(vocabulary, reduced, n, mapping=table, **settings)
-    if n == width:
-        return WordTables(table, deep, AdaptiveSoftmax(width, vocabulary, bias=bias, tied=table), reduced)
-    if div_value != 1 and cutoffs:
-        raise PhmrunError("narrow words under DeFINE need clusters of one width", hint="Set div_value to 1.")
-    # The output maps its vectors to the words' own width, which the input leaves to DeFINE.
-    wide = AdaptiveInput(vocabulary, width, cutoffs, div_value, width=n, **structure)
-    wide.tables = table.tables
-    return WordTables(table, deep, AdaptiveSoftmax(width, vocabulary, bias=bias, tied=wide), reduced)
+    arguments = dict(embedding or {})
+    if arguments.get("structure", "dense") in EMBEDDINGS:
+        table = build_embedding(vocabulary, width, any_width=any_width, **arguments)
+    else:
+        table = AdaptiveInput(vocabulary, width, (), **arguments)
+    define = table if isinstance(table, DeFINE) else None
+    words = cast(AdaptiveInput, table if define is None else define.mapping)
+    softmax = AdaptiveSoftmax(
+        width,
+        vocabulary,
+        words.cutoffs,
+        words.div_value,
+        bias,
+        tied=words if tie else None,
+        **(output or {}),
+    )
+    return WordTables(words, define, softmax, cast(int, table.embedding_dim))

@@ -70,7 +70,7 @@ def build_sequence_to_sequence(config: SequenceExperiment, source_size: int, tar
         PhmrunError: Sizes, structures and tying that do not go together.
     """
     model, training = config.model, config.training
-    if model.tie != "none" and config.output not in (config.embedding, LayerConfig()):
+    if model.tie != "none" and config.output.arguments not in (config.embedding.arguments, LayerConfig().arguments):
         raise PhmrunError(
             f"the output map is tied to the embedding, whose structure is {config.embedding.structure!r}",
             where="output.structure",

@@ -2,18 +2,18 @@ import json
 
 import pytest
 
-from phmrun.registry import STRUCTURES
+from phmrun.registry import EMBEDDINGS, STRUCTURES
 
 
 def test_list(phmrun):
     facts = {fact["name"]: fact for fact in json.loads(phmrun("layers", "list", "--json").out)}
-    assert set(STRUCTURES.names()) == set(facts)
+    assert {*STRUCTURES.names(), *EMBEDDINGS.names()} == set(facts)
     table = phmrun("layers", "list").out
     for fact in facts.values():
         assert fact["formula"]
         assert fact["source"]
         assert fact["name"] in table
-        assert fact["count_formula"] in table
+        assert fact["count_formula"].split()[0] in table
 
 
 def test_show(phmrun):
@@ -29,6 +29,14 @@ def test_show(phmrun):
 
 def test_show_without_options(phmrun):
     assert "no options" in phmrun("layers", "show", "dense").out
+
+
+def test_show_an_embedding(phmrun):
+    report = json.loads(phmrun("layers", "show", "hgt", "--json").out)
+    assert report["makes"] == "embedding"
+    assert "ever fewer groups" in report["description"]
+    assert "connection" not in {option["name"] for option in report["options"]}
+    assert "embedding: {structure: define, depth: 3}" in phmrun("layers", "show", "define").out
 
 
 def test_unknown(phmrun):

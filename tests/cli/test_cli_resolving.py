@@ -81,6 +81,18 @@ def test_unknown_names_bring_the_nearest():
         resolve_options(ExperimentOptions("ntm"))
 
 
+def test_what_is_inside_an_embedding_comes_after_it():
+    settings = ["embedding.inside.n=2", "embedding.inside=phm", "embedding.depth=5"]
+    embedding = resolve(set_=settings, embedding="define").config.embedding
+    assert embedding.options["depth"] == 5
+    assert embedding.inside.arguments["n"] == 2
+
+
+def test_an_embedding_is_no_layer():
+    with pytest.raises(ConfigError, match="makes the vectors of an embedding"):
+        resolve(layer="define")
+
+
 PLUGIN = '''
 from typing import Annotated
 from phmrun.layers import Structure, register

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 from pydantic import Field
 
-from phmrun.config import DataConfig, Experiment, LayerConfig, ModelConfig, Unhashed
+from phmrun.config import DataConfig, EmbeddingConfig, Experiment, ModelConfig, Unhashed
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import unknown
 
@@ -26,6 +26,9 @@ STRUCTURES = {
 }
 
 
+EMBEDDINGS = {"deep": (Option("depth", int, 3, "Layers."), Option("inside", dict | None, None, "Structure within."))}
+
+
 class ToyModel(ModelConfig):
     presets: ClassVar[dict[str, dict[str, Any]]] = {"tiny": {"width": 16, "depth": 1}, "big": {"width": 64, "depth": 4}}
     preset: Annotated[Literal["tiny", "big"], Unhashed()] = Field("tiny", description="Size.")
@@ -37,7 +40,7 @@ class ToyExperiment(Experiment):
     task: Literal["toy"] = Field("toy", description="A toy.")
     data: DataConfig = Field(DataConfig(), description="Data.")
     model: ToyModel = Field(ToyModel(), description="Model.")
-    embedding: LayerConfig = Field(LayerConfig(structure="rank"), description="Structure of the embedding tables.")
+    embedding: EmbeddingConfig = Field(EmbeddingConfig(structure="rank"), description="Structure of the tables.")
 
 
 @pytest.fixture(scope="session")
@@ -47,12 +50,18 @@ def schema() -> type[ToyExperiment]:
 
 @pytest.fixture(scope="session")
 def options_of() -> OptionsOf:
-    def options(name: str) -> tuple[Option, ...]:
-        if name not in STRUCTURES:
-            raise unknown("layer", name, STRUCTURES)
-        return STRUCTURES[name]
+    def options(name: str, *, table: bool = False) -> tuple[Option, ...]:
+        known = {**STRUCTURES, **EMBEDDINGS} if table else STRUCTURES
+        if name not in known:
+            raise unknown("layer", name, known)
+        return known[name]
 
     return options
+
+
+@pytest.fixture(scope="session")
+def embeddings() -> dict[str, tuple[Option, ...]]:
+    return dict(EMBEDDINGS)
 
 
 @pytest.fixture(scope="session")

@@ -37,9 +37,12 @@ def test_invalid(validator, config):
     assert not validator.is_valid(config)
 
 
+LAYERS = ("LayerConfig", "EmbeddingConfig")
+
+
 def test_no_key_is_required_and_no_unknown_one_allowed(schema, structures):
     document = json_schema(schema, structures)
-    sections = [document, *(section for name, section in document["$defs"].items() if name != "LayerConfig")]
+    sections = [document, *(section for name, section in document["$defs"].items() if name not in LAYERS)]
     assert len(sections) > 5
     for section in sections:
         assert section["additionalProperties"] is False
@@ -64,3 +67,12 @@ def test_structures_may_share_the_name_of_an_option(schema, structures):
 def test_options_carry_their_structure_and_default(schema, structures):
     text = json_schema(schema, structures)["$defs"]["LayerConfig"]["anyOf"][0]["properties"]["n"]["description"]
     assert text == "phm: Order. (default 4)"
+
+
+def test_embeddings_are_one_where_a_table_is_meant(schema, structures, embeddings):
+    sections = json_schema(schema, structures, embeddings)["$defs"]
+    table, matrix = (sections[name]["anyOf"][0]["properties"] for name in ("EmbeddingConfig", "LayerConfig"))
+    assert "deep" in table["structure"]["examples"]
+    assert "deep" not in matrix["structure"]["examples"]
+    assert table.keys() - matrix.keys() == {"depth", "inside"}
+    assert table["inside"]["$ref"] == "#/$defs/LayerConfig"

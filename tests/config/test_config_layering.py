@@ -130,6 +130,38 @@ def test_bad_layers(schema, options_of, layer, key):
     assert key in problems(schema, options_of, Source("a", {"layer": layer}))
 
 
+def test_an_embedding_and_what_is_inside(schema, options_of):
+    sources = [
+        Source("a", {"embedding": {"structure": "deep", "depth": 5, "inside": {"structure": "phm", "n": 8}}}),
+        Source("--set", {"embedding": {"inside": {"n": 2}}}),
+    ]
+    config = resolve(schema, sources, options_of).config
+    assert config.embedding.options == {"depth": 5}
+    assert config.embedding.arguments == {
+        "structure": "deep",
+        "depth": 5,
+        "inside": {"structure": "phm", "n": 2, "variant": "paper"},
+    }
+    plain = resolve(schema, [*sources, Source("b", {"embedding": {"structure": "rank"}})], options_of).config
+    assert plain.embedding.arguments == {"structure": "rank", "rank": 8, "scale": None}
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"layer": "deep"}, "layer.structure"),
+        ({"output": {"structure": "deep"}}, "output.structure"),
+        ({"embedding": {"structure": "depp"}}, "embedding.structure"),
+        ({"embedding": {"structure": "deep", "inside": "deep"}}, "embedding.inside.structure"),
+        ({"embedding": {"structure": "deep", "inside": {"structure": "phm", "m": 2}}}, "embedding.inside.m"),
+        ({"embedding": {"structure": "rank", "inside": "phm"}}, "embedding.inside"),
+        ({"embedding": {"structure": "deep", "rank": 2}}, "embedding.rank"),
+    ],
+)
+def test_bad_embeddings(schema, options_of, values, key):
+    assert list(problems(schema, options_of, Source("a", values))) == [key]
+
+
 def test_option_choices_are_listed_with_the_nearest(schema, options_of):
     found = problems(schema, options_of, Source("a", {"layer": {"structure": "phm", "variant": "papr"}}))
     assert found["layer.variant"].suggestion == ["paper"]

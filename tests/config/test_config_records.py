@@ -6,9 +6,14 @@ from phmrun.config import ConfigError, Source, load_run_config, resolve, run_id,
 from phmrun.errors import PhmrunError
 
 
-@pytest.fixture
-def saved(schema, options_of, tmp_path):
-    values = {"layer": {"structure": "phm", "n": 8}, "seed": 5, "training": {"max_time": 90}}
+@pytest.fixture(params=["rank", {"structure": "deep", "inside": {"structure": "phm", "n": 2}}], ids=str)
+def saved(request, schema, options_of, tmp_path):
+    values = {
+        "layer": {"structure": "phm", "n": 8},
+        "embedding": request.param,
+        "seed": 5,
+        "training": {"max_time": 90},
+    }
     config = resolve(schema, [Source("x", values)], options_of).config
     path = tmp_path / "config.yaml"
     path.write_text(to_yaml(config), encoding="utf-8")

@@ -6,7 +6,9 @@ from tasks.nmt.config import TranslationExperiment
 
 
 def resolved(values):
-    return resolve(TranslationExperiment, [task_defaults("nmt"), Source("x", values)], lambda name: ()).config
+    return resolve(
+        TranslationExperiment, [task_defaults("nmt"), Source("x", values)], lambda name, table=False: ()
+    ).config
 
 
 def mistakes(values):

@@ -203,4 +203,17 @@ def test_mistakes_are_named():
     with pytest.raises(PhmrunError, match="must rise"):
         AdaptiveSoftmax(4, 10, (5, 12))
     with pytest.raises(PhmrunError, match="cannot be tied"):
-        AdaptiveSoftmax(8, 10, tied=AdaptiveInput(10, 4, ()))
+        AdaptiveSoftmax(4, 12, tied=AdaptiveInput(10, 4, ()))
+
+
+def test_tied_to_an_input_of_another_width():
+    """The words' vectors are shared; the maps to the output's width are its own, and read backwards."""
+    torch.manual_seed(0)
+    words = AdaptiveInput(10, 4, (3,), div_value=2)
+    softmax = AdaptiveSoftmax(6, 10, tied=words)
+    assert [table.structure for table in softmax.tables] == [table.structure for table in words.tables]
+    assert [projection.weight.shape for projection in softmax.projections] == [(6, 4), (6, 2)]
+    assert size_of(softmax) == size_of(words) - 4 * 2 + 6 * 4 + 6 * 2 + 4
+    hidden = torch.randn(5, 6)
+    torch.testing.assert_close(softmax.log_prob(hidden), dense_log_prob(softmax, hidden))
+    torch.testing.assert_close(softmax.log_prob(hidden).exp().sum(1), torch.ones(5))

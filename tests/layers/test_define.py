@@ -57,10 +57,17 @@ def test_every_parameter_gets_a_gradient(options):
 
 
 def test_without_the_last_map_the_embedding_is_the_expansion():
-    module = DeFINE(30, 32, 8, 32, 3, reduce=False, **SMALL)
+    module = DeFINE(30, 12, 8, 32, 3, reduce=False, **SMALL)
     assert module(torch.tensor([[1, 2]])).shape == (1, 2, 32)
-    with pytest.raises(PhmrunError, match="32 numbers"):
-        DeFINE(30, 12, 8, 32, 3, reduce=False, **SMALL)
+    assert module.embedding_dim == 32
+
+
+@pytest.mark.parametrize("std", [None, 1.0])
+def test_scale(std):
+    torch.manual_seed(0)
+    module = DeFINE(2000, 64, 32, 128, 3)
+    module.reset_parameters(std)
+    assert module.weight.std().item() == pytest.approx(64**-0.5 if std is None else std, rel=0.02)
 
 
 def test_the_cached_table_gives_the_computed_embeddings():
@@ -71,7 +78,7 @@ def test_the_cached_table_gives_the_computed_embeddings():
         torch.testing.assert_close(module(tokens), computed)
         torch.testing.assert_close(module(tokens), module.weight[tokens])
     assert computed.requires_grad
-    assert not any("table" in name for name in module.state_dict())
+    assert not [name for name in module.state_dict() if name.startswith(("table", "_table"))]
 
 
 def test_repeated_tokens_are_computed_once_and_sum_their_gradients(monkeypatch):

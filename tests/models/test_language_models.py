@@ -6,19 +6,19 @@ import pytest
 import torch
 
 from phmrun.errors import PhmrunError
-from phmrun.models.lstm_language_model import LSTMLanguageModel, awd_lstm
+from phmrun.models.lstm_language_model import LSTMLanguageModel
 from phmrun.models.transformer_xl import TransformerXL, shifted
 from phmrun.models.word_tables import build_word_tables
 
 TOKENS = torch.randint(0, 40, (2, 9), generator=torch.Generator().manual_seed(1))
-DEFINE = {"depth": 2, "expansion": 32, "max_groups": 2, "multiple_of": 4}
+DEFINE = {"structure": "define", "depth": 2, "expansion": 32, "max_groups": 2, "multiple_of": 4}
 TABLES = [
     {},
-    {"cutoffs": [10, 20]},
-    {"cutoffs": [10, 20], "div_value": 1, "narrow": 4},
-    {"define": DEFINE},
-    {"cutoffs": [10, 20], "div_value": 1, "narrow": 4, "define": DEFINE},
-    {"define": {**DEFINE, "reduce": False}},
+    {"structure": "adaptive", "cutoffs": [10, 20]},
+    {"structure": "projective", "cutoffs": [10, 20], "width": 4},
+    DEFINE,
+    {**DEFINE, "cutoffs": [10, 20], "div_value": 2, "width": 4},
+    {**DEFINE, "reduce": False},
 ]
 
 
@@ -40,13 +40,15 @@ def xl(**options):
 @pytest.mark.parametrize("build", [lstm, xl])
 @pytest.mark.parametrize("tables", TABLES)
 def test_text_in_pieces_equals_text_at_once(build, tables):
-    if build is xl and tables.get("define", {}).get("reduce") is False:
-        pytest.skip("the residual stream has one width")
-    network = build(**tables)
-    whole, _ = network(TOKENS)
+    if build is xl and tables.get("reduce") is False:
+        with pytest.raises(PhmrunError, match="vectors of 32 numbers, but the network reads 16"):
+            build(embedding=tables)
+        return
+    network = build(embedding=tables)
+    whole = network(TOKENS).hidden
     state, parts = None, []
     for start, end in itertools.pairwise((0, 4, 5, 9)):
-        part, state = network(TOKENS[:, start:end], state)
+        part, _, state = network(TOKENS[:, start:end], state)
         parts.append(part)
     torch.testing.assert_close(torch.cat(parts, 1), whole)
 
@@ -57,7 +59,7 @@ def test_the_future_is_hidden(build):
     network = build()
     changed = TOKENS.clone()
     changed[:, 5:] = (changed[:, 5:] + 1) % 40
-    first, second = network(TOKENS)[0], network(changed)[0]
+    first, second = network(TOKENS).hidden, network(changed).hidden
     torch.testing.assert_close(first[:, :5], second[:, :5])
     assert not torch.allclose(first[:, 5:], second[:, 5:])
 
@@ -65,9 +67,9 @@ def test_the_future_is_hidden(build):
 @pytest.mark.parametrize("build", [lstm, xl])
 @pytest.mark.parametrize("tables", TABLES[:5])
 def test_every_parameter_learns(build, tables):
-    network = build(**tables, bias=True).train()
+    network = build(embedding=tables, bias=True).train()
     targets = torch.arange(18).view(2, 9) * 2  # words of every cluster
-    hidden, _ = network(targets.flip(1))
+    hidden = network(targets.flip(1)).hidden
     network.loss(hidden, targets).loss.backward()
     assert [name for name, parameter in network.named_parameters() if parameter.grad is None] == []
 
@@ -109,9 +111,9 @@ def test_rows_move_left():
 def test_memory_is_no_longer_than_asked():
     network = xl()
     network.memory = 6
-    _, kept = network(TOKENS)
+    kept = network(TOKENS).state
     assert all(memory.shape == (2, 6, 16) for memory in kept)
-    _, kept = network(TOKENS[:, :2], kept)
+    kept = network(TOKENS[:, :2], kept).state
     assert all(memory.shape == (2, 6, 16) for memory in kept)
 
 
@@ -121,24 +123,34 @@ def size(network):
 
 def test_sizes_by_hand():
     with torch.device("meta"):
-        assert size(awd_lstm(10_000)) == 10_000 * 401 + sum(
+        awd_lstm = LSTMLanguageModel(10_000, 400, (1150, 1150), bias=True)
+        assert size(awd_lstm) == 10_000 * 401 + sum(
             4 * out * (into + out + 2) for into, out in ((400, 1150), (1150, 1150), (1150, 400))
         )
-        adaptive = LSTMLanguageModel(267_735, 256, cutoffs=[20_000, 40_000, 200_000])
+        adaptive = LSTMLanguageModel(
+            267_735, 256, embedding={"structure": "adaptive", "cutoffs": [20_000, 40_000, 200_000]}
+        )
     clusters = 20_000 * 256 + 20_000 * 64 + 160_000 * 16 + 67_735 * 4
     context = sum(4 * out * (into + out + 2) for into, out in ((256, 1024), (1024, 1024), (1024, 1024), (1024, 256)))
     assert size(adaptive) == clusters + 256 * (64 + 16 + 4) + 3 * 256 + context
 
 
 def test_words_share_input_and_output():
-    network = lstm(cutoffs=[10, 20])
+    adaptive = {"structure": "adaptive", "cutoffs": [10, 20]}
+    network = lstm(embedding=adaptive)
     for table, output in zip(network.embedding.tables, network.output.tables, strict=True):
         assert table.structure is output.structure
+    untied = lstm(embedding=adaptive, tie=False, output={"structure": "low-rank", "rank": 1})
+    assert [table.structure.name for table in untied.output.tables] == ["low-rank"] * 3
+    assert untied.output.clusters == network.output.clusters
 
 
-def test_narrow_words_of_several_widths_under_define():
-    with pytest.raises(PhmrunError, match="clusters of one width"):
-        build_word_tables(40, 16, cutoffs=[10], div_value=2, narrow=4, define=DEFINE)
+def test_narrow_words_have_maps_to_the_output_of_their_own():
+    """Under DeFINE the input has none; n = 4, 2 and 1 in the three clusters, each mapped to m = 16."""
+    tables = build_word_tables(40, 16, embedding={**DEFINE, "cutoffs": [10, 20], "div_value": 2, "width": 4})
+    assert [projection.weight.shape for projection in tables.output.projections] == [(16, 4), (16, 2), (16, 1)]
+    assert tables.words.embedding_dim == 4
+    assert tables.embedding is tables.define
 
 
 def test_words_dropped_whole():

@@ -12,7 +12,6 @@ SMALLEST = {
     "nli-lstm": {"vocabulary": 8},
     "biaffine-parser": {"words": 8, "tags": 8, "letters": 8, "labels": 8},
     "lstm-lm": {"vocabulary": 8, "width": 8},
-    "awd-lstm": {"vocabulary": 8},
     "transformer-xl": {"vocabulary": 8},
 }
 
@@ -38,8 +37,8 @@ def test_mistakes():
     with pytest.raises(PhmrunError, match="there is no network 'lstm'") as caught:
         build_network("lstm", {})
     assert "lstm-lm" in caught.value.valid
-    with pytest.raises(PhmrunError, match="no argument of the network 'awd-lstm' 'widht'") as caught:
-        build_network("awd-lstm", {"vocabulary": 8, "widht": 1}, where="here")
+    with pytest.raises(PhmrunError, match="no argument of the network 'lstm-lm' 'widht'") as caught:
+        build_network("lstm-lm", {"vocabulary": 8, "widht": 1}, where="here")
     assert "width" in (caught.value.hint or "")
     assert caught.value.where == "here"
     with pytest.raises(PhmrunError, match="needs words, tags, letters, labels"):

@@ -1,0 +1,170 @@
+"""The embeddings of more than one matrix: adaptive, projective, and the deep ones of Mehta et al. 2020.
+
+Words are numbered by falling frequency, and clusters are ranges of such numbers.
+"""
+
+from typing import Annotated
+
+from phmrun.layers.adaptive import AdaptiveInput
+from phmrun.layers.define import DeFINE
+from phmrun.layers.embedding_kinds import EmbeddingKind, Inside, register_embedding
+from phmrun.layers.hgt import Activation, Connection, Schedule
+from phmrun.registry import EMBEDDINGS
+
+MEHTA = "Mehta et al. 2020"
+SHARES = (0.0747, 0.1494, 0.7470)
+"""Where clusters begin unless it is said: at 20,000, 40,000 and 200,000 of 267,735 words (Mehta et al. 2020)."""
+
+
+@register_embedding(
+    "adaptive",
+    formula="P_c e_v; e_v of n/d^c numbers in cluster c",
+    count_formula="Σ_c (V_c·n_c + n_c·m), without n_c·m where n_c = m",
+    constraint="cut-offs rise below V",
+    source="Baevski and Auli 2019",
+)
+def adaptive(
+    num_embeddings: int,
+    embedding_dim: int,
+    *,
+    cutoffs: Annotated[
+        tuple[int, ...] | None, "First word of each cluster but the first (default: at 7, 15 and 75 % of the words)"
+    ] = None,
+    div_value: Annotated[float, "d, factor by which each further cluster's vectors are narrower"] = 4.0,
+    width: Annotated[int | None, "n, numbers of a frequent word's vector (default: m)"] = None,
+    inside: Inside = None,
+) -> AdaptiveInput:
+    """Words in clusters of falling frequency, rarer ones with narrower vectors, each mapped to the full width."""
+    if cutoffs is None:
+        cutoffs = tuple(round(share * num_embeddings) for share in SHARES)
+    return AdaptiveInput(num_embeddings, embedding_dim, cutoffs, div_value, width=width, **(inside or {}))
+
+
+@register_embedding(
+    "projective",
+    formula="P_c e_v; e_v of n numbers, in cluster c",
+    count_formula="V·n + n·m for each cluster",
+    constraint="cut-offs rise below V",
+    source="Dai et al. 2019",
+)
+def projective(
+    num_embeddings: int,
+    embedding_dim: int,
+    *,
+    width: Annotated[int, "n, numbers of a word's own vector"] = 64,
+    cutoffs: Annotated[tuple[int, ...], "First word of each cluster but the first"] = (),
+    inside: Inside = None,
+) -> AdaptiveInput:
+    """A narrow table and a linear map to the full width, one map for each cluster of words."""
+    return AdaptiveInput(num_embeddings, embedding_dim, cutoffs, 1.0, width=width, **(inside or {}))
+
+
+@register_embedding(
+    "define",
+    formula="W [HGT(e_v), e_v]; e_v of n numbers, which each transform sees too",
+    count_formula="V·n + Σ_l in_l·out_l/g_l² + (k + n)·m, norms and biases",
+    constraint="the groups divide n and all widths from n to k",
+    source=MEHTA,
+)
+def define(
+    num_embeddings: int,
+    embedding_dim: int,
+    *,
+    depth: Annotated[int, "N, group transforms one after the other"] = 3,
+    expansion: Annotated[int, "k, numbers after the last transform"] = 1024,
+    width: Annotated[int | None, "n, numbers of a word's own vector (default: m)"] = None,
+    cutoffs: Annotated[tuple[int, ...], "First word of each cluster but the first"] = (),
+    div_value: Annotated[float, "Factor by which each further cluster's vectors are narrower"] = 4.0,
+    connection: Annotated[
+        Connection,
+        "What a transform sees beside the one before: 'mixer': e_v, group by group; 'concat': e_v behind it; "
+        "'residual': its input, added; 'plain': nothing",
+    ] = "mixer",
+    reduce: Annotated[bool, "A last map to m; without it, the context model reads k numbers"] = True,
+    max_groups: Annotated[int, "Groups of the first transform, a power of two"] = 16,
+    schedule: Annotated[
+        Schedule, "Groups of the others: 'halving': g, g/2, … 1, 1, …; 'cycle': … 1, g, g/2, …; 'fixed': g"
+    ] = "cycle",
+    shared: Annotated[bool, "One matrix for all groups of a transform, or one for each"] = True,
+    shuffle: Annotated[bool, "Features change groups between transforms"] = False,
+    norm: Annotated[bool, "A layer norm after each transform and after the last map"] = True,
+    bias: Annotated[bool, "Biases in the transforms and in the last map"] = True,
+    activation: Annotated[Activation, "The function after each transform"] = "gelu",
+    multiple_of: Annotated[int, "Widths of the transforms are rounded up to multiples of this"] = 32,
+    inside: Inside = None,
+) -> DeFINE:
+    """Few numbers per word, expanded by a hierarchical group transform that keeps seeing them, then reduced."""
+    n = width or embedding_dim
+    return DeFINE(
+        num_embeddings,
+        embedding_dim,
+        n,
+        expansion,
+        depth,
+        mapping=AdaptiveInput(num_embeddings, n, cutoffs, div_value, **(inside or {})),
+        connection=connection,
+        reduce=reduce,
+        max_groups=max_groups,
+        schedule=schedule,
+        shared=shared,
+        shuffle=shuffle,
+        norm=norm,
+        bias=bias,
+        activation=activation,
+        multiple_of=multiple_of,
+        **(inside or {}),
+    )
+
+
+def _stack(name: str, formula: str, count: str, constraint: str, summary: str, **fixed: object) -> EmbeddingKind:
+    """DeFINE without its connections to e_v, and with some of its options decided."""
+    kind = EmbeddingKind(
+        name,
+        define.build,
+        formula=f"W {formula}; e_v of n numbers",
+        count_formula=f"V·n + {count} + k·m, norms and biases",
+        constraint=constraint,
+        source=MEHTA,
+        summary=summary,
+        fixed={"connection": "plain", **fixed},
+    )
+    EMBEDDINGS.add(name, kind)
+    return kind
+
+
+hgt = _stack(
+    "hgt",
+    "HGT(e_v)",
+    "Σ_l in_l·out_l/g_l²",
+    "the groups divide n and all widths from n to k",
+    "Few numbers per word, expanded by group transforms of ever fewer groups, then reduced.",
+    shuffle=False,
+)
+glt = _stack(
+    "glt",
+    "GLT(e_v)",
+    "Σ_l in_l·out_l/g²",
+    "the groups divide n and all widths from n to k",
+    "Few numbers per word, expanded by transforms of as many groups each, then reduced.",
+    schedule="fixed",
+    shuffle=False,
+)
+glt_shuffle = _stack(
+    "glt-shuffle",
+    "GLT(e_v), shuffled",
+    "Σ_l in_l·out_l/g²",
+    "the groups divide n and all widths from n to k",
+    "Few numbers per word, expanded by group transforms between which features change groups, then reduced.",
+    schedule="fixed",
+    shuffle=True,
+)
+linear = _stack(
+    "linear",
+    "f_N(… f_1(e_v))",
+    "Σ_l in_l·out_l",
+    "none",
+    "Few numbers per word, expanded by linear transforms, then reduced.",
+    schedule="fixed",
+    max_groups=1,
+    shuffle=False,
+)

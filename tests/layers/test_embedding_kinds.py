@@ -1,0 +1,165 @@
+"""Embeddings by name: sizes by hand, options, structures inside, and the outputs that share their words."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import (
+    AdaptiveInput,
+    DeFINE,
+    Linear,
+    Structure,
+    build_embedding,
+    build_structure,
+    folded,
+    for_inference,
+    options_of,
+    tied_output,
+)
+from phmrun.registry import EMBEDDINGS
+
+DEEP = {"depth": 2, "expansion": 32, "multiple_of": 8}
+SMALL = {
+    "adaptive": {"cutoffs": [8, 16], "div_value": 2},
+    "projective": {"width": 8},
+    "define": {**DEEP, "max_groups": 4, "width": 8},
+    "hgt": {**DEEP, "max_groups": 4, "width": 8},
+    "glt": {**DEEP, "max_groups": 2, "width": 8},
+    "glt-shuffle": {**DEEP, "max_groups": 2, "width": 8},
+    "linear": {**DEEP, "width": 8},
+}
+TOKENS = torch.tensor([[1, 9, 30], [1, 1, 17]])
+
+
+def small(name, **options):
+    torch.manual_seed(0)
+    return build_embedding(32, 16, structure=name, **{**SMALL[name], **options})
+
+
+def size_of(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_all_are_tested():
+    assert sorted(SMALL) == EMBEDDINGS.names()
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("inside", [None, {"structure": "phm", "n": 2}], ids=str)
+def test_lookup_table_and_gradients(name, inside):
+    module = small(name, inside=inside)
+    vectors = module(TOKENS)
+    assert vectors.shape == (2, 3, 16)
+    torch.testing.assert_close(vectors, module.weight[TOKENS], rtol=1e-4, atol=1e-5)
+    matrices = [part for part in module.modules() if isinstance(part, Structure)]
+    assert {part.name for part in matrices} == {"dense" if inside is None else "phm"}
+    module.weight.mul(torch.randn(32, 16)).sum().backward()
+    for key, parameter in module.named_parameters():
+        assert parameter.grad is not None, key
+        assert bool(parameter.grad.any()), key
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", SMALL)
+def test_copies_for_inference(name):
+    module = small(name).eval()
+    for form in (folded(module), for_inference(module, "factored"), copy.deepcopy(module)):
+        torch.testing.assert_close(form(TOKENS), module(TOKENS))
+    assert not [part for part in folded(module).modules() if isinstance(part, Structure)]
+
+
+def test_sizes_by_hand():
+    """32 words of m = 16; the deep ones: n = 8, widths 24 and 32, each transform with a bias and a norm."""
+    words, norms, last = 32 * 8, 2 * (24 + 32) + 2 * 16, 32 * 16 + 16
+    sizes = {
+        "adaptive": 8 * 16 + (8 * 8 + 8 * 16) + (16 * 4 + 4 * 16),
+        "projective": words + 8 * 16,
+        "define": words + norms + (8 * 24 // 16 + 24 // 4) + ((24 + 8) * 32 // 4 + 32 // 2) + last + 8 * 16,
+        "hgt": words + norms + (8 * 24 // 16 + 24 // 4) + (24 * 32 // 4 + 32 // 2) + last,
+        "glt": words + norms + (8 * 24 // 4 + 24 // 2) + (24 * 32 // 4 + 32 // 2) + last,
+        "linear": words + norms + (8 * 24 + 24) + (24 * 32 + 32) + last,
+    }
+    sizes["glt-shuffle"] = sizes["glt"]
+    assert {name: size_of(small(name)) for name in SMALL} == sizes
+
+
+def test_clusters_begin_where_the_papers_do_unless_it_is_said():
+    with torch.device("meta"):
+        module = build_embedding(267_735, 256, structure="adaptive")
+    assert module.cutoffs == pytest.approx((20_000, 40_000, 200_000), rel=0.001)
+
+
+def test_n_is_m_unless_it_is_said():
+    assert small("define", width=None).mapping.embedding_dim == 16
+
+
+def test_any_width_only_where_it_may_be():
+    options = {**SMALL["define"], "reduce": False}
+    assert build_embedding(32, 16, structure="define", any_width=True, **options).embedding_dim == 32
+    with pytest.raises(PhmrunError, match="vectors of 32 numbers, but the network reads 16"):
+        build_embedding(32, 16, structure="define", **options)
+
+
+def test_structures_are_embeddings_too():
+    assert isinstance(build_embedding(32, 16, structure="phm", n=4).structure, Structure)
+
+
+def test_options():
+    names = {name: {option.name for option in options_of(name, table=True)} for name in SMALL}
+    assert "connection" in names["define"]
+    assert names["hgt"] == names["define"] - {"connection", "shuffle"}
+    assert names["glt"] == names["hgt"] - {"schedule"} == names["glt-shuffle"]
+    assert names["linear"] == names["glt"] - {"max_groups"}
+    assert all("inside" in each for each in names.values())
+    assert all(option.help for name in SMALL for option in options_of(name, table=True))
+    assert options_of("phm", table=True) == options_of("phm")
+
+
+def test_refusals():
+    with pytest.raises(PhmrunError, match="'define' makes the vectors of an embedding") as caught:
+        options_of("define")
+    assert caught.value.hint == "Use --embedding define."
+    with pytest.raises(PhmrunError, match="makes the vectors of an embedding"):
+        build_structure("hgt", 8, 8)
+    with pytest.raises(PhmrunError, match="no embedding 'defien'") as caught:
+        options_of("defien", table=True)
+    assert "define" in str(caught.value.hint)
+    with pytest.raises(PhmrunError, match="no option of embedding 'hgt' 'connection'"):
+        small("hgt", connection="plain")
+    with pytest.raises(PhmrunError, match="no connection of embedding 'define' 'mix'"):
+        small("define", connection="mix")
+    with pytest.raises(PhmrunError, match="4 groups do not divide"):
+        small("define", width=6)
+
+
+@pytest.mark.parametrize("name", ["dense", "phm", *SMALL])
+def test_outputs_share_the_words(name):
+    embedding = small(name) if name in SMALL else build_embedding(32, 16, structure=name)
+    alone = size_of(embedding)
+    output = tied_output(16, embedding, bias=True)
+    both = nn.ModuleDict({"embedding": embedding, "output": output})
+    deep = isinstance(embedding, DeFINE)
+    assert size_of(both) == alone + 32 + (16 * 8 if deep else 0)
+    hidden = torch.randn(2, 5, 16, requires_grad=True)
+    words = embedding.mapping if deep else embedding
+    inner = output.project(hidden) if deep else hidden
+    torch.testing.assert_close(output(hidden), inner @ words.weight.t() + output.bias, rtol=1e-4, atol=1e-5)
+    vectors, weight = output.reduced(hidden.flatten(0, 1))
+    torch.testing.assert_close(vectors @ weight.t() + output.bias, output(hidden).flatten(0, 1), rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(folded(both)["output"](hidden), output(hidden), rtol=1e-4, atol=1e-5)
+
+
+def test_an_outputs_own_map_has_the_structure_asked_for():
+    output = tied_output(16, small("define"), structure="phm", n=4)
+    assert isinstance(output.project, Linear)
+    assert output.project.structure.name == "phm"
+    assert tied_output(16, small("projective"), structure="phm").project is None
+
+
+def test_words_without_a_projection_of_their_own():
+    words = AdaptiveInput(32, 16, ())
+    assert tied_output(16, words).reduced(torch.randn(3, 16))[1].shape == (32, 16)
