@@ -1,35 +1,30 @@
 """Handing a trained model over: every structure folded into plain dense layers, in formats that other tools read.
 
-The exported program maps ``source [batch, source]`` and ``target [batch, target]`` (tokens, the target beginning with
-the beginning token) to ``logits [batch, target, vocabulary]`` of the next tokens. Batch and lengths are free.
+What the exported program is a function of, the task's module says (:class:`~phmrun.training.program.Program`); each
+file is run once and must give the trained model's outputs.
 """
 
 import json
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import replacing
-from phmrun.layers import folded
-from phmrun.models.transformer import Transformer
-from phmrun.text.vocabulary import BOS, EOS, PAD
-from phmrun.training.sequences import SequenceToSequence
+from phmrun.training.program import Program, Run, outputs_of
 from phmrun.training.trained import Trained
 
 Format = Literal["safetensors", "torch-export", "onnx"]
 FORMATS: tuple[str, ...] = get_args(Format)
 ENDINGS = {"safetensors": ".safetensors", "torch-export": ".pt2", "onnx": ".onnx"}
-LONGEST = 512
-"""Most source or target tokens of an exported program: the length of its position table."""
 TOLERANCE = 1e-4
-"""Largest difference of a logit, relative to the largest logit, that counts as the same output."""
+"""Largest difference of an output, relative to the largest number in it, that counts as the same output."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +35,13 @@ class Exported:
         path: Where it is.
         format: What it is.
         bytes: Its size.
-        difference: Largest difference of a logit from the trained model's, relative to the largest logit.
+        difference: Largest difference of an output from the trained model's, relative to its largest number.
     """
 
     path: Path
     format: str
     bytes: int
     difference: float
-
-
-class NextToken(nn.Module):
-    """The folded network as one function of two token tensors; padding is masked always, so that nothing branches."""
-
-    def __init__(self, network: Transformer) -> None:
-        super().__init__()
-        self.network = folded(network)
-
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Logits ``[batch, target, vocabulary]``."""
-        mask = source.ne(PAD)[:, None, None, :]
-        logits: Tensor = self.network.output(self.network(source, mask, target))
-        return logits
 
 
 def export(trained: Trained, path: Path | None, kind: str, **weights: Any) -> Exported:
@@ -74,25 +55,29 @@ def export(trained: Trained, path: Path | None, kind: str, **weights: Any) -> Ex
         **weights: Which weights: the arguments of ``Trained.load``.
 
     Raises:
-        PhmrunError: Unknown format, a missing library, or a file whose outputs differ.
+        PhmrunError: Unknown format, a network that there is no graph of, a missing library, or a file whose outputs
+            differ.
     """
     if kind not in FORMATS:
         raise unknown("export format", kind, FORMATS, where="--format")
-    if not isinstance(trained.module, SequenceToSequence):
-        raise PhmrunError(f"the task {trained.config.task!r} cannot be exported", where=trained.run.id)
     label = trained.load(**weights)
-    network = trained.module.transformer
-    model = NextToken(network).eval()
+    program = trained.module.program()
+    if kind != "safetensors" and program.untraceable:
+        raise PhmrunError(
+            f"there is no graph of this network: {program.untraceable}",
+            where=trained.run.id,
+            hint=f"phmrun export {trained.run.id} --format safetensors writes the folded weights.",
+        )
     path = path or trained.run.path / "exports" / f"model{ENDINGS[kind]}"
-    writers: dict[str, Callable[[NextToken, Path, dict[str, str]], Callable[[Tensor, Tensor], Tensor]]] = {
+    writers: dict[str, Callable[[Program, Path, dict[str, str]], Run]] = {
         "safetensors": _write_safetensors,
         "torch-export": _write_torch_export,
         "onnx": _write_onnx,
     }
-    facts = {"run": trained.run.id, "weights": label, "pad": str(PAD), "bos": str(BOS), "eos": str(EOS)}
+    facts = {"run": trained.run.id, "weights": label, **program.facts}
     with replacing(path) as temporary:
-        run = writers[kind](model, temporary, facts)
-        difference = largest_difference(network.eval(), run)
+        run = writers[kind](program, temporary, facts)
+        difference = largest_difference(program, run)
         if difference > TOLERANCE:
             raise PhmrunError(
                 f"the exported model's outputs differ from the trained model's by {difference:.1e}",
@@ -103,29 +88,26 @@ def export(trained: Trained, path: Path | None, kind: str, **weights: Any) -> Ex
 
 
 @torch.no_grad()
-def largest_difference(network: Transformer, run: Callable[[Tensor, Tensor], Tensor]) -> float:
-    """Largest difference between a network's logits and an exported program's over batches of several shapes."""
-    generator = torch.Generator().manual_seed(1)
+def largest_difference(program: Program, run: Run) -> float:
+    """Largest difference between the trained network's outputs and those of ``run`` over all examples."""
     worst = 0.0
-    for batch, source_length, target_length in ((1, 5, 1), (3, 17, 9), (2, 8, 21)):
-        sizes = (network.source_embedding.num_embeddings, network.target_embedding.num_embeddings)
-        source = torch.randint(EOS + 1, sizes[0], (batch, source_length), generator=generator)
-        target = torch.randint(EOS + 1, sizes[1], (batch, target_length), generator=generator)
-        source[-1, source_length // 2 + 1 :] = PAD
-        mask = source.ne(PAD)[:, None, None, :]
-        wanted = network.output(network(source, mask, target))
-        worst = max(worst, float((run(source, target) - wanted).abs().max() / wanted.abs().max()))
+    for inputs in program.examples:
+        wanted, found = outputs_of(program.reference, inputs), outputs_of(run, inputs)
+        if [output.shape for output in wanted] != [output.shape for output in found]:
+            return float("inf")
+        for right, output in zip(wanted, found, strict=True):
+            worst = max(worst, float((output - right).abs().max() / right.abs().max()))
     return worst
 
 
-def _write_safetensors(model: NextToken, path: Path, facts: dict[str, str]) -> Callable[[Tensor, Tensor], Tensor]:
+def _write_safetensors(program: Program, path: Path, facts: Mapping[str, str]) -> Run:
     """Folded weights by name; a tied table is written once, under its first name."""
     from safetensors.torch import load_file, save_file
 
     weights: dict[str, Tensor] = {}
     aliases: dict[str, str] = {}
     owners: dict[int, str] = {}
-    for name, weight in model.network.state_dict(keep_vars=True).items():
+    for name, weight in program.network.state_dict(keep_vars=True).items():
         owner = owners.setdefault(id(weight), name)
         if owner == name:
             weights[name] = weight.detach().contiguous()
@@ -134,27 +116,26 @@ def _write_safetensors(model: NextToken, path: Path, facts: dict[str, str]) -> C
     save_file(weights, path, metadata={**facts, "tied": json.dumps(aliases)})
     read = load_file(path)
     read.update({name: read[owner] for name, owner in aliases.items()})
-    model.network.load_state_dict(read)
-    return model
+    program.network.load_state_dict(read)
+    return program.function
 
 
-def _write_torch_export(model: NextToken, path: Path, facts: dict[str, str]) -> Callable[[Tensor, Tensor], Tensor]:
+def _write_torch_export(program: Program, path: Path, facts: Mapping[str, str]) -> Run:
     """A program that ``torch.export.load`` reads."""
-    source, target, shapes = _example()
-    program = torch.export.export(model, (source, target), dynamic_shapes=shapes)
+    exported = torch.export.export(program.function, program.examples[0], dynamic_shapes=_free_sizes(program))
     # torch.export.save refuses other endings than its own.
     beside = path.with_suffix(".pt2")
     try:
-        torch.export.save(program, beside, extra_files={"phmrun.json": json.dumps(facts)})
+        torch.export.save(exported, beside, extra_files={"phmrun.json": json.dumps(facts)})
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
     with path.open("rb") as handle:
-        run: Callable[[Tensor, Tensor], Tensor] = torch.export.load(handle).module()
+        run: Run = torch.export.load(handle).module()
     return run
 
 
-def _write_onnx(model: NextToken, path: Path, facts: dict[str, str]) -> Callable[[Tensor, Tensor], Tensor]:
+def _write_onnx(program: Program, path: Path, facts: Mapping[str, str]) -> Run:
     """An ONNX graph, run once in onnxruntime."""
     try:
         import onnx
@@ -164,39 +145,38 @@ def _write_onnx(model: NextToken, path: Path, facts: dict[str, str]) -> Callable
         raise PhmrunError(
             f"the package {error.name!r} is not installed", hint='Run: pip install "phmrun[export]"'
         ) from error
-    source, target, shapes = _example()
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = torch.onnx.export(
-            model,
-            (source, target),
+        exported = torch.onnx.export(
+            program.function,
+            program.examples[0],
             dynamo=True,
             verbose=False,
-            input_names=["source", "target"],
-            output_names=["logits"],
-            dynamic_shapes=shapes,
+            input_names=list(program.inputs),
+            output_names=list(program.outputs),
+            dynamic_shapes=_free_sizes(program),
         )
-    if program is None:
+    if exported is None:
         raise PhmrunError("torch could not make an ONNX graph of this model", code=ExitCode.BUG)
-    proto = program.model_proto
+    proto = exported.model_proto
     for key, value in facts.items():
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
     onnx.save(proto, path)
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
 
-    def run(source: Tensor, target: Tensor) -> Tensor:
-        outputs = session.run(None, {"source": source.numpy(), "target": target.numpy()})
-        return torch.from_numpy(outputs[0])
+    def run(*inputs: Tensor) -> tuple[Tensor, ...]:
+        named = {name: value.numpy() for name, value in zip(program.inputs, inputs, strict=True)}
+        return tuple(torch.from_numpy(output) for output in session.run(None, named))
 
     return run
 
 
-def _example() -> tuple[Tensor, Tensor, tuple[dict[int, Any], dict[int, Any]]]:
-    """Tokens to trace with, and which of their sizes are free."""
-    batch = torch.export.Dim("batch", min=1, max=4096)
-    lengths = [torch.export.Dim(name, min=1, max=LONGEST) for name in ("source_length", "target_length")]
-    source = torch.full((2, 7), EOS + 1)
-    target = torch.full((2, 5), EOS + 1)
-    return source, target, ({0: batch, 1: lengths[0]}, {0: batch, 1: lengths[1]})
+def _free_sizes(program: Program) -> tuple[dict[int, Any], ...]:
+    """For each input, which of its sizes are free; the same name is the same size."""
+    sizes = {name: torch.export.Dim(name, min=1, max=most) for name, most in program.largest.items()}
+    return tuple(
+        {place: sizes[name] for place, name in enumerate(names) if isinstance(name, str)}
+        for names in program.inputs.values()
+    )

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from phmrun.errors import PhmrunError
 from phmrun.layers import share_parameters
 from phmrun.training.optimizers import OptimizerBuilder, Schedule
+from phmrun.training.program import Program
 
 
 class Batch(Protocol):
@@ -67,6 +69,14 @@ class TrainingModule(pl.LightningModule):
 
     def begin(self, data: Any) -> None:
         """Takes from the data what the network starts from, before the first step of a run; nothing by default."""
+
+    def program(self) -> Program:
+        """The trained network as one function of tensors, for ``phmrun export``.
+
+        Raises:
+            PhmrunError: It cannot be exported.
+        """
+        raise PhmrunError("the networks of this task cannot be exported")
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
         """The share of the window's mean loss; Lightning divides by the micro-batches, and by processes, again."""

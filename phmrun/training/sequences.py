@@ -12,6 +12,8 @@ from phmrun.text.parallel import read_parallel
 from phmrun.training.module import Loss, TrainingModule
 from phmrun.training.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.training.parallel import ParallelBatch, ParallelData
+from phmrun.training.program import Program
+from phmrun.training.programs import translation_program
 from phmrun.training.translation import Search, Translator
 
 
@@ -56,6 +58,10 @@ class SequenceToSequence(TrainingModule):
         translator = Translator(self.transformer, data.vocabulary, Search(beam=1), device=self.device)
         sources, references = zip(*read_parallel(*data.files["dev"]), strict=True)
         return {"bleu": bleu(translator.translate(sources), references, resamples=0).value}
+
+    def program(self) -> Program:
+        """From the tokens of both sides to the logits of the next target tokens."""
+        return translation_program(self.transformer)
 
 
 def build_sequence_to_sequence(config: SequenceExperiment, source_size: int, target_size: int) -> SequenceToSequence:

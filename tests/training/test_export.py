@@ -1,5 +1,6 @@
 """Exported files give the trained model's outputs in the tools that read them."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,10 +9,22 @@ import torch
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.models.transformer import Transformer, padding_mask
 from phmrun.text.vocabulary import PAD
-from phmrun.training.export import FORMATS, NextToken, export, largest_difference
+from phmrun.training.export import FORMATS, export, largest_difference
+from phmrun.training.module import TrainingModule
+from phmrun.training.programs import translation_program
 from phmrun.training.sequences import SequenceToSequence
 
 pytest.importorskip("safetensors")
+
+
+class Module:
+    """What the exporter asks of a task's module."""
+
+    def __init__(self, network):
+        self.transformer = network
+
+    def program(self):
+        return translation_program(self.transformer)
 
 
 @pytest.fixture
@@ -81,12 +94,29 @@ def test_a_file_with_other_outputs_is_not_written(trained, tmp_path, monkeypatch
 
 
 def test_the_difference_is_seen(trained):
-    network = trained.module.transformer
-    model = NextToken(network)
-    assert largest_difference(network, model) < 1e-6
+    program = trained.module.program()
+    assert largest_difference(program, program.function) < 1e-6
     with torch.no_grad():
-        model.network.output.weight[5] += torch.arange(16.0)
-    assert largest_difference(network, model) > 1e-3
+        program.network.output.weight[5] += torch.arange(16.0)
+    assert largest_difference(program, program.function) > 1e-3
+    assert largest_difference(program, lambda *inputs: program.reference(*inputs)[:, :0]) == float("inf")
+
+
+@pytest.mark.parametrize("kind", ["torch-export", "onnx"])
+def test_a_network_without_a_graph_has_weights_only(trained, tmp_path, kind):
+    program = replace(trained.module.program(), untraceable="it counts its steps")
+    trained.module.program = lambda: program
+    with pytest.raises(PhmrunError, match="it counts its steps") as caught:
+        export(trained, None, kind)
+    assert "--format safetensors" in caught.value.hint
+    assert not (tmp_path / "exports").exists()
+    assert export(trained, None, "safetensors").difference < 1e-6
+
+
+def test_a_task_without_a_program_says_so(trained):
+    trained.module = TrainingModule(torch.nn.Linear(1, 1), None, None)
+    with pytest.raises(PhmrunError, match="cannot be exported"):
+        export(trained, None, "safetensors")
 
 
 def test_unknown_formats_are_named(trained):
