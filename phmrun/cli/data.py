@@ -6,10 +6,12 @@ import typer
 
 from phmrun.cli import completion
 from phmrun.cli.console import print_json, print_table
-from phmrun.datasets import CATALOGUE, Dataset, Presence, data_dir, dataset_dir, inspect, is_here
+from phmrun.datasets import CATALOGUE, Dataset, Presence, data_dir, dataset_dir, inspect, is_here, splits_here
+from phmrun.datasets.locations import Check, find, locate, wanted_splits
+from phmrun.errors import ExitCode, unknown
 
 app = typer.Typer(
-    help="List, inspect and fetch datasets.",
+    help="List, inspect, fetch, import and check datasets.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -18,29 +20,35 @@ app = typer.Typer(
 Name = Annotated[
     str, typer.Argument(help="Name of a dataset: see `phmrun data list`.", autocompletion=completion.datasets)
 ]
+Splits = Annotated[
+    list[str] | None, typer.Option("--split", help="Only this split; may be given several times.", metavar="SPLIT")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
 
 
-@app.command("list", epilog="Example: phmrun data list --json")
-def list_datasets(as_json: Json = False) -> None:
+@app.command("list", epilog="Example: phmrun data list --task nli")
+def list_datasets(
+    task: Annotated[
+        str | None, typer.Option("--task", help="Only datasets of this task.", autocompletion=completion.tasks)
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="Only what is on this machine, whole or in part.")] = False,
+    as_json: Json = False,
+) -> None:
     """List the datasets: tasks, size, licence, and whether they are on this machine."""
-    datasets = [CATALOGUE.get(name) for name in CATALOGUE.names()]
+    datasets = [CATALOGUE.get(name) for name in CATALOGUE.names(task)]
+    if task is not None and not datasets:
+        raise unknown("task", task, {task for name in CATALOGUE.names() for task in CATALOGUE.get(name).tasks})
+    if here:
+        datasets = [dataset for dataset in datasets if is_here(dataset) or splits_here(dataset)]
     if as_json:
         print_json([_summary(dataset) for dataset in datasets])
         return
     rows = [
-        (
-            "✓" if is_here(dataset) else "–",
-            dataset.name,
-            ", ".join(dataset.tasks),
-            _sizes(dataset),
-            _on_disk(dataset),
-            dataset.licence,
-        )
+        (_mark(dataset), dataset.name, _tasks(dataset), _sizes(dataset), _on_disk(dataset), dataset.licence)
         for dataset in datasets
     ]
     print_table(("here", "name", "tasks", "sizes", "on disk", "licence"), rows)
-    typer.echo(f"in {data_dir()}", err=True)
+    typer.echo(f"in {data_dir()}; ✓ here, ◐ here in part, – not here", err=True)
 
 
 @app.command("info", epilog="Example: phmrun data info multi30k")
@@ -50,7 +58,8 @@ def info(name: Name, as_json: Json = False) -> None:
     presences = inspect(dataset)
     if as_json:
         files = [_file(presence) for presence in presences]
-        print_json(_summary(dataset) | {"citation": dataset.citation, "files": files})
+        facts = {"citation": dataset.citation, "note": dataset.note, "by_hand": dataset.by_hand}
+        print_json(_summary(dataset) | facts | {"files": files})
         return
     _print_facts(dataset)
     if dataset.generated:
@@ -66,6 +75,7 @@ def info(name: Name, as_json: Json = False) -> None:
 @app.command("fetch", epilog="Example: phmrun data fetch multi30k")
 def fetch_dataset(
     name: Name,
+    split: Splits = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files whose checksum is wrong.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +83,7 @@ def fetch_dataset(
     from phmrun.datasets.fetch import fetch
 
     dataset = CATALOGUE.get(name)
-    fetched = fetch(dataset, force=force)
+    fetched = fetch(dataset, splits=split, force=force)
     folder = None if dataset.generated else str(dataset_dir(dataset))
     if as_json:
         print_json({"name": name, "folder": folder, "fetched": [str(path) for path in fetched]})
@@ -82,7 +92,79 @@ def fetch_dataset(
     elif fetched:
         typer.echo(f"Fetched {len(fetched)} of {len(dataset.files)} files into {folder}")
     else:
-        typer.echo(f"All {len(dataset.files)} files are in {folder}")
+        typer.echo(f"All {len(dataset.files)} files are in {folder}" if not split else f"All are in {folder}")
+
+
+@app.command(
+    "import",
+    epilog="Examples: phmrun data import snli snli_1.0.zip · phmrun data import scitail train=mine.tsv.gz dev=b.tsv",
+)
+def import_dataset(
+    name: Name,
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, plain or .gz, and archives (.zip, .tgz), recognised by their names; or SPLIT=FILE, and "
+            "SPLIT.ROLE=FILE where a split has several files.",
+            metavar="FILES...",
+        ),
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that are there; take fewer rows than are published.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Take files that you already have: checked, and copied under the catalogue's names."""
+    from phmrun.datasets.importing import import_files
+
+    dataset = CATALOGUE.get(name)
+    imported = import_files(dataset, files, force=force)
+    if as_json:
+        folder = str(dataset_dir(dataset))
+        print_json(
+            {
+                "name": name,
+                "folder": folder,
+                "imported": [str(path) for path in imported.paths],
+                "sizes": imported.sizes,
+            }
+        )
+        return
+    for path in imported.paths:
+        typer.echo(path)
+    for split, sizes in imported.sizes.items():
+        typer.echo(f"{split}: " + ", ".join(f"{count:,} {unit}" for unit, count in sizes.items()), err=True)
+    if not imported.paths:
+        typer.echo("All of it was there already.", err=True)
+
+
+@app.command("check", epilog="Example: phmrun data check snli")
+def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> None:
+    """Read what is here of a dataset and compare checksums and counts with what its owners publish."""
+    from phmrun.datasets.reading import compare, count
+
+    dataset = CATALOGUE.get(name)
+    chosen = wanted_splits(dataset, split)
+    here = [each for each in chosen if each in splits_here(dataset)]
+    if chosen and not here:
+        locate(name, chosen)
+    states = {presence.split: presence.check for presence in inspect(dataset) if presence.check is Check.WRONG}
+    rows: list[dict[str, Any]] = []
+    for each in here:
+        for counted in compare(dataset, each, count(dataset, each, locate(name, [each])[each])):
+            verdict = Check.WRONG.value if each in states else counted.verdict
+            row = {"split": each, "unit": counted.unit, "found": counted.found, "published": counted.published}
+            rows.append(row | {"verdict": verdict})
+    rows += [{"split": each, "verdict": "not here"} for each in chosen if each not in here]
+    if as_json:
+        print_json(rows)
+    elif dataset.generated:
+        typer.echo(f"{name} is generated when it is used: there is nothing to check.")
+    else:
+        cells = ("split", "unit", "found", "published", "verdict")
+        print_table(cells, [tuple(row.get(cell) for cell in cells) for row in rows])
+    if any(row["verdict"] in (Check.WRONG.value, "too few") for row in rows):
+        raise typer.Exit(ExitCode.DATA)
 
 
 @app.command("path", epilog="Example: ls $(phmrun data path multi30k)")
@@ -106,6 +188,8 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
     return {
         "name": dataset.name,
         "here": is_here(dataset),
+        "splits_here": list(splits_here(dataset)),
+        "splits": list(dataset.splits),
         "generated": dataset.generated,
         "tasks": list(dataset.tasks),
         "summary": dataset.summary,
@@ -127,6 +211,7 @@ def _file(presence: Presence) -> dict[str, Any]:
         "bytes": presence.file.bytes,
         "sha256": presence.file.sha256,
         "urls": list(presence.file.urls),
+        "archives": [part.archive for part in presence.file.parts],
         "state": presence.check.value,
     }
 
@@ -135,26 +220,44 @@ def _print_facts(dataset: Dataset) -> None:
     """The catalogue's entry, for people."""
     facts = {
         "summary": dataset.summary,
-        "tasks": ", ".join(dataset.tasks),
+        "tasks": _tasks(dataset),
         "licence": dataset.licence,
         "homepage": dataset.homepage,
         "format": dataset.format,
         "sizes": _sizes(dataset),
         "folder": None if dataset.generated else str(dataset_dir(dataset)),
+        "note": dataset.note,
+        "by hand": dataset.by_hand,
     }
     typer.echo(dataset.name)
     for label, value in facts.items():
         if value:
-            typer.echo(f"  {label:<9} {value}")
+            indented = value.strip().replace("\n", f"\n{'':12}")
+            typer.echo(f"  {label:<9} {indented}")
     if dataset.citation:
         typer.echo(f"\n{dataset.citation}")
 
 
+def _mark(dataset: Dataset) -> str:
+    """Whether it is here."""
+    if is_here(dataset):
+        return "✓"
+    return "◐" if splits_here(dataset) else "–"
+
+
+def _tasks(dataset: Dataset) -> str:
+    """Its tasks, or what else it is for."""
+    return ", ".join(dataset.tasks) or dataset.format
+
+
 def _on_disk(dataset: Dataset) -> str:
-    """Size of the files in MB."""
+    """Size of the files in MB, where it is known or the files are here."""
     if dataset.generated:
         return "–"
-    return "?" if dataset.bytes is None else f"{dataset.bytes / 1e6:,.1f} MB"
+    size = dataset.bytes
+    if size is None and is_here(dataset):
+        size = sum(path.stat().st_size for file in dataset.files if (path := find(dataset, file)))
+    return "?" if size is None else f"{size / 1e6:,.1f} MB"
 
 
 def _sizes(dataset: Dataset) -> str:

@@ -1,13 +1,13 @@
 """Files that are put together line by line out of what is downloaded, such as the training text of a translation task.
 
 Parallel text is assembled on all sides at once: line k of one side belongs to line k of the other, and a pair with an
-empty or unreadable side is left out and counted, so that what is written can be read without exception.
+empty or unreadable side is left out and counted, so that what is written can be read without exception. White space
+becomes single spaces; entities such as ``&amp;`` stay as they are, both as sacreBLEU does with its test sets.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from html import unescape
 from pathlib import Path
 
 from phmrun.datasets.archives import unpacked
@@ -57,7 +57,7 @@ def assemble(
                     if line is None:
                         what = f"line {kept} of {part.member or part.archive} is not UTF-8"
                         raise PhmrunError(what, where=str(archives[part.archive]), code=ExitCode.DATA)
-                    output.write(f"{line.strip() if aligned else line}\n")
+                    output.write(f"{' '.join(line.split()) if aligned else line}\n")
     return kept, dropped
 
 
@@ -92,13 +92,13 @@ def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path
     if part.markup == "segments":
         for line in lines:
             if line and (match := _SEGMENT.search(line)):
-                yield unescape(match[1]).strip()
+                yield match[1]
     elif part.markup == "talks":
         for line in lines:
             if line is None or not line.lstrip().startswith("<"):
                 yield line
             elif match := _TALK_TEXT.search(line):
-                yield unescape(match[2]).strip()
+                yield match[2]
     elif part.rows is not None:
         yield from _rows(lines, part, part.rows, archives)
     else:

@@ -92,7 +92,7 @@ def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -
     if any(file.assembled for file in wanted):
         files = list(dataset.splits[split])
         archives = {name: _archive(dataset, name, pause) for file in files for name in _archives_of(file)}
-        build_split(dataset, split, archives, folder)
+        write_dropped(dataset, split, build_split(dataset, split, archives, folder))
     for file in files:
         path = folder / file.path
         if not file.parts:
@@ -109,23 +109,20 @@ def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -
     return [folder / file.path for file in files]
 
 
-def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder: Path) -> None:
-    """Assembles the files of a split below ``folder`` out of its archives, and says what was left out.
+def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder: Path) -> int:
+    """Assembles the files of a split below ``folder`` out of its archives.
+
+    Returns:
+        How many pairs were left out because a side is empty or unreadable.
 
     Raises:
-        PhmrunError: (exit 3) An archive is damaged, or holds fewer lines than its owners say that there are.
+        PhmrunError: (exit 3) An archive is damaged, or holds fewer pairs than its owners say that there are.
     """
-    kept, dropped = assemble(
-        folder,
-        dataset.splits[split],
-        archives,
-        aligned=dataset.format == "parallel",
-        label=f"putting {dataset.name} {split} together",
-    )
-    published = dataset.sizes.get(split, {}).get("pairs")
-    if dataset.format != "parallel":
-        return
-    if published is not None and kept + dropped < published:
+    aligned = dataset.format == "parallel"
+    label = f"putting {dataset.name} {split} together"
+    kept, dropped = assemble(folder, dataset.splits[split], archives, aligned=aligned, label=label)
+    published = dataset.sizes.get(split, {}).get("pairs", 0)
+    if aligned and kept + dropped < published:
         for file in dataset.splits[split]:
             (folder / file.path).unlink(missing_ok=True)
         raise PhmrunError(
@@ -133,9 +130,9 @@ def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder:
             where=f"{dataset.name} {split}",
             code=ExitCode.DATA,
         )
-    write_dropped(dataset, split, dropped)
     if dropped:
         note(f"{dataset.name} {split}: {kept:,} pairs; {dropped:,} with an empty or unreadable side were left out")
+    return dropped
 
 
 def _archives_of(file: File) -> list[str]:

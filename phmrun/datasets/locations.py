@@ -142,7 +142,7 @@ def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
     downloads: dict[str, Remote] = {
         part.archive: dataset.archives[part.archive] for file in files for part in file.parts
     }
-    if downloads:
+    if downloads and (not dataset.by_hand or any(remote.urls for remote in downloads.values())):
         lines.append(f"Without a network, download these elsewhere, then phmrun data import {dataset.name} FILES:")
         lines += [f"  {name}{_bytes(remote)}{_origin(remote)}" for name, remote in downloads.items()]
     if single := [file for file in files if not file.parts]:

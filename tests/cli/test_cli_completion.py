@@ -50,3 +50,8 @@ def test_the_shell_is_answered(words, expected, run_dir):
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert expected in done.stdout
     assert done.stderr == "False\n"
+
+
+def test_no_name_is_offered_twice():
+    names = completion.datasets("")
+    assert len(names) == len(set(names))

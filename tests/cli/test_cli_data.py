@@ -33,12 +33,27 @@ def fill(data):
         path.write_text("not the real content")
 
 
+def marks(*arguments):
+    """What ``data list`` says of each dataset: here, in part, not here."""
+    return {line.split()[1]: line[0] for line in run("list", *arguments).splitlines() if line[0] in "✓◐–"}
+
+
 def test_list_marks_what_is_here(data):
-    rows = {line.split()[1]: line.split()[0] for line in run("list").splitlines() if "nmt" in line}
-    assert rows == {"builtin": "✓", "multi30k": "–"}
+    assert marks()["builtin"] == "✓"
+    assert set(marks().values()) == {"✓", "–"}
     fill(data)
-    rows = {line.split()[1]: line.split()[0] for line in run("list").splitlines() if "nmt" in line}
-    assert rows == {"builtin": "✓", "multi30k": "✓"}
+    assert marks("--here") == {"builtin": "✓", "multi30k": "✓"}
+    (data / "multi30k/val.de.gz").unlink()
+    assert marks("--here") == {"builtin": "✓", "multi30k": "◐"}
+
+
+def test_list_of_one_task():
+    assert {"snli", "mnli", "scitail", "dnli", "qnli", "sick", "builtin"} == set(marks("--task", "nli"))
+    assert "multi30k" not in marks("--task", "parse")
+    with pytest.raises(PhmrunError) as caught:
+        run("list", "--task", "nml")
+    assert caught.value.code is ExitCode.USAGE
+    assert "nmt" in caught.value.valid
 
 
 def test_list_as_json():
@@ -76,7 +91,7 @@ def test_path(data):
     assert json.loads(run("path", "--json")) == {"path": str(data), "exists": True}
 
 
-@pytest.mark.parametrize("verb", ["info", "fetch", "path"])
+@pytest.mark.parametrize("verb", ["info", "fetch", "check", "path"])
 def test_an_unknown_name_is_a_usage_error(verb):
     with pytest.raises(PhmrunError) as caught:
         run(verb, "multi20k")
@@ -91,6 +106,61 @@ def test_fetch_refuses_what_is_wrong(data):
     assert caught.value.code is ExitCode.DATA
 
 
+def write_scitail(data, name, rows):
+    path = data / "mine" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(f"a premise {number}\ta hypothesis\t{label}\n" for number, label in enumerate(rows)))
+    return path
+
+
+def ends(*arguments):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_import_takes_files_by_name_or_by_split(data):
+    rows = ["entails", "neutral"] * 652
+    dev = write_scitail(data, "scitail_1.0_dev.tsv", rows)
+    assert str(data / "scitail/scitail_1.0_dev.tsv") in run("import", "scitail", str(dev))
+    test = write_scitail(data, "mine.txt", rows[:100])
+    with pytest.raises(PhmrunError, match="its owners say 2,126"):
+        run("import", "scitail", f"test={test}")
+    printed = json.loads(run("import", "scitail", f"test={test}", "--force", "--json"))
+    assert printed["imported"] == [str(data / "scitail/scitail_1.0_test.tsv")]
+    assert printed["sizes"] == {"test": {"pairs": 100}}
+    assert marks("--here")["scitail"] == "◐"
+
+
+def test_check_compares_with_what_is_published(data):
+    with pytest.raises(PhmrunError, match="not on this machine"):
+        run("check", "scitail")
+    run("import", "scitail", str(write_scitail(data, "scitail_1.0_dev.tsv", ["entails", "neutral"] * 652)))
+    rows = {row["split"]: row for row in json.loads(run("check", "scitail", "--json"))}
+    assert rows["dev"] == {
+        "split": "dev", "unit": "pairs", "found": 1304, "published": 1304, "verdict": "as published"
+    }  # fmt: skip
+    assert rows["train"]["verdict"] == "not here"
+    run("import", "scitail", "--force", f"test={write_scitail(data, 'short.tsv', ['neutral'] * 5)}")
+    result = ends("check", "scitail")
+    assert result.exit_code == ExitCode.DATA
+    assert "too few" in result.stdout
+    (data / "scitail/scitail_1.0_dev.tsv").write_text("x\ty\tneutral\n")
+    result = ends("check", "scitail", "--split", "dev")
+    assert result.exit_code == ExitCode.DATA
+    assert "wrong checksum" in result.stdout
+
+
+def test_check_of_what_is_generated():
+    assert "nothing to check" in run("check", "builtin")
+
+
+def test_an_unknown_split_is_a_usage_error():
+    for verb in ("fetch", "check"):
+        with pytest.raises(PhmrunError) as caught:
+            run(verb, "snli", "--split", "trian")
+        assert caught.value.code is ExitCode.USAGE
+        assert "train" in caught.value.hint
+
+
 def test_help_imports_nothing_heavy():
     code = (
         "import sys; from phmrun.cli.data import app\n"
@@ -100,5 +170,5 @@ def test_help_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    for verb in ("list", "info", "fetch", "path"):
+    for verb in ("list", "info", "fetch", "import", "check", "path"):
         assert verb in done.stdout

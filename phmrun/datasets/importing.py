@@ -1,0 +1,304 @@
+"""Takes files that the user already has into the data directory, under the names that the catalogue gives them.
+
+Everything is copied to a staging folder first, checked there, and moved into place only when all of it is right.
+"""
+
+import gzip
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from tempfile import mkdtemp
+from typing import IO, cast
+
+import filelock
+
+from phmrun.datasets.archives import CHUNK, GZIP_MAGIC, extract, is_archive, members, opened
+from phmrun.datasets.dataset import Dataset, File
+from phmrun.datasets.fetch import build_split, disk_error
+from phmrun.datasets.locations import content_sha256, dataset_dir, find, write_dropped, write_record
+from phmrun.datasets.reading import compare, count
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import replacing, sha256_of
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the content of a file comes from: a path, or a member of an archive."""
+
+    path: Path
+    member: str | None = None
+
+
+@dataclass
+class _Plan:
+    """What the given files are, by the catalogue's names."""
+
+    direct: dict[str, Source] = field(default_factory=dict)
+    archives: dict[str, Path] = field(default_factory=dict)
+
+
+@dataclass
+class _Staged:
+    """What lies in the staging folder.
+
+    Args:
+        folder: The staging folder.
+        paths: By the catalogue's path, where it is there.
+        dropped: By split that was put together there, pairs that were left out.
+    """
+
+    folder: Path
+    paths: dict[str, Path] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was taken in.
+
+    Args:
+        paths: The files, in their places.
+        sizes: By split what it holds; only splits that are complete with what was there before.
+    """
+
+    paths: list[Path]
+    sizes: dict[str, dict[str, int]]
+
+
+def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False) -> Imported:
+    """Takes files into the dataset's folder.
+
+    Args:
+        dataset: The catalogue's entry.
+        given: Paths of files or archives, recognised by their names, or ``SPLIT=PATH`` and ``SPLIT.ROLE=PATH``.
+        force: Replace what is there, and take what holds less than its owners say.
+
+    Raises:
+        PhmrunError: A file is not of this dataset (exit 2), or is missing, damaged, not of its format, has a wrong
+            checksum, holds too little, or would replace another (exit 3). Nothing has changed then.
+    """
+    if dataset.generated:
+        raise PhmrunError(f"{dataset.name} is generated when it is used: there is nothing to import")
+    folder = dataset_dir(dataset)
+    plan = _plan(dataset, given)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(folder / ".fetch.lock"):
+            stage = Path(mkdtemp(prefix=".import.", dir=folder))
+            try:
+                staged = _staged(dataset, plan, stage)
+                sizes = _checked(dataset, staged, force)
+                return Imported(_placed(dataset, staged, force), sizes)
+            finally:
+                shutil.rmtree(stage, ignore_errors=True)
+    except OSError as error:
+        raise disk_error(error, dataset) from error
+
+
+def _plan(dataset: Dataset, given: Sequence[str]) -> _Plan:
+    """Recognises the given files."""
+    plan = _Plan()
+    for text in given:
+        target, equals, rest = text.partition("=")
+        if equals and not Path(text).is_file():
+            plan.direct[_target(dataset, target)] = Source(_existing(rest))
+        else:
+            _recognise(dataset, _existing(text), plan)
+    return plan
+
+
+def _existing(text: str) -> Path:
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise PhmrunError("there is no such file", where=text, code=ExitCode.DATA)
+    return path
+
+
+def _target(dataset: Dataset, name: str) -> str:
+    """The catalogue's path for ``split`` or ``split.role``."""
+    paths = {f"{split}.{file.role}": file.path for split, files in dataset.splits.items() for file in files}
+    paths |= {split: files[0].path for split, files in dataset.splits.items() if len(files) == 1}
+    if name not in paths:
+        raise PhmrunError(f"{dataset.name} has no file {name!r}", where=f"{name}=…", valid=sorted(paths))
+    return paths[name]
+
+
+def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
+    """Notes what one file is: an archive of the catalogue's, another archive with its files in it, or one of these."""
+    named = {PurePosixPath(file.path).name: file.path for file in dataset.files}
+    sources = {_bare(name): name for name in dataset.archives}
+    if path.name in dataset.archives or (_bare(path.name) in sources and not is_archive(path)):
+        plan.archives[path.name if path.name in dataset.archives else sources[_bare(path.name)]] = path
+        return
+    by_bare = {_bare(name): file for name, file in named.items()}
+    if not is_archive(path):
+        if _bare(path.name) not in by_bare:
+            raise _unknown(dataset, path)
+        plan.direct[by_bare[_bare(path.name)]] = Source(path)
+        return
+    wanted = by_bare | {
+        _bare(PurePosixPath(part.member).name): file.path
+        for file in dataset.files
+        if not file.assembled
+        for part in file.parts
+        if part.member
+    }
+    found = {wanted[bare]: name for name in members(path) if (bare := _bare(PurePosixPath(name).name)) in wanted}
+    if not found:
+        raise _unknown(dataset, path)
+    plan.direct |= {file: Source(path, member) for file, member in found.items()}
+
+
+def _bare(name: str) -> str:
+    return name.removesuffix(".gz")
+
+
+def _unknown(dataset: Dataset, path: Path) -> PhmrunError:
+    names = [*dataset.archives, *(file.path for file in dataset.files)]
+    holds = "holds no file" if is_archive(path) else "is not a file"
+    return PhmrunError(
+        f"by its name this {holds} of {dataset.name!r}",
+        where=str(path),
+        valid=names,
+        hint=f"Say what it is: phmrun data import {dataset.name} {_first_target(dataset)}={path.name}",
+    )
+
+
+def _first_target(dataset: Dataset) -> str:
+    split, files = next(iter(dataset.splits.items()))
+    return split if len(files) == 1 else f"{split}.{files[0].role}"
+
+
+def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
+    """Copies, unpacks and puts together everything below ``stage``."""
+    for name, path in plan.archives.items():
+        expected = dataset.archives[name].sha256
+        if expected and sha256_of(path) != expected:
+            what = f"the checksum is not that of {name}, {expected}"
+            raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
+    staged = _Staged(stage)
+    for split, files in dataset.splits.items():
+        if any(file.assembled for file in files):
+            if {part.archive for file in files for part in file.parts} <= plan.archives.keys():
+                staged.dropped[split] = build_split(dataset, split, plan.archives, stage)
+                staged.paths |= {file.path: stage / file.path for file in files}
+            continue
+        for file in files:
+            for part in file.parts:
+                if part.archive in plan.archives:
+                    extract(plan.archives[part.archive], part.member, stage / file.path, limit=file.bytes)
+                    staged.paths[file.path] = stage / file.path
+    by_path = {file.path: file for file in dataset.files}
+    staged.paths |= {path: _copied(source, by_path[path], stage) for path, source in plan.direct.items()}
+    if not staged.paths:
+        raise _incomplete(dataset, plan)
+    return staged
+
+
+def _copied(source: Source, file: File, stage: Path) -> Path:
+    """The staged copy of one file, compressed if it came so or if the catalogue's file is."""
+    with opened(source.path, source.member) as handle, ExitStack() as stack:
+        head = handle.read(CHUNK)
+        packed = head.startswith(GZIP_MAGIC)
+        wants_packed = file.path.endswith(".gz")
+        if wants_packed and not packed and file.sha256 is not None:
+            what = f"the file of the catalogue is the compressed {file.path}, whose checksum is known"
+            raise PhmrunError(what, where=str(source.path), hint="Import that one.", code=ExitCode.DATA)
+        destination = stage / (f"{file.path}.gz" if packed and not wants_packed else file.path)
+        temporary = stack.enter_context(replacing(destination))
+        output: IO[bytes] = stack.enter_context(temporary.open("wb"))
+        if wants_packed and not packed:
+            packer = gzip.GzipFile(filename="", fileobj=output, mode="wb", mtime=0)
+            output = cast(IO[bytes], stack.enter_context(packer))
+        output.write(head)
+        shutil.copyfileobj(handle, output, CHUNK)
+    return destination
+
+
+def _incomplete(dataset: Dataset, plan: _Plan) -> PhmrunError:
+    """The error for archives of which no split can be put together yet."""
+    missing = {
+        split: sorted({part.archive for file in files for part in file.parts} - plan.archives.keys())
+        for split, files in dataset.splits.items()
+        if {part.archive for file in files for part in file.parts} & plan.archives.keys()
+    }
+    lines = [f"  {split}: {', '.join(names)}" for split, names in missing.items()]
+    return PhmrunError(
+        "\n".join(["these files alone make no split; name in the same command also, for", *lines]),
+        where=dataset.name,
+        code=ExitCode.DATA,
+    )
+
+
+def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[str, int]]:
+    """Compares checksums and reads every split that the staged files belong to; returns what these hold."""
+    sizes: dict[str, dict[str, int]] = {}
+    for split, files in dataset.splits.items():
+        new = [file for file in files if file.path in staged.paths]
+        if not new:
+            continue
+        for file in new:
+            if file.sha256 and content_sha256(staged.paths[file.path], file) != file.sha256:
+                raise PhmrunError(
+                    f"the checksum of {file.path} is not the catalogue's, {file.sha256}: damaged, or another version",
+                    where=f"{dataset.name} {split}",
+                    hint="Files of your own: see the data options of phmrun train.",
+                    code=ExitCode.DATA,
+                )
+        paths = {file.role: staged.paths.get(file.path) or find(dataset, file) for file in files}
+        complete = {role: path for role, path in paths.items() if path is not None}
+        found = _read(dataset, split, complete, staged.folder)
+        if len(complete) == len(files):
+            sizes[split] = found
+        for counted in compare(dataset, split, found, left_out=staged.dropped.get(split)):
+            if counted.published is not None and counted.found < counted.published and not force:
+                raise PhmrunError(
+                    f"{split} has {counted.found:,} {counted.unit}, its owners say {counted.published:,}",
+                    where=dataset.name,
+                    hint="It is truncated, or another version. To take it all the same: --force",
+                    code=ExitCode.DATA,
+                )
+    return sizes
+
+
+def _read(dataset: Dataset, split: str, paths: Mapping[str, Path], stage: Path) -> dict[str, int]:
+    """Counts a split; a fault is placed in the file's name, not in the staging folder."""
+    try:
+        return count(dataset, split, paths)
+    except PhmrunError as error:
+        if error.where:
+            error.where = error.where.replace(f"{stage}{os.sep}", "")
+        error.what = error.what.replace(f"{stage}{os.sep}", "")
+        raise
+
+
+def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
+    """Moves the staged files into place, none of them over another file unless forced."""
+    by_path = {file.path: file for file in dataset.files}
+    moves: dict[str, str] = {}
+    for name, path in staged.paths.items():
+        there, digest = find(dataset, by_path[name]), content_sha256(path, by_path[name])
+        if there is not None and content_sha256(there, by_path[name]) == digest:
+            continue
+        if there is not None and not force:
+            raise PhmrunError(
+                "there is another file already", where=str(there), hint="To replace it: --force", code=ExitCode.DATA
+            )
+        moves[name] = digest
+    placed = []
+    for name, digest in moves.items():
+        path, there = staged.paths[name], find(dataset, by_path[name])
+        target = dataset_dir(dataset) / path.relative_to(staged.folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+        if there is not None and there != target:
+            there.unlink()
+        if by_path[name].sha256 is None:
+            write_record(dataset, name, digest)
+        placed.append(target)
+    for split, left_out in staged.dropped.items():
+        write_dropped(dataset, split, left_out)
+    return placed

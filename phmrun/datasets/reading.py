@@ -1,0 +1,185 @@
+"""What a dataset on this machine holds, read with the reader of its format and set beside what its owners say.
+
+The readers are imported when they are needed: to list datasets takes none of them.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from phmrun.datasets.catalogue import CATALOGUE
+from phmrun.datasets.dataset import Dataset
+from phmrun.datasets.locations import dropped
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.progress import progress
+
+_LOGGER = logging.getLogger(__name__)
+_STRIDE = 1000
+"""Rows between two advances of the progress."""
+
+Sizes = Mapping[str, int]
+"""How many there are of each unit: pairs, sentences, words, …"""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many of one unit a split holds.
+
+    Args:
+        unit: Such as "pairs".
+        found: On this machine.
+        published: What the owners say, less what was left out when the file was put together here; None: they say none.
+    """
+
+    unit: str
+    found: int
+    published: int | None
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two."""
+        if self.published is None:
+            return "no published count"
+        if self.found == self.published:
+            return "as published"
+        return "too few" if self.found < self.published else "more than published"
+
+
+def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, int]:
+    """Reads a split from beginning to end and counts what it holds.
+
+    Args:
+        dataset: Its entry in the catalogue, for the format.
+        split: For the progress.
+        files: By role, where they are.
+
+    Raises:
+        PhmrunError: (exit 3) A file is damaged or not of its format; file and line are named.
+    """
+    sizes: dict[str, int] = {}
+    with progress(f"reading {dataset.name} {split}", None, "rows") as advance:
+        number = 0
+        for number, row in enumerate(_rows(dataset.format, files), 1):
+            for unit, amount in row.items():
+                sizes[unit] = sizes.get(unit, 0) + amount
+            if number % _STRIDE == 0:
+                advance(_STRIDE)
+        advance(number % _STRIDE)
+    return sizes
+
+
+def compare(dataset: Dataset, split: str, found: Sizes, *, left_out: int | None = None) -> list[Count]:
+    """Counts beside what the owners of the data publish, of the units that were counted.
+
+    Args:
+        dataset: Its entry in the catalogue.
+        split: Its split.
+        found: How many there are, by unit.
+        left_out: Pairs that were left out when its files were put together; None: what was recorded then.
+    """
+    published = dict(dataset.sizes.get(split, {}))
+    if "pairs" in published and dataset.format == "parallel":
+        published["pairs"] -= dropped(dataset).get(split, 0) if left_out is None else left_out
+    return [Count(unit, amount, published.get(unit)) for unit, amount in found.items()]
+
+
+def require_published(name: str, split: str, found: Sizes) -> None:
+    """Refuses a split that holds fewer than its owners say, for a data module that has just read it; warns of more.
+
+    Args:
+        name: The dataset's; what is not in the catalogue passes.
+        split: Its split.
+        found: How many were read, by unit, before anything was left out.
+
+    Raises:
+        PhmrunError: (exit 3) There are fewer, so the file is truncated or another version.
+    """
+    if name not in CATALOGUE.names():
+        return
+    for counted in compare(CATALOGUE.get(name), split, found):
+        if counted.published is None or counted.found == counted.published:
+            continue
+        said = f"{name} {split} has {counted.found:,} {counted.unit}, its owners say {counted.published:,}"
+        if counted.found > counted.published:
+            _LOGGER.warning("%s: is it another version?", said)
+            continue
+        raise PhmrunError(
+            f"{said}: it is truncated, or another version",
+            hint=f"Run: phmrun data check {name}, then bring it again: phmrun data fetch {name} --force, or\n"
+            f"phmrun data import {name} FILES --force",
+            code=ExitCode.DATA,
+        )
+
+
+def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
+    """What each row of a split counts for."""
+    if format == "parallel":
+        yield from _parallel(files)
+        return
+    for path in files.values():
+        if format == "agreement":
+            yield from _agreement(path)
+        elif format == "conllu":
+            yield from _treebank(path)
+        elif format == "lines":
+            yield from _text(path)
+        elif format == "vectors":
+            yield from _vectors(path)
+        else:
+            yield from _inference(path, format)
+
+
+def _parallel(files: Mapping[str, Path]) -> Iterator[Sizes]:
+    from phmrun.text.parallel import read_lines, read_parallel
+
+    if len(files) == 2:
+        source, target = files.values()
+        for _ in read_parallel(source, target):
+            yield {"pairs": 1}
+    else:
+        for path in files.values():
+            for _ in read_lines(path):
+                yield {"lines": 1}
+
+
+def _inference(path: Path, format: str) -> Iterator[Sizes]:
+    from phmrun.text.inference import read_pairs
+
+    reader = read_pairs(path, format)
+    for _ in reader:
+        yield {"pairs": 1}
+    if reader.dropped:
+        yield {"unlabelled": reader.dropped}
+
+
+def _agreement(path: Path) -> Iterator[Sizes]:
+    from phmrun.text.agreement import read_agreement
+
+    for _ in read_agreement(path):
+        yield {"items": 1}
+
+
+def _treebank(path: Path) -> Iterator[Sizes]:
+    from phmrun.text.conllu import load
+
+    for sentence in load(path):
+        yield {"sentences": 1, "words": len(sentence)}
+
+
+def _text(path: Path) -> Iterator[Sizes]:
+    from phmrun.text.lines import numbered_lines
+
+    for _, line in numbered_lines(path):
+        yield {"lines": 1, "words": len(line.split())}
+
+
+def _vectors(path: Path) -> Iterator[Sizes]:
+    from phmrun.text.lines import malformed, numbered_lines
+
+    columns = 0
+    for number, line in numbered_lines(path):
+        columns = columns or line.count(" ")
+        if line.count(" ") < max(columns, 1):  # a word may hold a space
+            raise malformed(f"the line has {line.count(' ')} numbers instead of {columns}", f"{path}:{number}")
+        yield {"vectors": 1}
