@@ -1,4 +1,4 @@
-"""Accuracy: the share of items that get the right label, with the share that the most frequent label alone would get.
+"""Accuracy: the share of items that get the right label, and the share that the most frequent label alone would get.
 
 The interval is Wilson's for a binomial share (Wilson 1927): it stays within 0 and 100 and keeps its width honest where
 nearly all items are right, or few are scored.
@@ -6,7 +6,7 @@ nearly all items are right, or few are scored.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -30,32 +30,40 @@ class Outcome(NamedTuple):
     part: str = ""
 
 
-def accuracy(counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None) -> dict[str, Score]:
-    """Accuracies in percent, each beside that of the most frequent label of the items that it is taken over.
+def accuracy(
+    counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None, ending: str = ""
+) -> dict[str, Score]:
+    """Accuracies in percent, with Wilson's interval, and the recall of each label in the extras.
 
     Args:
         counts: How often each outcome occurred.
         left_out: Items of the test set that are not scored, by reason.
+        ending: Of the scores' names, before the part's: "-of-copy".
 
     Returns:
-        "accuracy" over all items and "accuracy-<part>" over each part, with the recall of each label in the extras;
+        "accuracy" over all items and "accuracy-<part>" over each part.
+
+    Raises:
+        PhmrunError: (exit 3) There is no item.
+    """
+    return {f"accuracy{ending}{part}": _share(chosen, told) for part, chosen, told in _by_part(counts, left_out)}
+
+
+def majority(counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None) -> dict[str, Score]:
+    """What the most frequent label of the scored items would get by itself.
+
+    Args:
+        counts: How often each outcome occurred; only the gold labels matter.
+        left_out: Items of the test set that are not scored, by reason.
+
+    Returns:
         "accuracy-of-majority" and "accuracy-of-majority-<part>".
 
     Raises:
         PhmrunError: (exit 3) There is no item.
     """
-    if not sum(counts.values()):
-        raise PhmrunError("there is no item to score", code=ExitCode.DATA)
-    parts = sorted({outcome.part for outcome in counts if outcome.part})
-    scores: dict[str, Score] = {}
-    baselines: dict[str, Score] = {}
-    for part in ("", *parts):
-        chosen = Counter({outcome: count for outcome, count in counts.items() if part in ("", outcome.part)})
-        ending = f"-{part}" if part else ""
-        kept_back = _told(left_out or {}) if not part else ""
-        scores[f"accuracy{ending}"] = _share(chosen, kept_back)
-        baselines[f"accuracy-of-majority{ending}"] = _majority(chosen, kept_back)
-    return scores | baselines
+    found = _by_part(counts, left_out)
+    return {f"accuracy-of-majority{part}": _most_frequent(chosen, told) for part, chosen, told in found}
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
@@ -64,6 +72,17 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     return 100 * max(0.0, min(share, middle - half)), 100 * min(1.0, max(share, middle + half))
+
+
+def _by_part(
+    counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None
+) -> Iterator[tuple[str, Mapping[Outcome, int], str]]:
+    """All outcomes, then each part's: ending of the score's name, outcomes, what a signature says of the others."""
+    if not sum(counts.values()):
+        raise PhmrunError("there is no item to score", code=ExitCode.DATA)
+    yield "", counts, "".join(f"|{name.replace(' ', '-')}:{count}" for name, count in sorted((left_out or {}).items()))
+    for part in sorted({outcome.part for outcome in counts if outcome.part}):
+        yield f"-{part}", {outcome: count for outcome, count in counts.items() if outcome.part == part}, ""
 
 
 def _share(counts: Mapping[Outcome, int], kept_back: str) -> Score:
@@ -81,16 +100,11 @@ def _share(counts: Mapping[Outcome, int], kept_back: str) -> Score:
     return Score("accuracy", 100 * hits / n, signature, n, "items", ci=wilson(hits, n), extras=extras)
 
 
-def _majority(counts: Mapping[Outcome, int], kept_back: str) -> Score:
-    """What the most frequent label of these very items gets; of equally frequent ones the first by name."""
+def _most_frequent(counts: Mapping[Outcome, int], kept_back: str) -> Score:
+    """The most frequent label's accuracy; of equally frequent ones the first by name."""
     gold: Counter[str] = Counter()
     for outcome, count in counts.items():
         gold[outcome.gold] += count
     label = min(gold, key=lambda name: (-gold[name], name))
     n = gold.total()
     return Score("accuracy of the majority", 100 * gold[label] / n, f"always:{label}{kept_back}", n, "items")
-
-
-def _told(left_out: Mapping[str, int]) -> str:
-    """The items that are not scored, as part of a signature."""
-    return "".join(f"|{reason.replace(' ', '-')}:{count}" for reason, count in sorted(left_out.items()) if count)

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -13,7 +13,8 @@ from torch import nn
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import for_inference
-from phmrun.metrics.accuracy import Outcome, accuracy
+from phmrun.metrics import Score
+from phmrun.metrics.accuracy import Outcome, accuracy, majority
 from phmrun.models.sentences import batch_of
 from phmrun.progress import progress
 from phmrun.text.items import Item, LeftOut
@@ -90,8 +91,9 @@ class Classifier:
                 yield Answer(f"{label}\t{shares[label]:.4f}", values)
 
     def evaluate(self, data: LabelledData, split: str) -> Evaluation:
-        """Labels a split and scores it: "accuracy", "accuracy-<part>", and both of the most frequent label."""
+        """Labels a split and scores it: "accuracy", "accuracy-<part>", and both of the baselines, "…-of-majority"."""
         counts: Counter[Outcome] = Counter()
+        baselines: dict[str, Counter[Outcome]] = {name: Counter() for name in data.corpus.baselines}
         left_out: Counter[str] = Counter()
         samples: list[tuple[str, ...]] = []
         rows = ["predicted\tprobability\tlabel\tpart\n"]
@@ -110,14 +112,14 @@ class Classifier:
                     rows.append(f"{predicted}\t{probability}\t{item.label}\t{item.part}\n")
                     if len(samples) < SAMPLES:
                         samples.append((*item.sentences, item.label, predicted, probability))
+                for name, guess in data.corpus.baselines.items():
+                    guessed = zip(chunk, guess(chunk), strict=True)
+                    baselines[name].update(Outcome(item.label, label, item.part) for item, label in guessed)
                 advance(len(chunk))
-        extra = "".join(f"|{key}:{value}" for key, value in data.corpus.reading.items())
-        scores = {
-            name: replace(
-                score, signature=score.signature + extra + ("" if "majority" in name else f"|weights:{self.weights}")
-            )
-            for name, score in accuracy(counts, left_out).items()
-        }
+        scores = _signed(accuracy(counts, left_out), data.corpus.reading, weights=self.weights)
+        for name, outcomes in baselines.items():
+            scores |= _signed(accuracy(outcomes, left_out, f"-of-{name}"), data.corpus.reading)
+        scores |= _signed(majority(counts, left_out), data.corpus.reading)
         return Evaluation(
             scores,
             predictions="".join(rows),
@@ -155,6 +157,12 @@ class Classifier:
             hint = "Put a tab between them."
             raise PhmrunError(what, where=f"standard input:{number}", hint=hint, code=ExitCode.DATA)
         return sentences
+
+
+def _signed(scores: Mapping[str, Score], *settings: Mapping[str, str], **more: str) -> dict[str, Score]:
+    """The scores with further parts of their signature."""
+    extra = "".join(f"|{key}:{value}" for each in (*settings, more) for key, value in each.items())
+    return {name: replace(score, signature=f"{score.signature}{extra}") for name, score in scores.items()}
 
 
 def _chunks(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator[list[Item]]:

@@ -1,6 +1,6 @@
 """Labelled sentences, one or two to an item, as training batches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,13 +11,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from phmrun.config.labelled import LabelledExperiment
+from phmrun.config.labelled import LabelledDataConfig, LabelledExperiment
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.models.sentences import Sentences, batch_of
 from phmrun.text.batches import Batch, BatchPlan, Unit
-from phmrun.text.items import DEV, TRAIN, ItemStore, PreparedItems, Reader, prepare_items
+from phmrun.text.items import DEV, TRAIN, Item, ItemStore, PreparedItems, Reader, prepare_items
 from phmrun.text.labelled import LabelledVocabulary, WordSettings
 from phmrun.training.data import DataModule
 from phmrun.training.loading import Loading
+
+Baseline = Callable[[Sequence[Item]], list[str]]
+"""Labels items without a model, and without looking at their labels."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class LabelledCorpus:
         labels: The classes in the order of their indices.
         sentences: Sentences of an item, 1 or 2.
         reading: What else the items depend on, by name; part of every score's signature.
+        baselines: Labels that need no model, by name.
     """
 
     readers: Mapping[str, Reader]
@@ -39,6 +44,7 @@ class LabelledCorpus:
     labels: Sequence[str]
     sentences: int
     reading: Mapping[str, str] = field(default_factory=dict)
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
 
 
 class LabelledBatch(NamedTuple):
@@ -183,6 +189,20 @@ def build_labelled_data(config: LabelledExperiment, corpus: LabelledCorpus, cach
         workers=config.hardware.workers,
         cache=cache,
     )
+
+
+def own_files(data: LabelledDataConfig) -> dict[str, Path]:
+    """The user's own files by split.
+
+    Raises:
+        PhmrunError: (exit 3) One of them does not exist.
+    """
+    given = {split: getattr(data, split) for split in ("train", "dev", "test")}
+    files: dict[str, Path] = {split: path for split, path in given.items() if path is not None}
+    for split, path in files.items():
+        if not path.is_file():
+            raise PhmrunError(f"the file does not exist: {path}", where=f"data.{split}", code=ExitCode.DATA)
+    return files
 
 
 def _both(store: ItemStore) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.metrics.accuracy import Outcome, accuracy, wilson
+from phmrun.metrics.accuracy import Outcome, accuracy, majority, wilson
 
 COUNTS = {
     Outcome("a", "a", "1"): 6,
@@ -21,7 +21,7 @@ COUNTS = {
 
 
 def test_by_hand():
-    scores = accuracy(COUNTS, {"no gold label": 3})
+    scores = accuracy(COUNTS, {"no gold label": 3}) | majority(COUNTS, {"no gold label": 3})
     assert {name: (round(score.value, 6), score.n) for name, score in scores.items()} == {
         "accuracy": (84.0, 25),
         "accuracy-1": (70.0, 10),
@@ -34,10 +34,11 @@ def test_by_hand():
     assert scores["accuracy"].signature == "labels:a+b|no-gold-label:3|ci:wilson95"
     assert scores["accuracy-2"].signature == "labels:b|ci:wilson95"
     assert scores["accuracy-of-majority-1"].signature == "always:a"
+    assert accuracy(COUNTS, ending="-of-copy").keys() == {f"accuracy-of-copy{part}" for part in ("", "-1", "-2")}
 
 
 def test_of_equally_frequent_labels_the_first():
-    scores = accuracy({Outcome("y", "x"): 2, Outcome("x", "x"): 2})
+    scores = majority({Outcome("y", "x"): 2, Outcome("x", "x"): 2})
     assert scores["accuracy-of-majority"].signature == "always:x"
     assert scores["accuracy-of-majority"].value == 50.0
 
@@ -60,7 +61,8 @@ def test_a_published_example():
     assert wilson(0, 20) == pytest.approx((0.0, 16.11), abs=0.005)
 
 
-def test_nothing_to_score():
+@pytest.mark.parametrize("score", [accuracy, majority])
+def test_nothing_to_score(score):
     with pytest.raises(PhmrunError, match="no item") as caught:
-        accuracy({})
+        score({})
     assert caught.value.code is ExitCode.DATA

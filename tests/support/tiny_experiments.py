@@ -65,7 +65,34 @@ def style(directory: Path) -> dict[str, Any]:
     return {**settings, "decoding": {**decoding, "sentence_bleu": True}}
 
 
-SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {"nmt": nmt, "style": style}
+def write_agreement(directory: Path, seed: int = 0) -> Path:
+    """Made-up prefixes: the verb agrees with the first word, whatever follows. Returns the directory."""
+    draw = random.Random(seed)
+    directory.mkdir(parents=True, exist_ok=True)
+    for split, size in SPLITS.items():
+        lines = []
+        for _ in range(size):
+            plural = draw.random() < 0.4
+            words = [f"n{draw.randrange(12)}{'s' if plural else ''}", *draw.sample(sorted(WORDS), draw.randrange(7))]
+            lines.append(f"{'VBP' if plural else 'VBZ'}\t{' '.join(words)}\n")
+        (directory / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
+    return directory
+
+
+def sva(directory: Path) -> dict[str, Any]:
+    """The number of a verb after made-up prefixes."""
+    write_agreement(directory)
+    return {
+        "data": {
+            **{split: str(directory / f"{split}.tsv") for split in SPLITS},
+            "vocabulary": {"size": 96, "multiple_of": 16},
+        },
+        "model": {"width": 32, "feedforward": 48, "heads": 2, "layers": 1},
+        "batch": {"unit": "sentences", "size": 12},
+    }
+
+
+SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {"nmt": nmt, "style": style, "sva": sva}
 """What is particular to a task, given a directory for its corpus. A new task adds itself here."""
 
 TRAINING = {

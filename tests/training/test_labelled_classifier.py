@@ -98,17 +98,22 @@ def test_scores_of_a_split():
         Item(("c",), "C", "easy"),
         Item(("c b",), "B"),
     ]
-    data = SimpleNamespace(files={"test": lambda: iter(items)}, corpus=SimpleNamespace(reading={"format": "mine"}))
+    corpus = SimpleNamespace(reading={"format": "mine"}, baselines={"b": lambda items: ["B"] * len(items)})
+    data = SimpleNamespace(files={"test": lambda: iter(items)}, corpus=corpus)
     found = classifier(weights="best@7", batch=2).evaluate(data, "test")
     assert {name: score.value for name, score in found.scores.items()} == {
         "accuracy": 75.0,
         "accuracy-easy": 100.0,
         "accuracy-hard": 0.0,
+        "accuracy-of-b": 25.0,
+        "accuracy-of-b-easy": 0.0,
+        "accuracy-of-b-hard": 0.0,
         "accuracy-of-majority": 50.0,
         "accuracy-of-majority-easy": 50.0,
         "accuracy-of-majority-hard": 100.0,
     }
     assert found.scores["accuracy"].signature == "labels:A+B+C|no-gold-label:2|ci:wilson95|format:mine|weights:best@7"
+    assert found.scores["accuracy-of-b"].signature == "labels:A+B+C|no-gold-label:2|ci:wilson95|format:mine"
     assert found.scores["accuracy-of-majority"].signature == "always:A|no-gold-label:2|format:mine"
     rows = [line.split("\t") for line in found.predictions.splitlines()]
     assert rows[0] == ["predicted", "probability", "label", "part"]

@@ -1,0 +1,49 @@
+"""The configuration of subject–verb agreement."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from phmrun.config.labelled import LabelledExperiment
+from phmrun.config.sections import ModelConfig
+
+LABELS = ("singular", "plural")
+
+
+class AgreementModelConfig(ModelConfig):
+    """Shape of the network that reads a prefix."""
+
+    network: Literal["transformer", "lstm"] = Field("transformer", description="A Transformer encoder, or an LSTM.")
+    width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
+    layers: int = Field(2, ge=1, description="Blocks of the encoder, or layers of the LSTM.")
+    feedforward: int = Field(512, ge=1, description="Width of the encoder's feed-forward networks.")
+    heads: int = Field(4, ge=1, description="The encoder's attention heads; a divisor of the width.")
+    norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual, embedding and summary units dropped.")
+    attention_dropout: float = Field(0.1, ge=0, lt=1, description="Share of attention weights dropped.")
+    activation_dropout: float = Field(0.1, ge=0, lt=1, description="Share of feed-forward units dropped.")
+    attention_maps: Literal["joint", "separate"] = Field(
+        "joint", description="Queries, keys and values as one weight matrix or as three."
+    )
+    bias: bool = Field(True, description="Biases in the attention's maps.")
+    gate_maps: Literal["gate", "stacked"] = Field(
+        "gate", description="The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        return self
+
+
+class AgreementExperiment(LabelledExperiment):
+    """Configuration of the task sva."""
+
+    task: Literal["sva"] = Field("sva", description="Subject–verb agreement.")
+    model: AgreementModelConfig = Field(AgreementModelConfig(), description="Shape of the network.")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The numbers that a verb can have."""
+        return LABELS

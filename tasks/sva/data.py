@@ -1,0 +1,148 @@
+"""Where the prefixes of an agreement experiment come from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from phmrun.config.labelled import LabelledDataConfig
+from phmrun.datasets import CATALOGUE, builtin, checksums, locate, splits_here
+from phmrun.files import sha256_of
+from phmrun.text.agreement import Item as AgreementItem
+from phmrun.text.agreement import divide, read_agreement
+from phmrun.text.held_out import divided
+from phmrun.text.items import Item, LeftOut, Reader
+from phmrun.training.labelled import Baseline, LabelledCorpus, LabelledData, build_labelled_data, own_files
+from tasks.sva.config import LABELS, AgreementExperiment
+
+CORPUS_SEED = 1
+"""Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
+SPLITS = ("train", "dev", "test")
+NUMBERS = dict(zip(("VBZ", "VBP"), LABELS, strict=True))
+"""The number of a verb by its tag."""
+REDUCED = {"train": 85, "dev": 5, "held-out": 10}
+"""Shares of the validation file, in per cent, where it is all there is to learn from."""
+
+
+def build_data(config: AgreementExperiment, cache: Path) -> LabelledData:
+    """The data module of an experiment.
+
+    Args:
+        config: The resolved config.
+        cache: Directory of prepared data.
+
+    Raises:
+        PhmrunError: (exit 3) A file or dataset is not on this machine.
+    """
+    return build_labelled_data(config, corpus(config.data, cache), cache)
+
+
+def corpus(data: LabelledDataConfig, cache: Path) -> LabelledCorpus:
+    """The items that a data section names.
+
+    Raises:
+        PhmrunError: (exit 3) They are not on this machine.
+    """
+    if data.name == "builtin":
+        return _builtin(cache)
+    if data.name == "files":
+        files = own_files(data)
+        sums = {split: sha256_of(path) for split, path in files.items()}
+        return _corpus({split: partial(read, path) for split, path in files.items()}, list(files.values()), sums)
+    if "all" in CATALOGUE.get(data.name).splits:
+        return _undivided(data.name)
+    return _reduced(data.name) if data.reduced else _complete(data.name)
+
+
+def read(path: Path, part: str | None = None) -> Iterator[Item]:
+    """The items of a file.
+
+    Args:
+        path: The file, in either of Linzen's formats.
+        part: The part that they belong to; unless given, their number of attractors.
+    """
+    return (_item(each, part) for each in read_agreement(path))
+
+
+def _item(item: AgreementItem, part: str | None = None) -> Item:
+    attractors = "" if item.attractors is None else str(item.attractors)
+    return Item((item.prefix,), NUMBERS[item.label], attractors if part is None else part)
+
+
+def _corpus(
+    readers: Mapping[str, Reader],
+    sources: Sequence[Path],
+    fingerprints: Mapping[str, str],
+    *,
+    baselines: Mapping[str, Baseline] | None = None,
+    **reading: str,
+) -> LabelledCorpus:
+    return LabelledCorpus(
+        readers, sources, fingerprints, LABELS, 1, {"format": "agreement", **reading}, baselines or {}
+    )
+
+
+def _builtin(cache: Path) -> LabelledCorpus:
+    """The generated items, written on first use; the attractors of the test items stand in a file of their own."""
+    directory = cache / f"builtin-agreement-{builtin.AGREEMENT_VERSION}-{CORPUS_SEED}"
+    files = {split: directory / f"{split}.tsv" for split in SPLITS}
+    attractors = directory / "test.attractors"
+    if not all(path.is_file() for path in (*files.values(), attractors)):
+        builtin.write_agreement(directory, CORPUS_SEED)
+    readers: dict[str, Reader] = {split: partial(read, path) for split, path in files.items()}
+    readers["test"] = partial(_with_parts, files["test"], attractors)
+    version = {"builtin": f"{builtin.AGREEMENT_VERSION}-{CORPUS_SEED}"}
+    return _corpus(readers, list(files.values()), version, baselines={"nearest-noun": _nearest_noun})
+
+
+def _nearest_noun(items: Sequence[Item]) -> list[str]:
+    """The number of the noun that stands closest before the verb."""
+    return [NUMBERS[label] for label in builtin.nearest_noun_baseline([item.sentences[0] for item in items])]
+
+
+def _with_parts(path: Path, parts: Path) -> Iterator[Item]:
+    names = parts.read_text(encoding="utf-8").split()
+    return (_item(item, name) for item, name in zip(read_agreement(path), names, strict=True))
+
+
+def _complete(name: str) -> LabelledCorpus:
+    """A dataset as it is published; items of the test file belong to the part by attractors that lists them."""
+    here = splits_here(CATALOGUE.get(name))
+    splits = [*SPLITS, *(split for split in here if split not in SPLITS)]
+    paths = {split: files["items"] for split, files in locate(name, splits).items()}
+    readers: dict[str, Reader] = {split: partial(read, path) for split, path in paths.items()}
+    by_attractors = [path for split, path in paths.items() if split not in SPLITS]
+    readers["test"] = partial(_by_attractors, paths["test"], by_attractors)
+    return _corpus(readers, list(paths.values()), checksums(name, splits))
+
+
+def _by_attractors(path: Path, parts: Sequence[Path]) -> Iterator[Item]:
+    listed = {item.sentences: item.part for part in parts for item in read(part)}
+    return (item._replace(part=listed.get(item.sentences, item.part)) for item in read(path))
+
+
+def _reduced(name: str) -> LabelledCorpus:
+    """A dataset without its training file: the validation file in three, and the test files by attractors."""
+    here = splits_here(CATALOGUE.get(name))
+    tests = [split for split in here if split.startswith("test_")]
+    splits = ["dev", *tests]
+    paths = {split: files["items"] for split, files in locate(name, splits).items()}
+    tested: dict[str, Reader] = {split: partial(read, paths[split]) for split in tests}
+    shares = divided(partial(read, paths["dev"], "held-out"), REDUCED, without=tested.values())
+    readers = {**tested, "train": shares["train"], "dev": shares["dev"]}
+    readers["test"] = partial(_one_after_the_other, [shares["held-out"], *tested.values()])
+    setting = "reduced-from-dev-" + "/".join(map(str, REDUCED.values()))
+    return _corpus(readers, list(paths.values()), checksums(name, splits), setting=setting)
+
+
+def _one_after_the_other(readers: Sequence[Reader]) -> Iterator[Item | LeftOut]:
+    return (item for reader in readers for item in reader())
+
+
+def _undivided(name: str) -> LabelledCorpus:
+    """The full table, divided as its authors do."""
+    path = locate(name)["all"]["items"]
+
+    def split(name: str) -> Iterator[Item]:
+        return map(_item, divide(list(read_agreement(path)))[name])
+
+    return _corpus({name: partial(split, name) for name in SPLITS}, [path], checksums(name))

@@ -1,0 +1,96 @@
+"""The Lightning module and the predictor of subject–verb agreement."""
+
+from torch import nn
+
+from phmrun.models.encoder_classifier import EncoderClassifier
+from phmrun.models.lstm_classifier import LSTMClassifier
+from phmrun.text.labelled import LabelledVocabulary
+from phmrun.training.classification import Classification
+from phmrun.training.classifier import Classifier
+from phmrun.training.module import TrainingModule
+from phmrun.training.optimizers import optimizer_from, schedule_from
+from tasks.sva.config import AgreementExperiment
+
+
+def build_module(config: AgreementExperiment, words: int, classes: int) -> Classification:
+    """The Lightning module of an experiment.
+
+    Args:
+        config: The resolved config.
+        words: Vocabulary entries.
+        classes: Classes.
+
+    Raises:
+        PhmrunError: Sizes and structures that do not go together.
+    """
+    training = config.training
+    return Classification(
+        build_network(config, words, classes),
+        optimizer_from(training.optimizer),
+        schedule_from(training, config.model.width),
+        smoothing=training.label_smoothing,
+    )
+
+
+def build_network(config: AgreementExperiment, words: int, classes: int) -> nn.Module:
+    """The encoder, or the LSTM, that a config describes."""
+    model = config.model
+    structures = {scope: getattr(config, scope).arguments for scope in ("layer", "embedding", "output")}
+    if model.network == "lstm":
+        return LSTMClassifier(
+            words,
+            classes,
+            sentences=1,
+            width=model.width,
+            hidden=model.width,
+            layers=model.layers,
+            mlp_layers=0,
+            dropout=model.dropout,
+            maps=model.gate_maps,
+            **structures,
+        )
+    return EncoderClassifier(
+        words,
+        classes,
+        width=model.width,
+        inner=model.feedforward,
+        heads=model.heads,
+        layers=model.layers,
+        norm=model.norm,
+        dropout=model.dropout,
+        attention_dropout=model.attention_dropout,
+        activation_dropout=model.activation_dropout,
+        maps=model.attention_maps,
+        attention_bias=model.bias,
+        **structures,
+    )
+
+
+def build_predictor(
+    config: AgreementExperiment,
+    module: TrainingModule,
+    vocabulary: LabelledVocabulary,
+    *,
+    weights: str,
+    batch_size: int | None,
+    device: str,
+) -> Classifier:
+    """The predictor of a trained module.
+
+    Args:
+        config: The resolved config.
+        module: The trained module.
+        vocabulary: Of the run.
+        weights: Which of the run's weights these are.
+        batch_size: Prefixes at a time.
+        device: Where to compute.
+    """
+    return Classifier(
+        module.network,
+        vocabulary,
+        prompt="the words before a verb, one prefix a line",
+        names=("prefix",),
+        weights=weights,
+        batch=batch_size,
+        device=device,
+    )
