@@ -116,10 +116,14 @@ def settings(texts: list[str], section: str | None = None) -> list[tuple[str, An
 
 
 def _check_dataset(resolved: Resolved[Experiment]) -> None:
-    """Refuses a dataset that nobody knows, with the nearest names."""
+    """Refuses a dataset that nobody knows, with the nearest names, and one of another task."""
     from phmrun.datasets import CATALOGUE
 
-    name = resolved.config.data.name
+    name, task = resolved.config.data.name, resolved.config.task
+    where = f"data.name (from {resolved.origin['data.name']})"
     known = {"builtin", "files", *CATALOGUE.names()}
     if name not in known:
-        raise unknown("dataset", name, known, where=f"data.name (from {resolved.origin['data.name']})")
+        raise unknown("dataset", name, known, where=where)
+    ours = CATALOGUE.names(task)
+    if ours and name not in {"builtin", "files", *ours}:
+        raise PhmrunError(f"the dataset {name!r} is not for {task}", where=where, valid=["files", *ours])

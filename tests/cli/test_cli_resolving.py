@@ -77,6 +77,9 @@ def test_unknown_names_bring_the_nearest():
     with pytest.raises(PhmrunError, match="no dataset 'mulit30k'") as caught:
         resolve(data="mulit30k")
     assert "multi30k" in (caught.value.hint or "")
+    with pytest.raises(PhmrunError, match="'snli' is not for nmt") as caught:
+        resolve(data="snli")
+    assert {"builtin", "files", "multi30k"} <= set(caught.value.valid)
     with pytest.raises(PhmrunError, match="no task 'ntm'"):
         resolve_options(ExperimentOptions("ntm"))
 
