@@ -1,0 +1,192 @@
+"""Pretrained word vectors in the text format of GloVe: a word and its numbers on a line, separated by single spaces.
+
+A file is read once and kept in the cache by its content, as a list of words and a memory-mapped array, so that the
+next experiment looks up what it needs without reading the text again. A first line of two whole numbers (how many
+words, how many numbers), as word2vec and fastText write it, is passed over.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of, write_json
+from phmrun.progress import progress
+from phmrun.text.cache import build_once, content_name
+from phmrun.text.lines import malformed, numbered_lines
+
+VERSION = 1
+"""Raised whenever the same file would give another result."""
+LAST = "vectors.json"
+"""Written last: a directory that has it is complete."""
+CHUNK = 2048
+"""Lines that are read at a time."""
+
+Vectors = NDArray[np.float32]
+
+
+class Found(NamedTuple):
+    """The vectors of some words.
+
+    Attributes:
+        places: Which of the words have one, ``[found]``.
+        vectors: ``[found, width]``.
+    """
+
+    places: NDArray[np.int64]
+    vectors: Vectors
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """Word vectors on disk.
+
+    Args:
+        path: Their directory in the cache.
+        words: How many there are.
+        width: Numbers of a vector.
+    """
+
+    path: Path
+    words: int
+    width: int
+
+    def find(self, words: Sequence[str]) -> Found:
+        """The vectors of the words that have one: their own, or else that of the word in lower case.
+
+        Of a word that stands in the file twice, the first vector counts.
+        """
+        wanted = set(words) | {word.lower() for word in words}
+        rows: dict[str, int] = {}
+        with (self.path / "words.txt").open(encoding="utf-8", newline="\n") as lines:
+            for row, line in enumerate(lines):
+                word = line[:-1]
+                if word in wanted:
+                    rows.setdefault(word, row)
+        found = [(place, rows.get(word, rows.get(word.lower()))) for place, word in enumerate(words)]
+        places = np.array([place for place, row in found if row is not None], dtype=np.int64)
+        chosen = np.array([row for _, row in found if row is not None], dtype=np.int64)
+        stored = np.memmap(self.path / "vectors.bin", dtype="<f4", mode="r", shape=(self.words, self.width))
+        return Found(places, np.asarray(stored[chosen], dtype=np.float32))
+
+
+def open_vectors(path: Path, cache: Path) -> WordVectors:
+    """The vectors of a file, read now or found in the cache.
+
+    Args:
+        path: The file, UTF-8, plain or gzip.
+        cache: Directory of prepared data.
+
+    Raises:
+        PhmrunError: (exit 3) The file is missing or damaged, a line has another number of numbers than the first, or
+            something that is no finite number; file and line are named.
+    """
+    if not path.is_file():
+        raise PhmrunError("the file does not exist", where=str(path), code=ExitCode.DATA)
+    place = cache / content_name({"vectors": VERSION, "sha256": sha256_of(path)})
+    build_once(place, LAST, lambda directory: _convert(path, directory))
+    try:
+        description = json.loads((place / LAST).read_text(encoding="utf-8"))
+        vectors = WordVectors(place, int(description["words"]), int(description["width"]))
+        if (place / "vectors.bin").stat().st_size != 4 * vectors.words * vectors.width:
+            raise ValueError("vectors.bin has another size than it says")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what, hint = f"the prepared vectors are damaged: {error}", "Remove the directory; it is made again."
+        raise PhmrunError(what, where=str(place), hint=hint, code=ExitCode.DATA) from error
+    return vectors
+
+
+def _convert(path: Path, directory: Path) -> None:
+    """Reads the text file into ``directory``."""
+    count = width = 0
+    with (
+        progress(f"reading {path.name}", None, "words") as advance,
+        (directory / "words.txt").open("w", encoding="utf-8", newline="\n") as words,
+        (directory / "vectors.bin").open("wb") as numbers,
+    ):
+        lines = _without_header(path)
+        while chunk := list(islice(lines, CHUNK)):
+            if not width:
+                width = chunk[0][1].rstrip().count(" ")
+            read = [_divided(line, width, f"{path}:{number}") for number, line in chunk]
+            vectors = _numbers([numbers for _, numbers in read], width)
+            if vectors is None or not np.isfinite(vectors).all():
+                raise _first_fault(path, chunk, [numbers for _, numbers in read], width)
+            words.writelines(f"{word}\n" for word, _ in read)
+            vectors.astype("<f4").tofile(numbers)
+            count += len(chunk)
+            advance(len(chunk))
+    if not count:
+        raise malformed("there is no vector in the file", str(path))
+    write_json(directory / LAST, {"words": count, "width": width})
+
+
+def _without_header(path: Path) -> Iterator[tuple[int, str]]:
+    """The numbered lines that hold vectors."""
+    lines = numbered_lines(path)
+    number, first = next(lines)
+    cells = first.split()
+    if not (len(cells) == 2 and all(cell.isdecimal() for cell in cells)):
+        yield number, first
+    yield from lines
+
+
+def _divided(line: str, width: int, where: str) -> tuple[str, str]:
+    """A line's word, which may hold spaces itself, and its numbers as text."""
+    line = line.rstrip()
+    if line.count(" ") == width:
+        word, _, numbers = line.partition(" ")
+    else:
+        cells = line.rsplit(" ", width)
+        word, numbers = cells[0].strip(), " ".join(cells[1:])
+        given = len(cells) - 1 if len(cells) <= width else width + _trailing_numbers(word)
+        if given != width:
+            raise malformed(f"the line has {given} numbers where the first line has {width}", where)
+    if not word or not width:
+        raise malformed("the line is not a word and its numbers", where)
+    return word, numbers
+
+
+def _trailing_numbers(word: str) -> int:
+    """How many numbers too many were taken for parts of a word."""
+    extra = word.split(" ")[1:]
+    count = 0
+    while extra and _is_number(extra.pop()):
+        count += 1
+    return count
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(texts: Sequence[str], width: int) -> Vectors | None:
+    """``[lines, width]``; ``None`` where some text is no number."""
+    try:
+        read = np.loadtxt(texts, dtype=np.float32, delimiter=" ", comments=None, ndmin=2)
+    except ValueError:
+        return None
+    return read if read.shape == (len(texts), width) else None
+
+
+def _first_fault(path: Path, chunk: Sequence[tuple[int, str]], texts: Sequence[str], width: int) -> PhmrunError:
+    """The error for the first line of a chunk whose numbers cannot be used."""
+    for (number, _), text in zip(chunk, texts, strict=True):
+        for cell in text.split(" "):
+            if not _is_number(cell):
+                return malformed(f"{cell!r} is not a number", f"{path}:{number}")
+            if not abs(float(cell)) <= np.finfo(np.float32).max:
+                return malformed(f"{cell} is not a finite number of single precision", f"{path}:{number}")
+        if _numbers([text], width) is None:
+            return malformed("the numbers cannot be read", f"{path}:{number}")
+    return malformed("the numbers cannot be read", str(path))
