@@ -1,0 +1,203 @@
+"""The configuration of dependency parsing."""
+
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from phmrun.config import DataConfig, Experiment, LayerConfig, ModelConfig, Section, Unhashed
+from phmrun.config.sequences import FilePath
+
+SPLITS = ("train", "dev")
+"""Splits of a dataset that may be learnt from."""
+TAGS, LETTERS, LABELS = 20, 200, 37
+"""Tags, letters and labels of a treebank where none is at hand; there are 37 universal labels."""
+
+
+def _listed(value: Any) -> Any:
+    """The parts of a text with commas; anything else as it is."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+class TreebankVocabularyConfig(Section):
+    """How words, their letters and tags, and the labels of arcs become numbers."""
+
+    size: int = Field(20_000, ge=8, description="Most rows of the word table, special ones included.")
+    min_frequency: int = Field(
+        2, ge=1, description="Words that are rarer in the training data share the vector of the unknown word."
+    )
+    lowercase: bool = Field(True, description="Word vectors are those of words in lower case; letters keep theirs.")
+    letters: int = Field(32, ge=1, description="Letters of a word that are read at most, from its beginning.")
+    tags: Literal["upos", "xpos"] = Field("upos", description="Universal tags, or the treebank's own.")
+    subtypes: bool = Field(True, description="Labels are learnt with their subtypes (nmod:poss), or without.")
+    multiple_of: int = Field(
+        8, ge=1, description="Unused rows fill the tables up to a multiple of this, so that n divides their sizes."
+    )
+
+
+class TreebankDataConfig(DataConfig):
+    """Which trees are learnt from, and which of them are held out."""
+
+    name: str = Field(
+        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
+    )
+    train: Annotated[tuple[str, ...], Unhashed()] = Field(
+        ("train",),
+        min_length=1,
+        description="What is learnt from: CoNLL-U files, plain or .gz; of a dataset its splits, train or train,dev.",
+    )
+    dev: FilePath = Field(None, description="Validation trees, a CoNLL-U file.")
+    test: FilePath = Field(None, description="Test trees.")
+    hold_out: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the training sentences that validation takes in place of the validation set; drawn at "
+        "random, always the same.",
+    )
+    train_fraction: str = Field(
+        "1",
+        description="Share of the training sentences that is learnt from, such as 1/4; drawn at random, always the "
+        "same, a smaller share being part of a larger one. What is held out is taken before.",
+    )
+    max_length: int = Field(256, ge=1, description="Training sentences with more words are left out.")
+    vocabulary: TreebankVocabularyConfig = Field(
+        TreebankVocabularyConfig(), description="How words, tags and labels become numbers."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _files_imply_their_name(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "name" in value:
+            return value
+        trees = _listed(value.get("train") or ())
+        own = value.get("dev") or value.get("test") or any(part not in SPLITS for part in trees)
+        return {**value, "name": "files"} if own else value
+
+    @field_validator("train", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return _listed(value)
+
+    @field_validator("train_fraction", mode="before")
+    @classmethod
+    def _as_a_fraction(cls, value: Any) -> str:
+        try:
+            share = Fraction(str(value).strip())
+        except (ValueError, ZeroDivisionError) as error:
+            raise ValueError("must be a fraction such as 1/4") from error
+        if not 0 < share <= 1:
+            raise ValueError("must be more than 0 and at most 1")
+        return str(share)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.name == "files":
+            if not self.dev and not self.hold_out:
+                raise ValueError("the data of the user's own files lacks dev, or a share to hold_out")
+            return self
+        given = [key for key in ("dev", "test") if getattr(self, key) is not None]
+        if given:
+            raise ValueError(f"{', '.join(given)} needs name=files, not name={self.name}")
+        if other := [part for part in self.train if part not in SPLITS]:
+            raise ValueError(f"train={','.join(other)} is no split of a dataset to learn from; valid: train, dev")
+        if "dev" in self.train and not self.hold_out:
+            raise ValueError("train=dev leaves nothing to validate on; set hold_out, such as 0.1")
+        return self
+
+
+class ParserConfig(ModelConfig):
+    """Shape of the deep biaffine parser."""
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {
+            "word_width": 100,
+            "tag_width": 100,
+            "letter_width": 200,
+            "letter_hidden": 200,
+            "hidden": 200,
+            "layers": 3,
+            "arc_width": 400,
+            "label_width": 100,
+        },
+        "small": {
+            "word_width": 64,
+            "tag_width": 32,
+            "letter_width": 32,
+            "letter_hidden": 64,
+            "hidden": 96,
+            "layers": 2,
+            "arc_width": 128,
+            "label_width": 64,
+        },
+    }
+
+    preset: Annotated[Literal["paper", "small"], Unhashed()] = Field(
+        "paper", description="Sets all sizes and layers, paper to those of Matsuno et al.; keys beside it override it."
+    )
+    word_width: int = Field(100, ge=1, description="Size of a word vector; that of the letters is added to it.")
+    tag_width: int = Field(100, ge=1, description="Size of a tag vector, which stands beside it.")
+    letter_width: int = Field(200, ge=1, description="Size of a letter vector.")
+    letter_hidden: int = Field(200, ge=1, description="Hidden size of the LSTM over the letters of a word.")
+    hidden: int = Field(200, ge=1, description="Hidden size of each direction of the LSTM over words.")
+    layers: int = Field(3, ge=1, description="Layers of the LSTM over words.")
+    arc_width: int = Field(400, ge=1, description="Size of what the arc classifier reads of a word.")
+    label_width: int = Field(100, ge=1, description="Size of what the label classifier reads of a word.")
+    cell: Literal["coupled", "plain"] = Field(
+        "coupled",
+        description="LSTM cells with input and forget gate in one, as the paper's counts need, or plain ones.",
+    )
+    dropout: float = Field(
+        0.33, ge=0, lt=1, description="Share of numbers dropped before LSTM layers, MLPs and classifiers, per sentence."
+    )
+    recurrent_dropout: float = Field(
+        0.33, ge=0, lt=1, description="Share of the entries of the LSTMs' recurrent matrices dropped."
+    )
+    embedding_dropout: float = Field(
+        0.33, ge=0, lt=1, description="Share of words read without their word vector, and share without their tag's."
+    )
+    word_dropout: float = Field(
+        0.0, ge=0, lt=1, description="Share of words whose own vector is that of the unknown word; their letters stay."
+    )
+
+
+class TreeDecodingConfig(Section):
+    """How trees are found for the scores of arcs, and how they are scored."""
+
+    tree: Literal["mst", "greedy"] = Field(
+        "mst", description="The best tree with a single root, or each word's best head, which may make no tree."
+    )
+    subtypes: bool = Field(False, description="LAS asks for the label's subtype, too.")
+    punctuation: bool = Field(True, description="Words that consist of punctuation count.")
+    input: Annotated[Literal["auto", "conllu", "text"], Unhashed()] = Field(
+        "auto", description="What predict reads: CoNLL-U, or a sentence a line with spaces between words; auto looks."
+    )
+    batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences parsed at a time.")
+
+
+class ParsingExperiment(Experiment):
+    """Configuration of the task parse."""
+
+    task: Literal["parse"] = Field("parse", description="Dependency parsing.")
+    data: TreebankDataConfig = Field(TreebankDataConfig(), description="Trees and their words.")
+    layer: LayerConfig = Field(LayerConfig(), description="Structure of the maps of LSTMs and MLPs.")
+    output: LayerConfig = Field(
+        LayerConfig(), description="Structure of the bilinear forms of both classifiers: also circulant or symmetric."
+    )
+    model: ParserConfig = Field(ParserConfig(), description="Shape of the parser.")
+    decoding: TreeDecodingConfig = Field(TreeDecodingConfig(), description="From scores of arcs to trees.")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of words, as many as are asked for, and of tags and letters, and labels, as many as are usual."""
+        vocabulary = self.data.vocabulary
+        tables = (vocabulary.size, TAGS, LETTERS)
+        return (*(-(-size // vocabulary.multiple_of) * vocabulary.multiple_of for size in tables), LABELS)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.training.monitor not in ("loss", "uas", "las"):
+            raise ValueError(
+                f"training.monitor={self.training.monitor} is not among the scores of parse: loss, uas, las"
+            )
+        return self

@@ -1,0 +1,236 @@
+"""Trees as training batches."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.progress import note, progress
+from phmrun.text import conllu
+from phmrun.text.batches import Batch, BatchPlan, Unit
+from phmrun.text.conllu import Sentence
+from phmrun.text.treebank import UNK, EncodedTreebank, TreebankVocabulary, learn_vocabulary
+from phmrun.training.data import DataModule
+from phmrun.training.loading import Loading
+from tasks.parse.config import ParsingExperiment, TreebankVocabularyConfig
+from tasks.parse.treebanks import Treebank, divided, find_treebank
+
+TRAIN, DEV = "train", "dev"
+
+
+class TreeBatch(NamedTuple):
+    """Sentences as tensors; see :class:`phmrun.text.treebank.Padded`.
+
+    Attributes:
+        inputs: What the network reads: words, tags, letters, letter counts, spellings, lengths.
+        heads: ``[batch, length]``.
+        labels: ``[batch, length]``.
+        positions: Where in the flattened ``[batch, length]`` words stand, ``[words]``.
+        units: Words.
+        window_units: Words in the whole accumulation window, over all processes.
+    """
+
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+    heads: Tensor
+    labels: Tensor
+    positions: Tensor
+    units: int
+    window_units: int
+
+
+class TreeBatches(Dataset[TreeBatch]):
+    """Turns a :class:`Batch` of sentence numbers into tensors."""
+
+    def __init__(self, treebank: EncodedTreebank) -> None:
+        self.treebank = treebank
+
+    def __getitem__(self, batch: Batch) -> TreeBatch:
+        """The batch's sentences."""
+        words, tags, letters, counts, spellings, lengths, heads, labels, positions = map(
+            torch.from_numpy, self.treebank.padded(batch.indices)
+        )
+        inputs = (words, tags, letters, counts, spellings, lengths)
+        return TreeBatch(inputs, heads, labels, positions, len(positions), batch.window_units)
+
+
+class TreebankData(DataModule):
+    """Trees, read and encoded once per process.
+
+    Args:
+        treebank: Where they are.
+        vocabulary: How words, tags and labels become numbers.
+        hold_out: Share of the training sentences that validation takes in place of the validation set.
+        fraction: Share of the others that is learnt from.
+        max_length: Training sentences with more words are left out.
+        unit: What ``batch_size`` counts: "tokens", which are words and roots, or "sentences".
+        batch_size: Words and roots, padded, or sentences per micro-batch.
+        accumulate: Micro-batches per optimizer step and process.
+        seed: Seed of the batch order.
+        workers: Processes that load batches; 0: none beside this one.
+    """
+
+    unit = "words"
+
+    def __init__(
+        self,
+        treebank: Treebank,
+        *,
+        vocabulary: TreebankVocabularyConfig,
+        hold_out: float,
+        fraction: Fraction,
+        max_length: int,
+        unit: Unit,
+        batch_size: int,
+        accumulate: int,
+        seed: int,
+        workers: int,
+    ) -> None:
+        super().__init__()
+        self.treebank = treebank
+        self.files = {**treebank.files, **({DEV: treebank.files[TRAIN]} if hold_out else {})}
+        self.settings = vocabulary
+        self.hold_out = hold_out
+        self.fraction = fraction
+        self.max_length = max_length
+        self.batch_unit: Unit = unit
+        self.batch_size = batch_size
+        self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
+
+    def fingerprints(self) -> dict[str, str]:
+        """Checksums of the trees."""
+        return dict(self.treebank.fingerprints)
+
+    def sentences(self, split: str) -> Sequence[Sentence]:
+        """The trees of a split in the order of its files.
+
+        Raises:
+            PhmrunError: (exit 3) A file is malformed, or nothing is left to learn from.
+        """
+        if split == TRAIN:
+            return self._divided[0]
+        if split == DEV and self.hold_out:
+            return self._divided[1]
+        return _read(self.files[split])
+
+    @cached_property
+    def _divided(self) -> tuple[list[Sentence], list[Sentence]]:
+        """What is learnt from, and what is held out."""
+        pool = _read(self.files[TRAIN])
+        learnt, held = divided(len(pool), self.hold_out, self.fraction)
+        short = [pool[number] for number in learnt if len(pool[number]) <= self.max_length]
+        if len(short) < len(learnt):
+            note(f"train: {len(learnt) - len(short):,} sentences left out: more than {self.max_length} words")
+        if not short:
+            raise PhmrunError(
+                "there is no sentence to learn from",
+                where=str(self.files[TRAIN][0]),
+                hint="See data.max_length, data.hold_out and data.train_fraction.",
+                code=ExitCode.DATA,
+            )
+        return short, [pool[number] for number in held]
+
+    @cached_property
+    def vocabulary(self) -> TreebankVocabulary:
+        """Learnt from the training trees."""
+        return learn_vocabulary(
+            self.sentences(TRAIN),
+            most_words=self.settings.size,
+            min_count=self.settings.min_frequency,
+            lowercase=self.settings.lowercase,
+            subtypes=self.settings.subtypes,
+            column=self.settings.tags,
+            longest=self.settings.letters,
+            multiple_of=self.settings.multiple_of,
+        )
+
+    @cached_property
+    def _encoded(self) -> dict[str, EncodedTreebank]:
+        return {split: self.vocabulary.encode(self.sentences(split)) for split in (TRAIN, DEV)}
+
+    def prepare(self) -> None:
+        """Reads and encodes the training and validation trees, and checks the others before training starts."""
+        _ = self._encoded
+        for split in self.files.keys() - {TRAIN, DEV}:
+            self.sentences(split)
+
+    def statistics(self) -> dict[str, Any]:
+        """Sentences and words by split, and the vocabulary's sizes."""
+        words, tags, letters, labels = self.vocabulary.sizes
+        sizes = {"words": words, "tags": tags, "letters": letters, "labels": labels}
+        splits = {split: _statistics(encoded) for split, encoded in self._encoded.items()}
+        return {"vocabulary": sizes, "splits": splits}
+
+    @cached_property
+    def plan(self) -> BatchPlan:
+        """How the training trees are cut into batches; every word weighs the same."""
+        lengths = self._encoded[TRAIN].lengths
+        return BatchPlan(lengths, lengths, unit=self.batch_unit, size=self.batch_size, weights=lengths)
+
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Optimizer steps of ``world`` processes in so many passes over the training trees."""
+        return self.loading.steps_in_epochs(self.plan, epochs, world)
+
+    def train_dataloader(self) -> DataLoader[TreeBatch]:
+        """Training batches without end."""
+        return self.loading.training(self.plan, TreeBatches(self._encoded[TRAIN]))
+
+    def validation_batches(self) -> DataLoader[TreeBatch]:
+        """The validation trees, each once, this process's share."""
+        encoded = self._encoded[DEV]
+        return self.loading.validation(
+            TreeBatches(encoded), encoded.lengths, unit=self.batch_unit, size=self.batch_size
+        )
+
+
+def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
+    """The data module of an experiment.
+
+    Args:
+        config: The resolved config.
+        cache: Directory of generated corpora.
+
+    Raises:
+        PhmrunError: A file or dataset is not on this machine (exit 3), or a treebank has no such split (exit 2).
+    """
+    data = config.data
+    return TreebankData(
+        find_treebank(data, cache),
+        vocabulary=data.vocabulary,
+        hold_out=data.hold_out,
+        fraction=Fraction(data.train_fraction),
+        max_length=data.max_length,
+        unit=config.batch.unit,
+        batch_size=config.batch.size,
+        accumulate=config.training.accumulate,
+        seed=config.seed,
+        workers=config.hardware.workers,
+    )
+
+
+def _read(paths: Sequence[Path]) -> list[Sentence]:
+    """The trees of some files, one after the other."""
+    with progress("reading trees", len(paths), "files") as advance:
+        parts = []
+        for path in paths:
+            parts.append(conllu.load(path))
+            advance(1)
+    return list(chain.from_iterable(parts))
+
+
+def _statistics(encoded: EncodedTreebank) -> dict[str, Any]:
+    """Sentences, words, the longest sentence, and the share of words without a vector of their own."""
+    words = int(encoded.lengths.sum())
+    return {
+        "sentences": len(encoded),
+        "words": words,
+        "mean_length": round(words / len(encoded), 3),
+        "max_length": int(encoded.lengths.max()),
+        "unknown_rate": int((encoded.words == UNK).sum()) / words,
+    }

@@ -1,0 +1,221 @@
+"""A trained parser at work: CoNLL-U or tokenised text in, trees in CoNLL-U out, and attachment scores of a split."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from phmrun.datasets.builtin import neighbour_baseline
+from phmrun.decoding.spanning_tree import spanning_trees
+from phmrun.layers import for_inference
+from phmrun.metrics import Score
+from phmrun.metrics.parsing import attachment_scores
+from phmrun.models.biaffine_parser import BiaffineParser
+from phmrun.progress import note, progress
+from phmrun.text import conllu
+from phmrun.text.conllu import Sentence
+from phmrun.text.treebank import TreebankVocabulary
+from phmrun.training.module import TrainingModule
+from phmrun.training.predictor import Answer, Evaluation
+from tasks.parse.config import ParsingExperiment
+from tasks.parse.data import TRAIN, TreebankData
+from tasks.parse.module import Parsing, possible_arcs
+
+SAMPLES = 8
+CHUNK = 1024
+"""Sentences of a stream that are sorted by length and parsed together."""
+NAME = "standard input"
+
+
+@dataclass(frozen=True)
+class Search:
+    """How trees are found and scored.
+
+    Attributes:
+        tree: "mst": the best tree with a single root; "greedy": each word's best head.
+        subtypes: Whether labels are scored with their subtypes.
+        punctuation: Whether words that consist of punctuation are scored.
+        input: What text is: "conllu", "text" (a sentence a line), or "auto".
+        batch: Sentences at a time; does not change the results.
+    """
+
+    tree: Literal["mst", "greedy"] = "mst"
+    subtypes: bool = False
+    punctuation: bool = True
+    input: Literal["auto", "conllu", "text"] = "auto"
+    batch: int = 64
+
+
+class TreeParser:
+    """Parses sentences with a trained network.
+
+    Args:
+        network: The trained network; it is copied, not changed.
+        vocabulary: Of the run.
+        search: How to find trees.
+        weights: Which of the run's weights these are, for the signature of a score.
+        device: Where to compute.
+    """
+
+    prompt = "one tokenised sentence a line, or CoNLL-U with a blank line after each sentence"
+
+    def __init__(
+        self,
+        network: BiaffineParser,
+        vocabulary: TreebankVocabulary,
+        search: Search,
+        weights: str = "given",
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.network = for_inference(network).to(device)
+        self.vocabulary = vocabulary
+        self.search = search
+        self.weights = weights
+        self.device = torch.device(device)
+
+    def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
+        """Trees of a stream of sentences, in order; whatever else a CoNLL-U sentence holds stays as it is.
+
+        Raises:
+            PhmrunError: (exit 3) A line of CoNLL-U is malformed.
+        """
+        sentences = self._sentences(iter(lines))
+        size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
+        while chunk := list(islice(sentences, size)):
+            for parsed in self.parse(chunk):
+                values = {"words": parsed.forms, "heads": parsed.heads, "labels": parsed.deprels}
+                yield Answer(parsed.text.removesuffix("\n"), {key: list(value) for key, value in values.items()})
+
+    def evaluate(self, data: TreebankData, split: str) -> Evaluation:
+        """Parses a split and scores it: "uas", "las", "clas", "label-accuracy"; "…-<part>"; "…-of-neighbour".
+
+        The baseline hangs each word where most words of its tag hang in training.
+        """
+        gold = data.sentences(split)
+        began = time.perf_counter()
+        parsed = self.parse(gold, f"parsing {split}")
+        seconds = time.perf_counter() - began
+        scores = self._scores(gold, parsed, data.treebank.parts.get(split))
+        columns = [(each.upos, each.heads, each.deprels) for each in data.sentences(TRAIN)]
+        arcs = neighbour_baseline(columns, [each.upos for each in gold])
+        baseline = [each.with_parse(*trees) for each, trees in zip(gold, arcs, strict=True)]
+        scores |= {f"{name}-of-neighbour": score for name, score in self._attachment(gold, baseline).items()}
+        return Evaluation(
+            scores,
+            predictions=conllu.dumps(parsed),
+            columns=("words", "gold", "parsed"),
+            samples=[
+                (" ".join(each.forms), arcs_of(each), arcs_of(other))
+                for each, other in list(zip(gold, parsed, strict=True))[:SAMPLES]
+            ],
+            items=len(gold),
+            units=sum(map(len, gold)),
+            unit="words",
+            seconds=seconds,
+            signature=f"tree:{self.search.tree}|batch:{self.search.batch}",
+            ending="conllu",
+        )
+
+    @torch.inference_mode()
+    def parse(self, sentences: Sequence[Sentence], label: str = "parsing") -> list[Sentence]:
+        """The sentences with the trees that the network gives them."""
+        encoded = self.vocabulary.encode(sentences)
+        order = np.argsort(-encoded.lengths, kind="stable")
+        trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
+        with progress(label, len(sentences), "sentences") as advance:
+            for start in range(0, len(order), self.search.batch):
+                numbers = order[start : start + self.search.batch]
+                words, tags, letters, counts, spellings, lengths, *_ = map(torch.from_numpy, encoded.padded(numbers))
+                inputs = [each.to(self.device) for each in (words, tags, letters, counts, spellings, lengths)]
+                scores = self.network(*inputs)
+                heads = self._heads(scores.arcs, inputs[-1])
+                labels = self.network.label_scores(scores, heads).argmax(dim=-1)
+                rows = zip(numbers.tolist(), lengths.tolist(), heads.tolist(), labels.tolist(), strict=True)
+                for number, length, head, label_ids in rows:
+                    names = [self.vocabulary.labels[each] for each in label_ids[1:length]]
+                    trees[number] = (head[1:length], names)
+                advance(len(numbers))
+        return [sentence.with_parse(*tree) for sentence, tree in zip(sentences, trees, strict=True)]
+
+    def _heads(self, arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Heads of all words, ``[batch, length]``."""
+        if self.search.tree == "greedy":
+            return possible_arcs(arcs, lengths).argmax(dim=-1)
+        return spanning_trees(arcs, lengths)
+
+    def _sentences(self, lines: Iterator[str]) -> Iterator[Sentence]:
+        """Sentences of CoNLL-U or of tokenised text; words without a tag are told of once."""
+        kind, lines = self._input(lines)
+        if kind == "text":
+            note("tokenised text has no part-of-speech tags: expect lower scores than with them")
+            yield from (conllu.sentence_of(line.split()) for line in lines if line.strip())
+            return
+        told = False
+        for sentence in conllu.stream((f"{line}\n" for line in lines), name=NAME):
+            if not told and conllu.EMPTY in self.vocabulary.tags_of(sentence):
+                column = self.vocabulary.column.upper()
+                note(f"words without a tag in the column {column}: expect lower scores than with tags")
+                told = True
+            yield sentence
+
+    def _input(self, lines: Iterator[str]) -> tuple[str, Iterator[str]]:
+        """What the lines are, and all of them again: CoNLL-U has tabs in its first line that is no comment."""
+        if self.search.input != "auto":
+            return self.search.input, lines
+        seen = []
+        for line in lines:
+            seen.append(line)
+            if line.strip() and not line.startswith("#"):
+                break
+        return "conllu" if seen and "\t" in seen[-1] else "text", chain(seen, lines)
+
+    def _attachment(self, gold: Sequence[Sentence], parsed: Sequence[Sentence]) -> dict[str, Score]:
+        return attachment_scores(gold, parsed, subtypes=self.search.subtypes, punctuation=self.search.punctuation)
+
+    def _scores(self, gold: Sequence[Sentence], parsed: Sequence[Sentence], parts: Path | None) -> dict[str, Score]:
+        """Of all sentences and of each part."""
+        scores = self._attachment(gold, parsed)
+        names = parts.read_text(encoding="utf-8").split("\n")[: len(gold)] if parts else []
+        for part in sorted(set(names)):
+            rows = [row for row, name in enumerate(names) if name == part]
+            of_part = self._attachment([gold[row] for row in rows], [parsed[row] for row in rows])
+            scores |= {f"{name}-{part}": score for name, score in of_part.items() if name in ("uas", "las")}
+        extra = f"tree:{self.search.tree}|tags:{self.vocabulary.column}|weights:{self.weights}"
+        return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
+
+
+def arcs_of(sentence: Sentence) -> str:
+    """The arcs of a sentence on one line: ``the→dog:det``."""
+    forms = ("ROOT", *sentence.forms)
+    arcs = zip(sentence.forms, sentence.heads, sentence.deprels, strict=True)
+    return " ".join(f"{form}→{forms[head]}:{label}" for form, head, label in arcs)
+
+
+def build_predictor(
+    config: ParsingExperiment,
+    module: TrainingModule,
+    vocabulary: TreebankVocabulary,
+    *,
+    weights: str,
+    batch_size: int | None,
+    device: str,
+) -> TreeParser:
+    """The predictor of the task.
+
+    Args:
+        config: The resolved config.
+        module: The trained module.
+        vocabulary: Of the run.
+        weights: Which of the run's weights these are.
+        batch_size: Sentences at a time; unless given, the config's.
+        device: Where to compute.
+    """
+    values: dict[str, Any] = config.decoding.model_dump()
+    search = Search(**{**values, "batch": batch_size or config.decoding.batch})
+    network = module.parser if isinstance(module, Parsing) else module.network
+    return TreeParser(network, vocabulary, search, weights, device)  # type: ignore[arg-type]
