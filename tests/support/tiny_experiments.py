@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tiny_treebank import write_trees
+
 from phmrun.config import Experiment, Source, Task, resolve, task_defaults
 from phmrun.layers import options_of
 from phmrun.ledger import Run
@@ -92,8 +94,38 @@ def sva(directory: Path) -> dict[str, Any]:
     }
 
 
-SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {"nmt": nmt, "style": style, "sva": sva}
+def parse(directory: Path) -> dict[str, Any]:
+    """Trees of a made-up language."""
+    write_trees(directory)
+    return {
+        "data": {
+            **{split: str(directory / f"{split}.conllu") for split in SPLITS},
+            "vocabulary": {"multiple_of": 16},
+        },
+        "model": {
+            "word_width": 16,
+            "tag_width": 16,
+            "letter_width": 16,
+            "letter_hidden": 16,
+            "hidden": 16,
+            "layers": 2,
+            "arc_width": 32,
+            "label_width": 16,
+        },
+        "batch": {"unit": "tokens", "size": 60},
+    }
+
+
+SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {"nmt": nmt, "parse": parse, "style": style, "sva": sva}
 """What is particular to a task, given a directory for its corpus. A new task adds itself here."""
+
+NO_DROPOUT: dict[str, dict[str, float]] = {
+    "parse": {"dropout": 0.0, "recurrent_dropout": 0.0, "embedding_dropout": 0.0},
+}
+"""Keys of a task's model that turn its dropout off, where they are not the Transformer's."""
+
+ELSEWHERE: dict[str, tuple[str, ...]] = {"parse": ("tags", "letters", "arc_classifier", "label_classifier")}
+"""Scopes of a task's network, beside embedding and output, that have the structure of one of these two."""
 
 TRAINING = {
     "max_steps": 10,
