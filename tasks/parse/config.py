@@ -60,7 +60,7 @@ class TreebankDataConfig(DataConfig):
         description="Share of the training sentences that is learnt from, such as 1/4; drawn at random, always the "
         "same, a smaller share being part of a larger one. What is held out is taken before.",
     )
-    max_length: int = Field(256, ge=1, description="Training sentences with more words are left out.")
+    max_length: int = Field(512, ge=1, description="Training sentences with more words are left out.")
     vocabulary: TreebankVocabularyConfig = Field(
         TreebankVocabularyConfig(), description="How words, tags and labels become numbers."
     )
@@ -95,6 +95,8 @@ class TreebankDataConfig(DataConfig):
         if self.name == "files":
             if not self.dev and not self.hold_out:
                 raise ValueError("the data of the user's own files lacks dev, or a share to hold_out")
+            if self.dev and self.hold_out:
+                raise ValueError("validation takes either dev or hold_out; give one of them")
             return self
         given = [key for key in ("dev", "test") if getattr(self, key) is not None]
         if given:

@@ -1,0 +1,81 @@
+"""What a parsing experiment may ask for, and how it is told what it may not."""
+
+import pytest
+
+from phmrun.config import ConfigError, Source, resolve, run_id, task_defaults
+from phmrun.layers import options_of
+from phmrun.training.counting import count_parameters
+from tasks.parse.config import ParsingExperiment
+
+
+def config_of(**values):
+    return resolve(ParsingExperiment, [task_defaults("parse"), Source("test", values)], options_of).config
+
+
+def test_the_papers_network_by_preset():
+    """Word vectors, unlike the paper's figures, are counted, as are tags and letters."""
+    model = {"preset": "paper"}
+    vocabulary = {"multiple_of": 1}
+    dense = count_parameters(config_of(model=model, data={"vocabulary": vocabulary}))
+    scopes = {name: count["count"] for name, count in dense["by_scope"].items()}
+    assert scopes["lstm"] == 1_927_200
+    assert scopes["letter_lstm"] == 241_200
+    assert scopes["arc_mlp"] + scopes["label_mlp"] == 320_800 + 80_200
+    assert scopes["arc_classifier"] == 160_400
+    assert scopes["label_classifier"] == 377_437
+    for structure in ("symmetric", "circulant"):
+        reduced = count_parameters(
+            config_of(model=model, data={"vocabulary": vocabulary}, output={"structure": structure})
+        )
+        assert dense["total"] - reduced["total"] == 160_400 + 377_437 - 1_200 - 11_100
+
+
+def test_plain_cells_have_a_gate_more():
+    scopes = count_parameters(config_of(model={"preset": "paper", "cell": "plain"}))["by_scope"]
+    assert scopes["lstm"]["count"] == 1_927_200 * 4 // 3
+
+
+def test_files_imply_their_name():
+    config = config_of(data={"train": "a.conllu, b.conllu.gz", "dev": "c.conllu"})
+    assert (config.data.name, config.data.train) == ("files", ("a.conllu", "b.conllu.gz"))
+    assert config_of(data={"train": ["train", "dev"], "hold_out": 0.1}).data.name == "builtin"
+    assert config_of(data={"train": "a", "hold_out": 0.1}).data.name == "files"
+
+
+def test_where_files_are_is_no_part_of_the_name():
+    names = [
+        run_id(config_of(data={"train": f"{place}/a", "dev": f"{place}/b"}), fingerprints={}) for place in ("x", "y")
+    ]
+    assert names[0] == names[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("1/4", "1/4"), ("2/4", "1/2"), (0.75, "3/4"), ("4/4", "1"), (1, "1"), ("0.5", "1/2")]
+)
+def test_fractions(given, kept):
+    assert config_of(data={"train_fraction": given}).data.train_fraction == kept
+
+
+@pytest.mark.parametrize(
+    ("values", "where", "what"),
+    [
+        ({"data": {"train_fraction": "5/4"}}, "data.train_fraction", "at most 1"),
+        ({"data": {"train_fraction": "0"}}, "data.train_fraction", "more than 0"),
+        ({"data": {"train_fraction": "a/4"}}, "data.train_fraction", "a fraction such as 1/4"),
+        ({"data": {"train_fraction": "1/0"}}, "data.train_fraction", "a fraction such as 1/4"),
+        ({"data": {"train": "a.conllu"}}, "data", "lacks dev"),
+        ({"data": {"name": "ud/X", "dev": "a"}}, "data", "needs name=files"),
+        ({"data": {"name": "ud/X", "train": "test"}}, "data", "valid: train, dev"),
+        ({"data": {"name": "ud/X", "train": "train,dev"}}, "data", "set hold_out"),
+        ({"data": {"train": []}}, "data.train", "at least 1"),
+        ({"data": {"train": "a", "dev": "b", "hold_out": 0.1}}, "data", "either dev or hold_out"),
+        ({"training": {"monitor": "bleu"}}, "", "loss, uas, las"),
+        ({"decoding": {"tree": "best"}}, "decoding.tree", "mst"),
+        ({"model": {"cell": "gru"}}, "model.cell", "coupled"),
+    ],
+)
+def test_mistakes_are_named(values, where, what):
+    with pytest.raises(ConfigError) as caught:
+        config_of(**values)
+    assert where in str(caught.value)
+    assert what in str(caught.value)

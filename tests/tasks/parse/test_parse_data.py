@@ -1,0 +1,170 @@
+"""Where trees come from, which of them are learnt from, and the batches that they become."""
+
+import os
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_treebank import SPLITS, write_trees
+
+from phmrun.config import Source, resolve, task_defaults
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.layers import options_of
+from phmrun.text import conllu
+from phmrun.text.treebank import NO_LABEL
+from tasks.parse import treebanks
+from tasks.parse.config import ParsingExperiment
+from tasks.parse.data import build_data
+from tasks.parse.treebanks import divided
+
+
+def config_of(**data):
+    values = {"data": data, "batch": {"size": 60}}
+    return resolve(ParsingExperiment, [task_defaults("parse"), Source("test", values)], options_of).config
+
+
+@pytest.fixture
+def trees(tmp_path) -> Path:
+    return write_trees(tmp_path / "trees")
+
+
+def own(folder: Path, **data):
+    files = {"train": str(folder / "train.conllu"), "dev": str(folder / "dev.conllu"), "test": folder / "test.conllu"}
+    return config_of(**{**files, **data})
+
+
+def test_own_files(trees, tmp_path):
+    data = build_data(own(trees), tmp_path)
+    data.prepare()
+    assert set(data.files) == {"train", "dev", "test"}
+    assert set(data.fingerprints()) == {"train.1", "dev.1", "test.1"}
+    statistics = data.statistics()
+    assert {split: facts["sentences"] for split, facts in statistics["splits"].items()} == {"train": 120, "dev": 24}
+    assert statistics["vocabulary"] == {"words": 32, "tags": 8, "letters": 16, "labels": 4}
+    assert [each.text for each in data.sentences("test")] == [each.text for each in conllu.load(trees / "test.conllu")]
+
+
+def test_several_training_files_and_a_held_out_share(trees, tmp_path):
+    both = f"{trees}/train.conllu,{trees}/dev.conllu"
+    data = build_data(config_of(train=both, test=f"{trees}/test.conllu", hold_out=0.1), tmp_path)
+    pool = [*conllu.load(trees / "train.conllu"), *conllu.load(trees / "dev.conllu")]
+    learnt, held = data.sentences("train"), data.sentences("dev")
+    assert len(held) == 14
+    assert len(learnt) == 130
+    assert sorted(each.text for each in [*learnt, *held]) == sorted(each.text for each in pool)
+    assert [each for each in pool if each in learnt] == sorted(learnt, key=pool.index)
+    assert "dev" in data.files
+    again = build_data(config_of(train=both, test=f"{trees}/test.conllu", hold_out=0.1), tmp_path)
+    assert again.sentences("dev") == held
+
+
+@given(count=st.integers(4, 300), hold_out=st.sampled_from([0, 0.05, 0.1, 0.5]), quarters=st.integers(1, 4))
+def test_shares_are_nested_and_what_is_held_out_stays_apart(count, hold_out, quarters):
+    learnt, held = divided(count, hold_out, Fraction(quarters, 4))
+    assert len(held) == (max(1, round(count * hold_out)) if hold_out else 0)
+    assert len(learnt) == max(1, round((count - len(held)) * Fraction(quarters, 4)))
+    assert not set(learnt) & set(held)
+    assert list(learnt) == sorted(learnt)
+    more, same = divided(count, hold_out, Fraction(1))
+    assert same == held
+    assert set(learnt) <= set(more)
+    assert sorted([*more, *held]) == list(range(count))
+
+
+def test_long_sentences_are_not_learnt_from(trees, tmp_path):
+    data = build_data(own(trees, max_length=5), tmp_path)
+    assert 0 < len(data.sentences("train")) < 120
+    assert max(map(len, data.sentences("train"))) == 5
+    assert max(map(len, data.sentences("dev"))) > 5
+    with pytest.raises(PhmrunError, match="no sentence to learn from") as caught:
+        build_data(own(trees, max_length=2), tmp_path).prepare()
+    assert caught.value.code is ExitCode.DATA
+
+
+class SmallTreebank:
+    """Stands for the built-in treebank, which takes seconds to generate."""
+
+    TREEBANK_VERSION = 7
+
+    @staticmethod
+    def write_treebank(directory, seed):
+        write_trees(directory, seed)
+        (directory / "test.part").write_text("seen\nnovel\n" * (SPLITS["test"] // 2))
+
+
+def test_the_builtin_treebank_is_written_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(treebanks, "builtin", SmallTreebank)
+    data = build_data(config_of(), tmp_path)
+    assert data.fingerprints() == {"builtin": "7-1"}
+    assert data.treebank.parts["test"].name == "test.part"
+    monkeypatch.setattr(SmallTreebank, "write_treebank", lambda *_: pytest.fail("written twice"))
+    joined = build_data(config_of(train="train,dev", hold_out=0.2), tmp_path)
+    assert joined.fingerprints() == {"builtin": "7-1", "train": "train,dev"}
+    assert len(joined.sentences("train")) + len(joined.sentences("dev")) == 144
+
+
+def test_a_treebank_without_a_split(tmp_path, monkeypatch):
+    located = {split: {"conllu": tmp_path / f"{split}.conllu"} for split in ("train", "test")}
+    monkeypatch.setattr(treebanks, "locate", lambda name: located)
+    monkeypatch.setattr(treebanks, "checksums", lambda name: {"train.conllu": "0"})
+    with pytest.raises(PhmrunError, match="no split 'dev'") as caught:
+        build_data(config_of(name="ud/X"), tmp_path)
+    assert "hold_out" in caught.value.hint
+    with pytest.raises(PhmrunError, match="no split 'dev'"):
+        build_data(config_of(name="ud/X", train="train,dev", hold_out=0.1), tmp_path)
+    data = build_data(config_of(name="ud/X", hold_out=0.1), tmp_path)
+    assert {split: [path.name for path in paths] for split, paths in data.files.items()} == {
+        "train": ["train.conllu"],
+        "dev": ["train.conllu"],
+        "test": ["test.conllu"],
+    }
+
+
+def test_a_missing_file_is_a_data_error(trees, tmp_path):
+    with pytest.raises(PhmrunError, match="dev file does not exist") as caught:
+        build_data(own(trees, dev=str(tmp_path / "none")), tmp_path)
+    assert (caught.value.code, caught.value.where) == (ExitCode.DATA, "data.dev")
+
+
+def test_a_malformed_test_set_is_found_before_training(trees, tmp_path):
+    path = trees / "test.conllu"
+    path.write_text(path.read_text().replace("\tDET\t", "\tDET\tx\t", 1))
+    with pytest.raises(PhmrunError, match="11 columns") as caught:
+        build_data(own(trees), tmp_path).prepare()
+    assert caught.value.where == f"{path}:3"
+
+
+def test_an_epoch_holds_every_word_once(trees, tmp_path):
+    data = build_data(own(trees), tmp_path)
+    loader = iter(data.train_dataloader())
+    units = 0
+    for _ in range(data.steps_in_epochs(1, 1)):
+        batch = next(loader)
+        words, *_, lengths = batch.inputs
+        assert words.dtype is torch.int64
+        assert batch.units == batch.window_units == len(batch.positions) == int(lengths.sum()) - len(lengths)
+        assert len(lengths) == 1 or words.numel() <= 60
+        assert (batch.labels.flatten()[batch.positions] != NO_LABEL).all()
+        units += batch.units
+    assert units == sum(map(len, data.sentences("train")))
+    validated = sum(batch.units for batch in data.validation_batches())
+    assert validated == sum(map(len, data.sentences("dev")))
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA does not say where real corpora are")
+def test_a_real_treebank_where_it_is_at_hand(tmp_path):
+    folder = Path(os.environ["PHMRUN_DATA"]) / "ud" / "UD_French-ParTUT"
+    if not folder.is_dir():
+        pytest.skip("UD_French-ParTUT is not there")
+    files = [str(folder / f"fr_partut-ud-{split}.conllu") for split in ("train", "dev", "test")]
+    data = build_data(config_of(train=files[:2], test=files[2], hold_out=0.1), tmp_path)
+    data.prepare()
+    assert {split: facts["sentences"] for split, facts in data.statistics()["splits"].items()} == {
+        "train": 558,
+        "dev": 62,
+    }
+    universal = config_of(train=files[:2], hold_out=0.1, vocabulary={"subtypes": False})
+    assert build_data(universal, tmp_path).vocabulary.sizes[-1] < data.vocabulary.sizes[-1]
