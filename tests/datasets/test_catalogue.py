@@ -42,6 +42,86 @@ def test_what_comes_with_phmrun_is_complete():
         assert set(dataset.sizes) <= set(dataset.splits) or dataset.generated
 
 
+PAPERS = {
+    *("snli", "mnli", "scitail", "dnli", "qnli", "sick", "shakespeare", "linzen", "linzen-full"),
+    *("iwslt15-en-vi", "iwslt17-en-id", "iwslt14-de-en", "iwslt14-ro-en", "wmt18-en-et", "setimes-en-mk"),
+    *("wmt18-en-ro", "wmt16-en-de", "wmt16-en-ro", "wmt14-en-de", "wmt14-en-fr", "europarl-v7-de-en"),
+    *("ud/UD_Chinese-GSD", "ud/UD_Czech-PDT", "ud/UD_English-EWT", "ud/UD_German-GSD", "ud/UD_French-ParTUT"),
+    *("ud/UD_Galician-TreeGal", "ud/UD_Latin-Perseus", "ud/UD_Slovenian-SST"),
+    *("ptb", "wikitext-2", "wikitext-103", "glove"),
+}
+ROLES = {"agreement": "items", "conllu": "conllu", "lines": "text", "vectors": "vectors"}
+
+
+def test_every_dataset_of_the_papers_is_in_it():
+    assert set(CATALOGUE.names()) >= PAPERS
+
+
+@pytest.mark.parametrize("name", [name for name in CATALOGUE.names() if not CATALOGUE.get(name).generated])
+def test_an_entry_is_consistent(name):
+    dataset = CATALOGUE.get(name)
+    (roles,) = {tuple(sorted(file.role for file in files)) for files in dataset.splits.values()}
+    assert len(roles) == 2 if dataset.format == "parallel" else roles == (ROLES.get(dataset.format, "pairs"),)
+    if name not in ("glove", "linzen-full"):
+        assert {"train", "dev"} <= set(dataset.splits)
+    for files in dataset.splits.values():
+        assert len({len(file.parts) for file in files}) == 1
+        assert all(file.parts or file.urls for file in files)
+        assert len({file.assembled for file in files}) == 1
+    used = {part.archive for file in dataset.files for part in file.parts}
+    assert used == set(dataset.archives)
+    assert all(archive.urls or dataset.by_hand for archive in dataset.archives.values())
+    assert len({file.path for file in dataset.files}) == sum(map(len, dataset.splits.values()))
+    assert (dataset.citation or "").lstrip().startswith("@")
+
+
+def test_what_several_entries_share_is_no_entry():
+    entries = Catalogue(yaml.safe_dump({".shared": {"x": 1}, "some": ENTRY}))
+    assert entries.names() == ["some"]
+    assert entries.names("nmt") == ["some"]
+    assert entries.names("nli") == []
+
+
+def test_roles_that_are_alike_are_written_once():
+    part = {"archive": "all.tgz", "member": {"en": "x/src.en", "de": "x/ref.de"}, "markup": "segments", "every": 2}
+    raw = {"archive": "raw.{role}", "markup": "lines"}
+    archives = {name: {"urls": [f"https://one.org/{name}"]} for name in ("all.tgz", "raw.en", "raw.de")}
+    splits = {"train": {"roles": ["en", "de"], "path": "t.{role}", "parts": [part, raw]}}
+    english, german = parse(archives=archives, splits=splits).files
+    assert (english.role, english.path) == ("en", "t.en")
+    assert german.parts == (Part("all.tgz", "x/ref.de", "segments", every=2), Part("raw.de", None, "lines"))
+    assert german.assembled
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"archive": "x"}, "must be listed"),
+        ({"archive": "all.tgz", "member": "../x"}, "no relative path"),
+        ({"archive": "all.tgz", "markup": "xml"}, "no markup 'xml'"),
+        ({"archive": "all.tgz", "nmember": "x"}, "unknown: nmember"),
+    ],
+)
+def test_a_malformed_part_is_refused(part, message):
+    archives = {"all.tgz": {"urls": ["https://one.org/all.tgz"]}}
+    with pytest.raises(PhmrunError, match=message):
+        parse(archives=archives, splits={"train": {"en": {"path": "t", "parts": [part]}}})
+
+
+@pytest.mark.parametrize("count", ["many", -1, True, 1.5])
+def test_a_size_is_a_count(count):
+    with pytest.raises(PhmrunError, match="is not a count") as caught:
+        parse(sizes={"train": {"pairs": count}})
+    assert caught.value.where == "catalogue: some.sizes.train.pairs"
+
+
+def test_an_archive_without_an_address_needs_words_on_how_to_get_it():
+    archives = {"all.tgz": {"sha256": None}}
+    with pytest.raises(PhmrunError, match="no address"):
+        parse(archives=archives)
+    assert parse(archives=archives, by_hand="Ask.").archives["all.tgz"].urls == ()
+
+
 def test_builtin_is_generated():
     assert CATALOGUE.get("builtin").generated
     assert not CATALOGUE.get("builtin").files

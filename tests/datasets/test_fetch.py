@@ -7,6 +7,7 @@ import io
 import tarfile
 import threading
 import zipfile
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import requests
 from phmrun.datasets import Dataset, File, Part, Remote, dataset_dir
 from phmrun.datasets import download as download_module
 from phmrun.datasets.fetch import fetch
+from phmrun.datasets.locations import dropped
 from phmrun.errors import ExitCode, PhmrunError
 
 CONTENT = bytes(range(256)) * 2000
@@ -23,7 +25,7 @@ SHA = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves ``files``; addresses decide how: /ok/, /norange/, /cut/ (breaks off once), /short/ (always), /moved/…"""
+    """Serves ``files``; addresses decide how: /ok/, /norange/, /cut/ (breaks off once), /short/ (always), /moved/, …"""
 
     daemon_threads = True
 
@@ -50,6 +52,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if how == "moved":
             self.send_response(302)
             self.send_header("Location", f"/ok/{name}")
+            self.end_headers()
+            return
+        if how == "loop":
+            self.send_response(302)
+            self.send_header("Location", self.path)
             self.end_headers()
             return
         if how == "error" or name not in self.server.files:
@@ -173,6 +180,16 @@ def test_what_is_not_there_is_asked_once_what_fails_again(server, how, tries):
     assert str(dataset_dir(dataset)) in message
 
 
+def test_redirects_that_never_end_are_given_up(server):
+    assert "redirects" in fails(single(server.url("loop/t.en")))
+
+
+def test_half_a_file_is_not_taken_even_where_no_checksum_tells(server):
+    dataset = single(server.url("short/t.en"), sha256=None, bytes=None)
+    assert "short/t.en" in fails(dataset)
+    assert left(dataset) == {".t.en.part"}
+
+
 def test_mirrors_are_tried_in_order(server):
     bad = {"bad.en": b"bad"}
     server.files |= bad
@@ -254,13 +271,14 @@ def test_a_directory_that_cannot_be_written_is_said(tmp_path, server, monkeypatc
     assert "PHMRUN_DATA" in fails(single(server.url("ok/t.en")))
 
 
-def packed_tar(mode, *entries):
+def packed_tar(mode, *entries, kind=tarfile.SYMTYPE):
+    """A tar archive; an entry without content is a link, or of another ``kind``."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as archive:
         for name, content in entries:
             info = tarfile.TarInfo(name)
             if content is None:
-                info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+                info.type, info.linkname = kind, "/etc/passwd"
                 archive.addfile(info)
             else:
                 info.size = len(content)
@@ -323,10 +341,103 @@ def test_what_is_unsafe_or_wrong_is_not_unpacked(server, kind, member, entries, 
     assert not list(Path(tmp_path).rglob("evil"))
 
 
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE])
+def test_no_link_device_or_folder_is_unpacked(server, kind):
+    dataset = archived(server, packed_tar("w", ("one", None), kind=kind), "one")
+    assert "not a regular file" in fails(dataset)
+    assert left(dataset) == {"all"}
+
+
 def test_a_damaged_archive_is_said(server):
     content = packed_tar("w:gz", ("one", bytes(range(256)) * 4000))
     assert "damaged" in fails(archived(server, content[: len(content) // 2], "one"))
     assert "damaged" in fails(replace(archived(server, b"no archive" * 100, "one"), name="other"))
+    crc = bytearray(packed_tar("w:gz", ("one", bytes(range(256)) * 4000)))
+    crc[-6] ^= 0xFF
+    swapped = bytearray(packed_zip(("one", CONTENT)))
+    swapped[200] ^= 0xFF
+    for number, broken in enumerate((crc, swapped)):
+        assert "damaged" in fails(replace(archived(server, bytes(broken), "one"), name=f"crc{number}"))
+
+
+def test_an_archive_with_a_password_is_said(server):
+    content = bytearray(packed_zip(("one", CONTENT)))
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    assert "password" in fails(archived(server, bytes(content), "one"))
+
+
+def test_what_is_no_archive_and_has_no_checksum_is_not_kept(server):
+    dataset = archived(server, b"<html>please sign in</html>" * 50, "one", sha256=None)
+    dataset = replace(dataset, archives={"all": replace(dataset.archives["all"], sha256=None, bytes=None)})
+    assert "damaged" in fails(dataset)
+    assert left(dataset) == set()
+    server.files["all"] = packed_zip(("one", CONTENT))
+    assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("assembled", [False, True])
+def test_a_disk_that_fills_while_unpacking_is_said_and_the_archive_is_kept(server, monkeypatch, assembled):
+    @contextmanager
+    def full(path):
+        yield path.with_name(f".{path.name}.half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    dataset = archived(server, packed_zip(("one", b"text\n")), "one", sha256=None)
+    if assembled:
+        files = (replace(dataset.files[0], parts=(Part("all", "one", "lines"),)),)
+        dataset = replace(dataset, splits={"train": files})
+    with monkeypatch.context() as patch:
+        patch.setattr("phmrun.datasets.archives.replacing", full)
+        patch.setattr("phmrun.datasets.assembly.replacing", full)
+        assert "no space left" in fails(dataset)
+    assert (dataset_dir(dataset) / ".archives/all").is_file()
+    assert fetch(dataset, pause=0)[0].read_bytes() == b"text\n"
+
+
+def parallel(server, pairs, **changes):
+    """A dataset whose sides are put together out of two single files."""
+    archives = {}
+    for side, role in enumerate(("en", "de")):
+        server.files[f"raw.{role}"] = "".join(f"{pair[side]}\n" for pair in pairs).encode()
+        archives[f"raw.{role}"] = Remote(f".archives/raw.{role}", (server.url(f"ok/raw.{role}"),))
+    splits = {
+        split: tuple(
+            File(f"{split}.{role}", role=role, parts=(Part(f"raw.{role}", None, "lines", **{key: 3}),))
+            for role in ("en", "de")
+        )
+        for split, key in (("train", "but_every"), ("dev", "every"))
+    }
+    return replace(Dataset("some", ("nmt",), "s", "l", "parallel", splits=splits, archives=archives), **changes)
+
+
+def test_a_split_is_put_together_out_of_several_downloads(server):
+    pairs = [("one", "eins"), ("two", ""), ("three", "drei"), ("four", "vier")]
+    dataset = parallel(server, pairs, sizes={"train": {"pairs": 3}, "dev": {"pairs": 1}})
+    paths = fetch(dataset, splits=["train"], pause=0)
+    assert [path.read_text() for path in paths] == ["one\nfour\n", "eins\nvier\n"]
+    assert left(dataset) == {"train.en", "train.de", ".checksums.json", ".dropped.json"}
+    assert dropped(dataset) == {"train": 1}
+    assert len(fetch(dataset, pause=0)) == 2
+    assert fetch(dataset, pause=0) == []
+    (dataset_dir(dataset) / "dev.de").write_text("changed")
+    assert "checksum" in fails(dataset)
+    assert [path.name for path in fetch(dataset, force=True, pause=0)] == ["dev.en", "dev.de"]
+
+
+def test_a_split_with_fewer_pairs_than_published_is_refused(server):
+    dataset = parallel(server, [("a", "b")] * 30, sizes={"train": {"pairs": 21}})
+    assert "20 pairs where there should be 21" in fails(dataset)
+    assert left(dataset) == {"raw.en", "raw.de"}
+
+
+def test_what_has_no_address_is_brought_by_hand(server):
+    archives = {f"raw.{role}": Remote(f".archives/raw.{role}") for role in ("en", "de")}
+    dataset = replace(parallel(server, [("a", "b")]), archives=archives, by_hand="Ask its owners.")
+    message = fails(dataset)
+    assert "no address" in message
+    assert "Ask its owners." in message
+    assert server.asked == []
 
 
 def test_two_processes_do_not_fetch_twice(server):

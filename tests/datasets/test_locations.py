@@ -1,11 +1,13 @@
 """Where data are, and what is said when they are not."""
 
+import gzip
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
-from phmrun.datasets import CATALOGUE, Check, Dataset, File, checksums, data_dir, inspect, is_here, locate
+from phmrun.datasets import CATALOGUE, Check, Dataset, File, checksums, data_dir, inspect, is_here, locate, splits_here
 from phmrun.datasets import locations as locations_module
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
@@ -56,6 +58,54 @@ def test_what_is_missing_is_named_with_the_next_command(data):
     assert "PHMRUN_DATA" in message
 
 
+def put(data, *paths):
+    for path in paths:
+        (data / path).parent.mkdir(parents=True, exist_ok=True)
+        (data / path).write_text("x")
+
+
+def test_splits_that_are_here_can_be_used_without_the_others(data):
+    put(data, "snli/snli_1.0_dev.jsonl.gz", "snli/snli_1.0_test.jsonl")
+    assert splits_here(CATALOGUE.get("snli")) == ("dev", "test")
+    found = locate("snli", ["test", "dev"])
+    assert list(found) == ["test", "dev"]
+    assert found["dev"]["pairs"].name == "snli_1.0_dev.jsonl.gz"
+    with pytest.raises(PhmrunError) as caught:
+        locate("snli", ["train", "dev"])
+    message = str(caught.value)
+    assert caught.value.code is ExitCode.DATA
+    assert "here in part (of its splits: dev, test)" in message
+    assert f"{data / 'snli/snli_1.0_train.jsonl'} (train)" in message
+    assert "phmrun data fetch snli --split train" in message
+    assert "phmrun data import snli FILES" in message
+    assert "snli_1.0.zip (94,550,081 bytes) from https://nlp.stanford.edu" in message
+
+
+def test_an_unknown_split_is_a_usage_error(data):
+    with pytest.raises(PhmrunError) as caught:
+        locate("snli", ["tset"])
+    assert caught.value.code is ExitCode.USAGE
+    assert caught.value.valid == ("dev", "test", "train")
+
+
+def test_a_name_with_a_slash_is_a_folder_in_a_folder(data):
+    put(data, *(f"ud/UD_English-EWT/en-ud-{split}.conllu" for split in ("train", "dev", "test")))
+    assert locate("ud/UD_English-EWT")["dev"]["conllu"] == data / "ud/UD_English-EWT/en-ud-dev.conllu"
+
+
+def test_content_is_compared_where_a_file_is_compressed(data):
+    (data / "some").mkdir()
+    digest = hashlib.sha256(b"text").hexdigest()
+    dataset = Dataset("some", (), "s", "l", "lines", splits={"a": (File("t", ("https://one.org",), digest),)})
+    path = data / "some/t.gz"
+    for content, state in ((gzip.compress(b"text"), Check.VERIFIED), (gzip.compress(b"other"), Check.WRONG)):
+        path.write_bytes(content)
+        assert inspect(dataset)[0].check is state
+    path.write_bytes(gzip.compress(b"text" * 99)[:-9])
+    with pytest.raises(PhmrunError, match="damaged"):
+        inspect(dataset)
+
+
 def test_an_unknown_dataset_is_a_usage_error():
     with pytest.raises(PhmrunError) as caught:
         locate("multi20k")
@@ -88,6 +138,14 @@ def test_files_are_checked_against_the_catalogue_or_the_record(data):
         "known": Check.RECORDED,
         "changed": Check.WRONG,
     }
+
+
+def test_checksums_of_single_splits_need_only_their_files(data):
+    (data / "scitail").mkdir()
+    (data / "scitail/scitail_1.0_dev.tsv.gz").write_bytes(gzip.compress(b"text"))
+    assert checksums("scitail", ["dev"]) == {"scitail_1.0_dev.tsv": hashlib.sha256(b"text").hexdigest()}
+    with pytest.raises(PhmrunError, match="missing"):
+        checksums("scitail", ["dev", "test"])
 
 
 def test_checksums_name_an_experiment_without_the_files():

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -56,6 +56,7 @@ def dependency(**changes):
     return row | {"n_intervening": 1, "n_diff_intervening": 1} | changes
 
 
+@settings(deadline=None)
 @given(
     items=st.lists(st.tuples(st.sampled_from(LABELS), WORDS), min_size=1),
     compress=st.booleans(),
@@ -67,6 +68,7 @@ def test_the_simple_format_comes_back(tmp_path_factory, items, compress, end):
     assert list(read_agreement(path)) == [Item(" ".join(words), label) for label, words in items]
 
 
+@settings(deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from(LABELS), WORDS, WORDS, st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=9
@@ -142,6 +144,7 @@ def test_faults_of_the_file_itself(tmp_path):
     assert error.where == f"{tmp_path / 'items'}:2"
 
 
+@settings(deadline=None)
 @given(content=st.binary(max_size=200))
 def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content):
     path = write(tmp_path_factory.mktemp("noise"), content)

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -80,6 +80,7 @@ STYLES = [
 
 
 @pytest.mark.parametrize(("format", "style"), STYLES)
+@settings(deadline=None)
 @given(pairs=PAIRS, compress=st.booleans())
 def test_every_format_comes_back(tmp_path_factory, format, style, pairs, compress):
     names = {"scitail": ("entailment", "neutral", "neutral"), "quora": ("different", "duplicate", "duplicate")}
@@ -190,6 +191,7 @@ def test_faults_of_the_file_itself(tmp_path, format):
     assert error.where in (f"{tmp_path / 'pairs'}:1", f"{tmp_path / 'pairs'}:2")
 
 
+@settings(deadline=None)
 @given(content=st.binary(max_size=200), format=st.sampled_from(sorted(LABELS)))
 def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content, format):
     path = write(tmp_path_factory.mktemp("noise"), content)

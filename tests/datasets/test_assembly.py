@@ -1,0 +1,116 @@
+"""Files that are put together line by line: markup, alignment, what is left out, and what is refused."""
+
+import gzip
+import io
+import tarfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phmrun.datasets.assembly import assemble
+from phmrun.datasets.dataset import File, Part
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.text.parallel import read_parallel
+
+
+def put(folder, name, content):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def built(folder, contents, part=None, *, aligned=True):
+    """Assembles one file per content, each from a single download; returns counts and what was written."""
+    archives = {f"d{index}": put(folder, f"d{index}", content) for index, content in enumerate(contents)}
+    part = part or {"markup": "lines"}
+    files = [File(f"out.{name}", role=name, parts=(Part(name, **part),)) for name in archives]
+    counts = assemble(folder, files, archives, aligned=aligned, label="test")
+    return counts, [(folder / file.path).read_text(encoding="utf-8").splitlines() for file in files]
+
+
+def refused(folder, contents, part=None, **options):
+    with pytest.raises(PhmrunError) as caught:
+        built(folder, contents, part, **options)
+    assert caught.value.code is ExitCode.DATA
+    assert not list(folder.glob("out.*"))
+    assert not list(folder.glob(".out*"))
+    return str(caught.value)
+
+
+def test_pairs_with_an_empty_or_unreadable_side_are_left_out(tmp_path):
+    left = b"\xef\xbb\xbfone  a\r\n\ntwo\nthr\xe9e\nfour\n\0\nfive"
+    right = "eins\nnull\n \ndrei\nvier\nx\n\tfünf \n"
+    counts, written = built(tmp_path, [left, right])
+    assert counts == (3, 4)
+    assert written == [["one a", "four", "five"], ["eins", "vier", "fünf"]]
+    assert len(list(read_parallel(tmp_path / "out.d0", tmp_path / "out.d1"))) == 3
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    pairs=st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8)), min_size=1, max_size=20),
+    every=st.integers(2, 5),
+)
+def test_what_is_written_can_be_read_and_nothing_is_lost(tmp_path_factory, pairs, every):
+    folder = tmp_path_factory.mktemp("pairs")
+    flat = [tuple(side.replace("\n", " ").replace("\ufeff", "") for side in pair) for pair in pairs]
+    sides = ["".join(f"{pair[side]}\n" for pair in flat).encode("utf-8", "replace") for side in (0, 1)]
+    (kept, dropped), (left, right) = built(folder, sides)
+    assert kept + dropped == len(pairs)
+    assert len(left) == len(right) == kept or kept == 0
+    if kept:
+        assert len(list(read_parallel(folder / "out.d0", folder / "out.d1"))) == kept
+    one, _ = built(folder, sides, {"markup": "lines", "every": every})
+    rest, _ = built(folder, sides, {"markup": "lines", "but_every": every})
+    assert (one[0] + rest[0], one[1] + rest[1]) == (kept, dropped)
+
+
+def test_segments_and_talks(tmp_path):
+    sgm = '<srcset>\n<doc id="x">\n<seg id="1"> One &amp;  two </seg>\n<p>\n  <seg id="2">3</seg>\n</doc>\n'
+    assert built(tmp_path, [sgm], {"markup": "segments"})[1] == [["One &amp; two", "3"]]
+    talks = "<url>x</url>\n<title>A talk</title>\n<talkid>1</talkid>\nHello.\n<description>Of it</description>\n"
+    assert built(tmp_path, [talks], {"markup": "talks"})[1] == [["A talk", "Hello.", "Of it"]]
+
+
+def test_rows_of_a_table_by_a_column(tmp_path):
+    table = "pair_ID\tlabel\tSemEval_set\n1\ta\tTRAIN\n2\tb\tTEST\n3\tc\tTRAIN\n"
+    part = {"markup": "table", "rows": ("SemEval_set", "TRAIN")}
+    _, written = built(tmp_path, [table], part, aligned=False)
+    assert written == [["pair_ID\tlabel\tSemEval_set", "1\ta\tTRAIN", "3\tc\tTRAIN"]]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "no column 'set'" in refused(empty, [table], part | {"rows": ("set", "x")}, aligned=False)
+
+
+def test_parts_follow_one_another_and_blank_lines_stay_where_sides_are_not_aligned(tmp_path):
+    archives = {name: put(tmp_path, name, f"{name}\n\n") for name in "ab"}
+    file = File("out", parts=(Part("a", markup="lines"), Part("b", markup="lines")))
+    assert assemble(tmp_path, [file], archives, aligned=False, label="test") == (4, 0)
+    assert (tmp_path / "out").read_text() == "a\n\nb\n\n"
+
+
+def test_members_of_archives_and_what_is_compressed_within(tmp_path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in (("x/t.en", b"one\n"), ("x/t.de.gz", gzip.compress(b"eins\n"))):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    archives = {"all.tgz": put(tmp_path, "all.tgz", buffer.getvalue())}
+    files = [
+        File(f"out.{role}", role=role, parts=(Part("all.tgz", member, "lines"),))
+        for role, member in (("en", "x/t.en"), ("de", "x/t.de.gz"))
+    ]
+    assert assemble(tmp_path, files, archives, aligned=True, label="test") == (1, 0)
+    assert (tmp_path / "out.de").read_text() == "eins\n"
+
+
+def test_sides_of_different_length_and_text_that_is_not_utf8_are_refused(tmp_path):
+    assert "differ in length" in refused(tmp_path, ["a\nb\n", "c\n"])
+    assert "not UTF-8" in refused(tmp_path, [b"a\n\xff\n"], aligned=False)
+
+
+def test_truncated_gzip_is_refused(tmp_path):
+    packed = gzip.compress(bytes(range(256)).replace(b"\n", b"") * 50 + b"\n")
+    assert "damaged" in refused(tmp_path, [packed[: len(packed) // 2]])

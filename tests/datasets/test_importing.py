@@ -1,0 +1,242 @@
+"""Files that the user already has: recognised, checked, and taken in whole or not at all."""
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+import zipfile
+
+import pytest
+
+from phmrun.datasets import CATALOGUE, Dataset, File, Part, Remote, checksums, dataset_dir, inspect
+from phmrun.datasets.importing import import_files
+from phmrun.datasets.locations import Check, dropped
+from phmrun.errors import ExitCode, PhmrunError
+
+TRAIN = "a premise\ta hypothesis\tentails\n" * 3
+DEV = "a premise\ta hypothesis\tneutral\n"
+KNOWN = hashlib.sha256(DEV.encode()).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def mine(tmp_path, monkeypatch):
+    """Where the user's files are; the data directory is elsewhere."""
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "data"))
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    return folder
+
+
+def put(folder, name, content):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def pairs(**changes):
+    """Two splits of one file each, out of an archive; the checksum of dev is known."""
+    parts = {split: (Part("all.zip", f"x/{split}.tsv"),) for split in ("train", "dev")}
+    splits = {
+        "train": (File("train.tsv", role="pairs", parts=parts["train"]),),
+        "dev": (File("dev.tsv", sha256=KNOWN, role="pairs", parts=parts["dev"]),),
+    }
+    sizes = {"train": {"pairs": 3}, "dev": {"pairs": 1}}
+    archives = {"all.zip": Remote(".archives/all.zip", ("https://one.org/all.zip",))}
+    facts = {"sizes": sizes, "splits": splits, "archives": archives} | changes
+    return Dataset("some", ("nli",), "s", "l", "scitail", **facts)
+
+
+def refused(dataset, *given, code=ExitCode.DATA, **options):
+    before = contents(dataset)
+    with pytest.raises(PhmrunError) as caught:
+        import_files(dataset, given, **options)
+    assert caught.value.code is code
+    assert contents(dataset) == before
+    return str(caught.value)
+
+
+def contents(dataset):
+    folder = dataset_dir(dataset)
+    names = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".fetch.lock"}
+    return {str(path.relative_to(folder)): content for path, content in names.items()}
+
+
+def zipped(entries):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def tarred(entries, mode="w:gz"):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:
+        for name, content in entries.items():
+            info = tarfile.TarInfo(name)
+            if content is None:
+                info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            info.size = len(content or "")
+            archive.addfile(info, io.BytesIO((content or "").encode()))
+    return buffer.getvalue()
+
+
+def test_files_are_recognised_by_their_names(mine):
+    dataset = pairs()
+    taken = import_files(dataset, [put(mine, "train.tsv", TRAIN), put(mine, "deep/dev.tsv", DEV)])
+    assert taken.paths == [dataset_dir(dataset) / "train.tsv", dataset_dir(dataset) / "dev.tsv"]
+    assert taken.sizes == {"train": {"pairs": 3}, "dev": {"pairs": 1}}
+    assert {presence.check for presence in inspect(dataset)} == {Check.VERIFIED, Check.RECORDED}
+    assert import_files(dataset, [str(mine / "train.tsv")]).paths == []
+
+
+def test_a_compressed_file_stays_so_and_its_content_is_compared(mine):
+    dataset = pairs()
+    taken = import_files(dataset, [put(mine, "dev.tsv.gz", gzip.compress(DEV.encode()))])
+    assert taken.paths == [dataset_dir(dataset) / "dev.tsv.gz"]
+    assert inspect(dataset)[1].check is Check.VERIFIED
+    assert inspect(dataset)[1].path.name == "dev.tsv.gz"
+    assert "checksum" in refused(dataset, f"dev={put(mine, 'a.gz', gzip.compress(b'other'))}", force=True)
+
+
+def test_a_plain_file_is_compressed_where_the_catalogues_is(mine):
+    single = File("all.tsv.gz", ("https://one.org/all.tsv.gz",), role="pairs")
+    dataset = pairs(splits={"all": (single,)}, sizes={})
+    (path,) = import_files(dataset, [put(mine, "all.tsv", TRAIN)]).paths
+    assert gzip.decompress(path.read_bytes()).decode() == TRAIN
+    known = pairs(splits={"all": (File("b.tsv.gz", ("https://one.org/b",), "0" * 64, role="pairs"),)}, sizes={})
+    assert "the compressed b.tsv.gz" in refused(known, put(mine, "b.tsv", TRAIN))
+
+
+def test_a_file_can_be_said_to_be_a_split(mine):
+    dataset = pairs()
+    taken = import_files(dataset, [f"dev={put(mine, 'mine=1.txt', DEV)}"])
+    assert taken.paths == [dataset_dir(dataset) / "dev.tsv"]
+    assert "valid: dev, dev.pairs, train, train.pairs" in refused(
+        dataset, f"test={mine / 'mine=1.txt'}", code=ExitCode.USAGE
+    )
+    assert "no such file" in refused(dataset, f"dev={mine / 'absent'}")
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred])
+@pytest.mark.parametrize("name", ["all.zip", "renamed"])
+def test_archives_are_unpacked_by_their_own_name_or_by_what_is_in_them(mine, pack, name):
+    dataset = pairs()
+    content = pack({"../../evil": "x", "x/train.tsv": TRAIN, "x/dev.tsv": DEV, "x/other": "y"})
+    taken = import_files(dataset, [put(mine, name, content)])
+    assert [path.name for path in taken.paths] == ["train.tsv", "dev.tsv"]
+    assert not list(mine.parent.rglob("evil"))
+    assert not list(dataset_dir(dataset).rglob("other"))
+
+
+def test_unsafe_archives_are_refused(mine):
+    dataset = pairs()
+    linked = tarred({"x/train.tsv": None, "x/dev.tsv": DEV})
+    assert "not a regular file" in refused(dataset, put(mine, "all.zip", linked))
+    assert "holds no file of" in refused(
+        dataset, put(mine, "other.tgz", tarred({"../train.tsv": TRAIN})), code=ExitCode.USAGE
+    )
+    cut = zipped({"x/train.tsv": TRAIN * 1000, "x/dev.tsv": DEV})
+    refused(dataset, put(mine, "all.zip", cut[: len(cut) // 2]))
+    checked = pairs(archives={"all.zip": Remote(".archives/all.zip", ("https://one.org",), "0" * 64)})
+    assert "checksum is not that of all.zip" in refused(checked, put(mine, "all.zip", linked))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\tb\n", "train.tsv:1"),
+        (TRAIN + "a\tb\tmaybe\n", "train.tsv:4"),
+        (b"caf\xe9\tb\tneutral\n", "train.tsv:1"),
+        ("", "empty"),
+        (gzip.compress(TRAIN.encode() * 99)[:60], "train.tsv.gz:"),
+        ("a\tb\tneutral\n", "train has 1 pairs, its owners say 3"),
+    ],
+)
+def test_what_is_malformed_or_truncated_is_not_taken(mine, content, message):
+    dataset = pairs()
+    printed = refused(dataset, put(mine, "dev.tsv", DEV), put(mine, "train.tsv", content))
+    assert message in printed
+    assert ".import." not in printed
+
+
+def test_fewer_rows_are_taken_when_forced(mine):
+    dataset = pairs()
+    import_files(dataset, [put(mine, "train.tsv", DEV)], force=True)
+    assert (dataset_dir(dataset) / "train.tsv").read_text() == DEV
+
+
+def test_nothing_is_replaced_unless_forced(mine):
+    dataset = pairs()
+    import_files(dataset, [put(mine, "train.tsv", TRAIN)])
+    other = put(mine, "train.tsv.gz", gzip.compress(TRAIN.replace("entails", "neutral").encode()))
+    assert "--force" in refused(dataset, other)
+    import_files(dataset, [other], force=True)
+    assert {name for name in contents(dataset) if "train" in name} == {"train.tsv.gz"}
+    assert inspect(dataset)[0].check is Check.RECORDED
+
+
+def parallel():
+    """Sides that are put together out of two archives."""
+    raw = {role: Part(f"b.{role}", markup="lines") for role in ("en", "de")}
+    splits = {
+        "train": tuple(
+            File(f"train.{role}", role=role, parts=(Part("a.tgz", f"a.{role}", "lines"), raw[role]))
+            for role in ("en", "de")
+        )
+    }
+    archives = {name: Remote(f".archives/{name}", ("https://one.org",)) for name in ("a.tgz", "b.en", "b.de")}
+    return Dataset(
+        "some", ("nmt",), "s", "l", "parallel", sizes={"train": {"pairs": 3}}, splits=splits, archives=archives
+    )
+
+
+def test_parallel_text_is_put_together_out_of_what_is_given(mine):
+    dataset = parallel()
+    archive = put(mine, "a.tgz", tarred({"a.en": "one\n\n", "a.de": "eins\nzwei\n"}))
+    sides = [put(mine, "b.en", "three\n"), put(mine, "b.de.gz", gzip.compress(b"drei\n"))]
+    assert "b.de" in refused(dataset, archive, sides[0])
+    taken = import_files(dataset, [archive, *sides])
+    assert [path.read_text() for path in taken.paths] == ["one\nthree\n", "eins\ndrei\n"]
+    assert taken.sizes == {"train": {"pairs": 2}}
+    assert dropped(dataset) == {"train": 1}
+
+
+def test_parallel_text_that_is_ready_can_be_given_side_by_side(mine):
+    dataset = parallel()
+    english, german = put(mine, "x", "one\ntwo\nthree\n"), put(mine, "y", "eins\nzwei\n")
+    assert "not aligned" in refused(dataset, f"train.en={english}", f"train.de={german}")
+    assert "train.de, train.en" in refused(dataset, f"train={english}", code=ExitCode.USAGE)
+    import_files(dataset, [f"train.en={english}"])
+    assert "not aligned" in refused(dataset, put(mine, "train.de", "eins\n"))
+    taken = import_files(dataset, [put(mine, "train.de", "eins\nzwei\ndrei\n")])
+    assert taken.sizes == {"train": {"pairs": 3}}
+
+
+def test_an_unknown_file_is_said_with_the_names_that_are_known(mine):
+    message = refused(pairs(), put(mine, "readme.txt", "x"), code=ExitCode.USAGE)
+    assert "all.zip, train.tsv, dev.tsv" in message
+    assert "import some train=readme.txt" in message
+
+
+def test_a_generated_dataset_takes_nothing(mine):
+    dataset = Dataset("builtin", ("nmt",), "s", "l", "generated")
+    with pytest.raises(PhmrunError, match="nothing to import"):
+        import_files(dataset, ["x"])
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written_is_said(mine):
+    dataset_dir(pairs()).mkdir(parents=True)
+    dataset_dir(pairs()).chmod(0o500)
+    assert "PHMRUN_DATA" in refused(pairs(), put(mine, "train.tsv", TRAIN))
+
+
+def test_what_was_imported_names_the_experiment(mine):
+    imported = import_files(CATALOGUE.get("scitail"), [put(mine, "scitail_1.0_dev.tsv", DEV * 1304)])
+    assert imported.sizes == {"dev": {"pairs": 1304}}
+    assert checksums("scitail", ["dev"]) == {"scitail_1.0_dev.tsv": hashlib.sha256(DEV.encode() * 1304).hexdigest()}
+    with pytest.raises(PhmrunError, match="here in part"):
+        checksums("scitail")

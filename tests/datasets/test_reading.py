@@ -1,0 +1,102 @@
+"""What datasets hold, counted and set beside what their owners publish."""
+
+import gzip
+import logging
+import os
+
+import pytest
+
+from phmrun.datasets import CATALOGUE, Check, Dataset, inspect, locate, splits_here
+from phmrun.datasets.locations import write_dropped
+from phmrun.datasets.reading import compare, count, require_published
+from phmrun.errors import ExitCode, PhmrunError
+
+TREE = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\t!\t!\tPUNCT\t_\t_\t1\tpunct\t_\t_\n\n"
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path))
+    return tmp_path
+
+
+def dataset(format, **sizes):
+    return Dataset("some", ("nmt",), "s", "l", format, sizes={"train": sizes})
+
+
+@pytest.mark.parametrize(
+    ("format", "texts", "expected"),
+    [
+        ("parallel", ["a\nb\n", "c\nd\n"], {"pairs": 2}),
+        ("parallel", ["a\nb\n"], {"lines": 2}),
+        ("snli", ['{"gold_label": "-", "sentence1": "a", "sentence2": "b"}\n'
+                  '{"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}\n'], {"pairs": 1, "unlabelled": 1}),
+        ("scitail", ["a\tb\tentails\n"], {"pairs": 1}),
+        ("quora", ["1\ta\tb\t7\n0\ta\t\t8\n"], {"pairs": 1, "unlabelled": 1}),
+        ("agreement", ["VBZ\tthe key\nVBP\tkeys\n"], {"items": 2}),
+        ("conllu", [TREE * 3], {"sentences": 3, "words": 6}),
+        ("lines", [" one two \n\n three\n"], {"lines": 3, "words": 3}),
+        ("vectors", ["the 0.1 0.2\n. . 0.1 0.2\n"], {"vectors": 2}),
+    ],
+)  # fmt: skip
+def test_every_format_is_counted(tmp_path, format, texts, expected):
+    files = {}
+    for number, text in enumerate(texts):
+        files[str(number)] = tmp_path / str(number)
+        files[str(number)].write_bytes(gzip.compress(text.encode()))
+    assert count(dataset(format), "train", files) == expected
+
+
+def test_a_malformed_file_is_placed(tmp_path):
+    path = tmp_path / "vectors"
+    path.write_text("the 0.1 0.2\nof 0.1\n")
+    with pytest.raises(PhmrunError) as caught:
+        count(dataset("vectors"), "train", {"vectors": path})
+    assert caught.value.where == f"{path}:2"
+    assert caught.value.code is ExitCode.DATA
+
+
+def test_counts_are_compared_with_what_is_published(data):
+    found = {"sentences": 5, "words": 90, "tokens": 7}
+    counted = compare(dataset("conllu", sentences=5, words=100), "train", found)
+    assert [(each.unit, each.verdict) for each in counted] == [
+        ("sentences", "as published"),
+        ("words", "too few"),
+        ("tokens", "no published count"),
+    ]
+    assert compare(dataset("lines", lines=3), "train", {"lines": 4})[0].verdict == "more than published"
+
+
+def test_pairs_that_were_left_out_here_are_not_missed(data):
+    some = dataset("parallel", pairs=10)
+    assert compare(some, "train", {"pairs": 8})[0].verdict == "too few"
+    assert compare(some, "train", {"pairs": 8}, left_out=2)[0].verdict == "as published"
+    write_dropped(some, "train", 2)
+    assert compare(some, "train", {"pairs": 8})[0].verdict == "as published"
+
+
+def test_a_data_module_is_stopped_by_truncated_data(data, caplog):
+    with pytest.raises(
+        PhmrunError, match="shakespeare test has 700 pairs, its owners say 1,462: it is truncated"
+    ) as caught:
+        require_published("shakespeare", "test", {"pairs": 700})
+    assert caught.value.code is ExitCode.DATA
+    assert "phmrun data check shakespeare" in (caught.value.hint or "")
+    with caplog.at_level(logging.WARNING):
+        require_published("shakespeare", "test", {"pairs": 1_500})
+    assert "another version" in caplog.text
+    require_published("shakespeare", "test", {"pairs": 1_462, "words": 3})
+    require_published("files", "test", {"pairs": 1})
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
+@pytest.mark.parametrize("name", [name for name in CATALOGUE.names() if CATALOGUE.get(name).format != "vectors"])
+def test_what_is_on_this_machine_is_as_published(name):
+    here = splits_here(CATALOGUE.get(name))
+    if not here:
+        pytest.skip(f"{name} is not here")
+    entry = CATALOGUE.get(name)
+    assert not [presence for presence in inspect(entry) if presence.check is Check.WRONG]
+    for split in here:
+        for counted in compare(entry, split, count(entry, split, locate(name, [split])[split])):
+            assert counted.verdict == "as published", (split, counted)
