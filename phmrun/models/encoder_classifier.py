@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers import Embedding, FeedForward, MultiheadAttention
+from phmrun.layers import FeedForward, MultiheadAttention, build_embedding
 from phmrun.layers.attention import Maps
 from phmrun.models.class_scores import ClassScores
 from phmrun.models.positions import SinusoidalPositions
@@ -32,7 +32,7 @@ class EncoderClassifier(nn.Module):
         maps: Q, K and V as one map ("joint") or three ("separate").
         attention_bias: Whether attention maps have biases.
         layer: Structure of every map in the blocks and its options.
-        embedding: The same for the embedding.
+        embedding: Structure of the word vectors, or an embedding of several matrices, and its options.
         output: The same for the map to the classes.
 
     Raises:
@@ -71,9 +71,9 @@ class EncoderClassifier(nn.Module):
         self.encoder = nn.ModuleList(encoder_layer() for _ in range(layers))
         self.encoder_norm = build_norm("layer", width) if norm == "pre" else nn.Identity()
         self.positions = SinusoidalPositions(width)
-        self.embedding = Embedding(vocabulary, width, **(embedding or {}))
+        self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
         self.output = ClassScores(width, classes, **(output or {}))
-        self.embedding.reset_parameters(width**-0.5)
+        self.embedding.reset_parameters(width**-0.5)  # type: ignore[operator]
 
     def forward(self, sentences: Sentences) -> Tensor:
         """Logits of the classes, ``[batch, classes]``."""

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from phmrun.layers import LSTM, Embedding
-from phmrun.layers.lstm import GateMapping
+from phmrun.layers import LSTM, build_embedding
+from phmrun.layers.embedding import Embedding
+from phmrun.layers.lstm import GateMapping, outputs
 from phmrun.models.class_scores import ClassScores
 from phmrun.models.sentences import Sentences
 
@@ -24,8 +24,8 @@ class LSTMClassifier(nn.Module):
         vocabulary: Vocabulary entries.
         classes: Classes to tell apart.
         sentences: Sentences of an item, all read by the same LSTM.
-        width: Size of a word vector.
-        train_embedding: Whether word vectors are learnt; the paper's are GloVe's and stay.
+        width: Size of an input vector of the LSTM.
+        train_embedding: Whether the words' own vectors are learnt; the paper's are GloVe's and stay.
         hidden: Size of the LSTM's hidden vector.
         layers: Layers of the LSTM.
         bidirectional: Whether a second LSTM reads backwards.
@@ -35,7 +35,7 @@ class LSTMClassifier(nn.Module):
         word_dropout: Share of words whose whole vector is dropped.
         maps: LSTM gates as eight maps ("gate") or two ("stacked").
         layer: Structure of the LSTM's maps and its options.
-        embedding: The same for the word vectors.
+        embedding: Structure of the word vectors, or an embedding of several matrices, and its options.
         output: The same for the MLP.
 
     Raises:
@@ -65,8 +65,9 @@ class LSTMClassifier(nn.Module):
         super().__init__()
         self.dropout = dropout
         self.word_dropout = word_dropout
-        self.embedding = Embedding(vocabulary, width, **(embedding or {}))
-        self.embedding.requires_grad_(train_embedding)
+        self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
+        for table in own_vectors(self.embedding):
+            table.requires_grad_(train_embedding)
         self.lstm = LSTM(
             width,
             hidden,
@@ -98,8 +99,12 @@ class LSTMClassifier(nn.Module):
         vectors = F.dropout(self.embedding(tokens), self.dropout, self.training)
         if self.word_dropout and self.training:
             vectors = vectors * F.dropout(vectors.new_ones(*tokens.shape, 1), self.word_dropout)
-        packed = pack_padded_sequence(vectors, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        outputs, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        padding = torch.arange(outputs.shape[1], device=lengths.device) >= lengths[:, None]  # [sentences, length]
-        highest = outputs.masked_fill(padding[..., None], float("-inf")).amax(1)
-        return torch.cat([highest, outputs.sum(1) / lengths[:, None]], dim=1)
+        read = outputs(self.lstm, vectors, lengths)  # [sentences, length, outputs]
+        padding = torch.arange(tokens.shape[1], device=lengths.device) >= lengths[:, None]  # [sentences, length]
+        highest = read.masked_fill(padding[..., None], float("-inf")).amax(1)
+        return torch.cat([highest, read.sum(1) / lengths[:, None]], dim=1)
+
+
+def own_vectors(embedding: nn.Module) -> list[Embedding]:
+    """The tables of the words' own vectors in an embedding, which may map them further."""
+    return [module for module in embedding.modules() if isinstance(module, Embedding)]

@@ -185,7 +185,7 @@ def _first_fault(path: Path, chunk: Sequence[tuple[int, str]], texts: Sequence[s
         for cell in text.split(" "):
             if not _is_number(cell):
                 return malformed(f"{cell!r} is not a number", f"{path}:{number}")
-            if not abs(float(cell)) <= np.finfo(np.float32).max:
+            if not abs(float(cell)) <= float(np.finfo(np.float32).max):
                 return malformed(f"{cell} is not a finite number of single precision", f"{path}:{number}")
         if _numbers([text], width) is None:
             return malformed("the numbers cannot be read", f"{path}:{number}")

@@ -6,11 +6,13 @@ import torch
 from torch.nn import functional as F
 
 from phmrun.layers import folded
+from phmrun.models import lstm_classifier
 from phmrun.models.lstm_classifier import LSTMClassifier
 from phmrun.models.sentences import batch_of
 from phmrun.text.vocabulary import EOS
 
 ROWS = ([[4, 5, 6], [7]], [[8, 9], [4, 6, 10, 11]])
+PROJECTIVE = {"structure": "projective", "width": 4}
 FIRST, SECOND = (batch_of([np.array(row) for row in rows]) for rows in ROWS)
 
 
@@ -40,7 +42,7 @@ def by_hand(network, *sides):
 @pytest.mark.parametrize("layer", [{}, {"structure": "phm", "n": 2}])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"maps": "stacked"}, {"bidirectional": True}, {"layers": 2}, {"mlp_layers": 0}],
+    [{}, {"maps": "stacked"}, {"bidirectional": True}, {"layers": 2}, {"mlp_layers": 0}, {"embedding": PROJECTIVE}],
 )
 def test_logits_of_pairs(layer, options):
     network = build(layer=layer, **options)
@@ -64,24 +66,31 @@ def test_every_part_takes_a_structure():
     torch.testing.assert_close(logits, by_hand(network, *ROWS))
 
 
-def test_word_vectors_stay_where_asked():
+@pytest.mark.parametrize(("embedding", "table"), [({}, "embedding.structure"), (PROJECTIVE, "embedding.tables")])
+def test_word_vectors_stay_where_asked(embedding, table):
     for train in (False, True):
-        network = build(train_embedding=train)
+        network = build(train_embedding=train, embedding=embedding)
         network(FIRST, SECOND).sum().backward()
         learnt = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
-        tables = {name for name, _ in network.named_parameters() if "embedding" in name}
+        tables = {name for name, _ in network.named_parameters() if name.startswith(table)}
         assert tables
         assert tables <= learnt if train else not tables & learnt
         assert all(name in learnt for name, _ in network.named_parameters() if name not in tables)
 
 
-def test_dropout_of_words_drops_whole_vectors():
-    network = build(word_dropout=0.5)
+def test_dropout_of_words_drops_whole_vectors(monkeypatch):
+    network = build(word_dropout=0.5).train()
     seen = []
-    network.lstm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].data))
-    network.train()
+    original = lstm_classifier.outputs
+    monkeypatch.setattr(
+        lstm_classifier,
+        "outputs",
+        lambda lstm, inputs, lengths: (seen.append(inputs.flatten(0, 1)), original(lstm, inputs, lengths))[1],
+    )
     torch.manual_seed(1)
     network(FIRST, SECOND)
     dropped = (seen[0] == 0).all(1)
     assert 0 < int(dropped.sum()) < len(dropped)
     assert bool((seen[0] != 0).all(1)[~dropped].all())
+    network.eval()(FIRST, SECOND)
+    assert not bool((seen[1] == 0).any())
