@@ -48,8 +48,28 @@ class TiedOutput(nn.Module):
         """``[…, in_features] -> […, words]``."""
         return F.linear(*self.reduced(inputs), self.bias)
 
+    def plain(self) -> nn.Sequential:
+        """Plain linear maps, one after the other, with the same outputs: W is built once."""
+        maps: list[nn.Module] = [] if self.project is None else [self.project]
+        table, projection = self.words.tables[0], self.words.projections[0]
+        weight = cast(Tensor, table.weight)
+        if len(self.words.tables) > 1:
+            weight = self.words.weight
+        elif not isinstance(projection, nn.Identity):
+            maps.append(_linear(cast(Tensor, projection.weight).t()))
+        return nn.Sequential(*maps, _linear(weight, self.bias))
 
-def tied_output(in_features: int, embedding: nn.Module, bias: bool = False, **structure: Any) -> nn.Module:
+
+def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+    """``nn.Linear`` of a given W, made on the meta device so that no weights are drawn."""
+    plain = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None:
+            setattr(plain, name, nn.Parameter(value.detach().contiguous(), requires_grad=False))
+    return plain
+
+
+def tied_output(in_features: int, embedding: nn.Module, bias: bool = False, **structure: Any) -> Linear | TiedOutput:
     """The output map that shares with ``embedding`` what it can: its structure, or its words' own vectors.
 
     Args:

@@ -20,7 +20,7 @@ from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_i
 from phmrun.layers.inference import PackedLinear
 from phmrun.layers.kronecker_sum import Factors, PackedKroneckerSum, apply_factors
 from phmrun.layers.linear import Application
-from phmrun.models.transformer import DecoderLayer, Sublayer, Transformer, padding_mask
+from phmrun.models.transformer import DecoderLayer, Sublayer, Transformer, padding_mask, with_tables
 
 GROWTH = 64
 
@@ -79,7 +79,7 @@ class IncrementalTransformer(nn.Module):
             for layer in cast(list[DecoderLayer], transformer.decoder)
         )
         parts = {"encoder": encoder, "decoder": application, "output": application}
-        self.network = for_inference(transformer, "dense", **parts)
+        self.network = with_tables(for_inference(transformer, "dense", **parts))
         for layer in self.network.decoder:
             _join_dense(cast(MultiheadAttention, cast(DecoderLayer, layer).attention.block))
         self.pad = pad

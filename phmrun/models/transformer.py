@@ -5,14 +5,15 @@ Legend: ``batch`` sentences, ``source``/``target`` positions, ``width`` of the r
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import Embedding, FeedForward, Linear, MultiheadAttention, share_parameters
+from phmrun.layers import FeedForward, Linear, MultiheadAttention, build_embedding, share_parameters, tied_output
 from phmrun.layers.attention import Maps
+from phmrun.layers.tied import TiedOutput
 from phmrun.models.positions import RelativePositions, SinusoidalPositions
 
 Norm = Literal["pre", "post"]
@@ -112,11 +113,12 @@ class Transformer(nn.Module):
         upsample: Factor U on the inner widths: that of queries, keys and values, and of the feed-forward blocks.
         normalization: "layer" norms, or "rms".
         positions: "sinusoidal" vectors, or "relative" buckets: scores by distance, per stack and head.
-        tie: "all": source embedding, target embedding and output share one matrix; "decoder": the last two do.
+        tie: "all": source embedding, target embedding and output share one matrix; "decoder": the last two do. Of an
+            embedding of several matrices the output shares the words' own vectors.
         layer: Structure of every map in the blocks and its options: ``{"structure": "phm", "n": 8}``.
         contract: The same for the second map of the feed-forward blocks, where it is to differ.
-        embedding: The same for the embeddings.
-        output: The same for the output map, where it is not tied.
+        embedding: A structure or an embedding of several matrices, and its options: ``{"structure": "define"}``.
+        output: Structure of the output map, or of what a tied one has of its own, and its options.
 
     Raises:
         PhmrunError: Sizes, structures and tying that do not go together.
@@ -176,21 +178,25 @@ class Transformer(nn.Module):
         self.positions = None if relative else SinusoidalPositions(width)
         self.encoder_positions = RelativePositions(heads, both_ways=True) if relative else None
         self.decoder_positions = RelativePositions(heads, both_ways=False) if relative else None
-        self.source_embedding = Embedding(source_size, width, **(embedding or {}))
+        self.source_embedding = build_embedding(source_size, width, **(embedding or {}))
         self.target_embedding = (
-            self.source_embedding if tie == "all" else Embedding(target_size, width, **(embedding or {}))
+            self.source_embedding if tie == "all" else build_embedding(target_size, width, **(embedding or {}))
         )
-        shared = {"structure": self.target_embedding.structure} if tie != "none" else (output or {})
-        self.output = Linear(width, target_size, bias=output_bias, **shared)
+        self.tied = tie != "none"
+        self.output: Linear | TiedOutput = (
+            tied_output(width, self.target_embedding, output_bias, **(output or {}))
+            if self.tied
+            else Linear(width, target_size, output_bias, **(output or {}))
+        )
         share_parameters(self)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draws the embeddings, and the output map where it is not tied, with variance 1/width."""
         for module in dict.fromkeys((self.source_embedding, self.target_embedding)):
-            module.reset_parameters(self.width**-0.5)
-        if self.output.structure is not self.target_embedding.structure:
-            self.output.reset_parameters(self.width**-0.5)
+            module.reset_parameters(self.width**-0.5)  # type: ignore[operator]
+        if not self.tied:
+            self.output.reset_parameters(self.width**-0.5)  # type: ignore[operator]
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
         """``source [batch, source]`` of tokens, ``mask [batch, 1, 1, source]`` ``-> [batch, source, width]``."""
@@ -221,6 +227,17 @@ class Transformer(nn.Module):
     def forward(self, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
         """Hidden vectors ``[batch, target, width]`` that predict the next token after each of ``target``."""
         return self.decode(target, self.encode(source, mask), mask)
+
+
+def with_tables(network: Transformer) -> Transformer:
+    """Replaces embeddings of several matrices, in a network for inference, by the tables of all their vectors."""
+    tables: dict[nn.Module, nn.Module] = {}
+    for name in ("source_embedding", "target_embedding"):
+        embedding: nn.Module = getattr(network, name)
+        if not isinstance(embedding, nn.Embedding) and embedding not in tables:
+            tables[embedding] = nn.Embedding.from_pretrained(cast(Tensor, embedding.weight).detach())
+        setattr(network, name, tables.get(embedding, embedding))
+    return network
 
 
 def build_norm(normalization: Normalization, width: int) -> nn.Module:

@@ -3,11 +3,13 @@
 Padding is masked always, so that nothing in a graph depends on what the batch holds.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from phmrun.layers import folded
-from phmrun.models.transformer import Transformer
+from phmrun.models.transformer import Transformer, with_tables
 from phmrun.text.vocabulary import BOS, EOS, PAD
 from phmrun.training.program import Program
 
@@ -34,8 +36,8 @@ class NextTargetToken(nn.Module):
 
 def translation_program(network: Transformer) -> Program:
     """Tokens of both sides to the logits of the next target tokens."""
-    plain = folded(network)
-    sizes = network.source_embedding.num_embeddings, network.target_embedding.num_embeddings
+    plain = with_tables(folded(network))
+    sizes = [cast(nn.Embedding, table).num_embeddings for table in (plain.source_embedding, plain.target_embedding)]
     generator = torch.Generator().manual_seed(1)
     examples = []
     for batch, length, target_length in ((2, 7, 5), (1, 5, 1), (3, 17, 9), (2, 8, 21)):

@@ -8,6 +8,7 @@ from phmrun.errors import PhmrunError
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.metrics import bleu
 from phmrun.models.transformer import Transformer
+from phmrun.registry import EMBEDDINGS
 from phmrun.text.parallel import read_parallel
 from phmrun.training.module import Loss, TrainingModule
 from phmrun.training.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
@@ -76,7 +77,8 @@ def build_sequence_to_sequence(config: SequenceExperiment, source_size: int, tar
         PhmrunError: Sizes, structures and tying that do not go together.
     """
     model, training = config.model, config.training
-    if model.tie != "none" and config.output.arguments not in (config.embedding.arguments, LayerConfig().arguments):
+    shares = model.tie != "none" and config.embedding.structure not in EMBEDDINGS  # those share the words' vectors only
+    if shares and config.output.arguments not in (config.embedding.arguments, LayerConfig().arguments):
         raise PhmrunError(
             f"the output map is tied to the embedding, whose structure is {config.embedding.structure!r}",
             where="output.structure",

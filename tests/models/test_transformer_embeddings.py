@@ -1,0 +1,107 @@
+"""The Transformer with embeddings of several matrices: what is tied, step-by-step decoding, export, counts."""
+
+import pytest
+import torch
+
+from phmrun.config import Source, resolve, task_defaults
+from phmrun.errors import PhmrunError
+from phmrun.layers import AdaptiveInput, DeFINE, options_of
+from phmrun.layers.structure import Structure
+from phmrun.models.incremental import IncrementalTransformer
+from phmrun.models.transformer import Transformer
+from phmrun.registry import TASKS
+from phmrun.training.counting import count_parameters
+from phmrun.training.export import largest_difference
+from phmrun.training.programs import translation_program
+
+DEEP = {"depth": 2, "expansion": 32, "width": 8, "multiple_of": 8}
+KINDS = {
+    "adaptive": {"cutoffs": [8, 16], "div_value": 2},
+    "projective": {"width": 8},
+    "define": {**DEEP, "max_groups": 4},
+    "hgt": {**DEEP, "max_groups": 4, "inside": {"structure": "phm", "n": 2}},
+    "linear": DEEP,
+}
+VOCABULARY, WIDTH = 32, 16
+SOURCE = torch.tensor([[5, 6, 31, 8, 3], [9, 20, 3, 0, 0]])
+TARGET = torch.tensor([[2, 11, 30], [2, 13, 4]])
+
+
+def build(kind, tie, **options):
+    torch.manual_seed(0)
+    sizes = {"width": WIDTH, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "output_bias": True}
+    embedding = {"structure": kind, **KINDS[kind]}
+    network = Transformer(VOCABULARY, VOCABULARY, **sizes, tie=tie, embedding=embedding, **options).double().eval()
+    with torch.no_grad():
+        network.output.bias.normal_()
+    return network
+
+
+cases = pytest.mark.parametrize(("kind", "tie"), [(kind, tie) for kind in KINDS for tie in ("all", "decoder", "none")])
+
+
+@cases
+def test_every_parameter_learns_and_vectors_begin_with_length_one(kind, tie):
+    network = build(kind, tie, dropout=0.0)
+    hidden = network(SOURCE, SOURCE.ne(0)[:, None, None, :], TARGET)
+    network.output(hidden).log_softmax(-1)[..., 7].sum().backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None, name
+    lengths = network.source_embedding.weight.norm(dim=1)
+    assert float(lengths.detach().mean()) == pytest.approx(1, rel=0.5)
+
+
+@cases
+def test_what_is_tied_is_one(kind, tie):
+    network = build(kind, tie)
+    assert (network.source_embedding is network.target_embedding) == (tie == "all")
+    tables = network.target_embedding
+    words = tables.mapping if isinstance(tables, DeFINE) else tables
+    assert isinstance(words, AdaptiveInput)
+    structures = {id(part) for part in network.output.modules() if isinstance(part, Structure)}
+    shared = structures & {id(part) for part in words.modules() if isinstance(part, Structure)}
+    assert bool(shared) == (tie != "none")
+
+
+@torch.no_grad()
+@cases
+@pytest.mark.parametrize("application", ["dense", "factored"])
+def test_step_by_step_as_all_at_once(kind, tie, application):
+    network = build(kind, tie, output={"structure": "phm", "n": 2} if tie == "none" else None)
+    decoder = IncrementalTransformer(network, 0, application)
+    assert isinstance(decoder.network.target_embedding, torch.nn.Embedding)
+    state = decoder.start(SOURCE)
+    wanted = network.output(network(SOURCE, SOURCE.ne(0)[:, None, None, :], TARGET))
+    for step in range(TARGET.shape[1]):
+        found = decoder.step(TARGET[:, step : step + 1], state)
+        torch.testing.assert_close(found[:, 0], wanted[:, step])
+
+
+@cases
+def test_the_exported_function_is_the_same(kind, tie):
+    program = translation_program(build(kind, tie))
+    assert largest_difference(program, program.function) < 1e-10
+    assert not [part for part in program.network.modules() if isinstance(part, Structure)]
+
+
+def config_of(**values):
+    sources = [task_defaults("nmt"), Source("test", values)]
+    return resolve(TASKS.get("nmt").load("schema"), sources, options_of).config
+
+
+def test_the_names_are_those_of_the_command_line():
+    define = {"structure": "define", "width": 32, "expansion": 256, "depth": 3, "max_groups": 4}
+    dense = count_parameters(config_of())["by_scope"]
+    counts = count_parameters(config_of(embedding=define))["by_scope"]
+    assert counts["embedding"]["count"] < dense["embedding"]["count"] / 2
+    assert counts["output"]["count"] == 128 * 32  # to the words' own vectors
+    assert counts["encoder"] == dense["encoder"]
+    assert "output" not in dense
+
+
+def test_what_an_output_has_of_its_own_can_have_a_structure():
+    define = {"structure": "define", "width": 32, "expansion": 256, "max_groups": 4}
+    counts = count_parameters(config_of(embedding=define, output={"structure": "phm", "n": 2}))["by_scope"]
+    assert counts["output"] == {"count": 128 * 32 // 2 + 8, "dense": 128 * 32}
+    with pytest.raises(PhmrunError, match="tied to the embedding, whose structure is 'dense'"):
+        count_parameters(config_of(output={"structure": "phm", "n": 2}))
