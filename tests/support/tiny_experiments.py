@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from structure_cases import SQUARE as SQUARE_STRUCTURES
 from tiny_treebank import write_trees
 
 from phmrun.config import Experiment, Source, Task, resolve, task_defaults
@@ -127,6 +128,12 @@ NO_DROPOUT: dict[str, dict[str, float]] = {
 ELSEWHERE: dict[str, tuple[str, ...]] = {"parse": ("tags", "letters", "arc_classifier", "label_classifier")}
 """Scopes of a task's network, beside embedding and output, that have the structure of one of these two."""
 
+SQUARE: dict[str, dict[str, Any]] = {
+    task: {"model": {"width": 32, "feedforward": 32, "attention_maps": "separate"}} for task in ("nmt", "style", "sva")
+}
+"""What makes every map in a task's blocks square, for structures of square matrices only; where that cannot be, such a
+structure is refused."""
+
 TRAINING = {
     "max_steps": 10,
     "optimizer": {"lr": 0.003},
@@ -152,6 +159,15 @@ def configured(task: str, directory: Path, *overrides: dict[str, Any]) -> Experi
 def everywhere(structure: str, **options: Any) -> dict[str, Any]:
     """A structure in all places."""
     return {scope: {"structure": structure, **options} for scope in ("layer", "embedding", "output")}
+
+
+def placed(task: str, structure: str, blocks_only: bool = False, **options: Any) -> tuple[dict[str, Any], ...]:
+    """A structure in all places of a task, or in its blocks only; one of squares in blocks that are made square."""
+    square = structure in SQUARE_STRUCTURES
+    scopes = everywhere(structure, **options)
+    if blocks_only or square:
+        scopes = {"layer": scopes["layer"]}
+    return (scopes, SQUARE[task]) if square else (scopes,)
 
 
 def run_experiment(config: Experiment, runs: Path, **options: Any) -> TrainResult:

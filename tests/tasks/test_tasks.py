@@ -10,10 +10,22 @@ from typing import Any
 
 import pytest
 import torch
-from structure_cases import CASES
-from tiny_experiments import ELSEWHERE, NO_DROPOUT, SETTINGS, configured, everywhere, run_experiment, run_of
+from structure_cases import CASES, SQUARE_CASES
+from structure_cases import SQUARE as SQUARE_STRUCTURES
+from tiny_experiments import (
+    ELSEWHERE,
+    NO_DROPOUT,
+    SETTINGS,
+    SQUARE,
+    configured,
+    everywhere,
+    placed,
+    run_experiment,
+    run_of,
+)
 
 from phmrun.config import Task
+from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
 from phmrun.ledger import Run, State
 from phmrun.registry import TASKS
@@ -24,6 +36,14 @@ from phmrun.training.validation import Validation
 
 Kill = tuple[str, int]
 """What the process is doing when it is killed, and the how manieth time."""
+
+
+MATRIX = [
+    pytest.param(task, *case.values, id=f"{task}-{case.id}")
+    for task in sorted(SETTINGS)
+    for case in (*CASES, *(SQUARE_CASES if task in SQUARE else []))
+]
+"""``(task, structure, options)``: every task × every structure that its maps can have."""
 
 
 @pytest.fixture(autouse=True)
@@ -125,9 +145,9 @@ def same(one: Any, other: Any, place: str = "") -> None:
         assert one == other, place
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(("task", "name", "options"), MATRIX)
 def test_killed_and_resumed_is_bit_identical(task, name, options, tmp_path):
-    config = configured(task, tmp_path / "corpus", everywhere(name, **options))
+    config = configured(task, tmp_path / "corpus", *placed(task, name, **options))
     straight = run_experiment(config, tmp_path / "straight")
     assert straight.state is State.DONE
     killed(config, tmp_path / "resumed", ("micro-batch", 11))
@@ -226,14 +246,21 @@ def network_of(task: str, config: Any) -> tuple[TrainingModule, Any]:
     return description.load("module")(config, *data.vocabulary.sizes), data
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize("name", SQUARE_STRUCTURES)
+def test_structures_of_squares_are_refused_elsewhere_with_a_reason(task, name, tmp_path):
+    config = configured(task, tmp_path / "corpus", {"layer": {"structure": name}})
+    with pytest.raises(PhmrunError, match="matrix is square; valid: equal sizes"):
+        run_experiment(config, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("task", "name", "options"), MATRIX)
 def test_every_map_in_scope_has_the_structure_and_every_parameter_learns(task, name, options, tmp_path):
-    still = NO_DROPOUT.get(task, {"dropout": 0.0, "activation_dropout": 0.0})
-    layers = {"layer": {"structure": name, **options}, "model": still}
+    still = {"model": NO_DROPOUT.get(task, {"dropout": 0.0, "activation_dropout": 0.0})}
     apart = ("embedding", "output", *ELSEWHERE.get(task, ()))
-    for elsewhere in ("dense", name):
-        scopes = {scope: layers["layer"] if elsewhere == name else {} for scope in ("embedding", "output")}
-        config = configured(task, tmp_path / "corpus", layers, scopes)
+    for elsewhere in ("dense",) if name in SQUARE_STRUCTURES else ("dense", name):
+        layers = placed(task, name, blocks_only=elsewhere == "dense", **options)
+        config = configured(task, tmp_path / "corpus", *layers, still)
         module, data = network_of(task, config)
         found = {key: part for key, part in module.network.named_modules() if isinstance(part, Structure)}
         inside = [part for key, part in found.items() if scope_of(key) not in apart]
