@@ -12,6 +12,12 @@ class StyleDataConfig(ParallelDataConfig):
 
     source: str = Field("modern", min_length=1, description="Style transferred from.")
     target: str = Field("original", min_length=1, description="Style transferred into: modern, or original.")
+    copies: int = Field(
+        0,
+        ge=0,
+        description="How often training also sees each target sentence as its own source, which teaches copying "
+        "(Currey et al. 2017).",
+    )
 
 
 class StyleExperiment(SequenceExperiment):

@@ -1,9 +1,12 @@
 """Where the sentence pairs of a style transfer experiment come from."""
 
+import hashlib
 from pathlib import Path
 
 from phmrun.config.sequences import ParallelDataConfig
 from phmrun.datasets import builtin
+from phmrun.files import replacing, sha256_of
+from phmrun.text.parallel import read_parallel
 from phmrun.training.corpora import SPLITS, ParallelCorpus, build_parallel_data, require_languages
 from phmrun.training.parallel import ParallelData
 from tasks.style.config import StyleExperiment
@@ -23,7 +26,10 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
-    return build_parallel_data(config, cache, builtin_corpus)
+    data = build_parallel_data(config, cache, builtin_corpus)
+    if config.data.copies:
+        data.files["train"] = with_copies(data.files["train"], config.data.copies, cache)
+    return data
 
 
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
@@ -34,3 +40,21 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
     if not all(path.is_file() for pair in files.values() for path in pair):
         builtin.write_style(directory, CORPUS_SEED)
     return ParallelCorpus(files, {"builtin": f"{builtin.VERSION}-{CORPUS_SEED}"})
+
+
+def with_copies(pair: tuple[Path, Path], times: int, cache: Path) -> tuple[Path, Path]:
+    """Training files in which each target sentence follows as its own source, so many times; written on first use.
+
+    Raises:
+        PhmrunError: (exit 3) A file is missing or malformed.
+    """
+    content = "-".join([*(sha256_of(path) for path in pair), str(times)])
+    directory = cache / f"copies-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    copied = directory / "train.source", directory / "train.target"
+    for side, path in enumerate(copied):
+        if path.is_file():
+            continue
+        with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+            for sides in read_parallel(*pair):
+                handle.write("".join(f"{sentence}\n" for sentence in (sides[side], *[sides[1]] * times)))
+    return copied

@@ -61,6 +61,25 @@ def test_a_corpus_half_written_is_written_again(tmp_path, monkeypatch):
     assert files["test"][1].is_file()
 
 
+def test_target_sentences_as_their_own_sources(tmp_path):
+    for split in ("train", "dev"):
+        for style, word in (("modern", "you"), ("original", "thou")):
+            (tmp_path / f"{split}.{style}").write_text(f"{word} and I\n{word} .\n")
+    words = {"kind": "word", "size": 16}
+    plain, copied = (
+        build_data(config_of(prefix=f"{tmp_path}/", vocabulary=words, copies=copies), tmp_path) for copies in (0, 2)
+    )
+    source, target = (path.read_text().splitlines() for path in copied.files["train"])
+    assert source == ["you and I", "thou and I", "thou and I", "you .", "thou .", "thou ."]
+    assert target == [*["thou and I"] * 3, *["thou ."] * 3]
+    assert copied.files["dev"] == plain.files["dev"]
+    assert copied.fingerprints() == plain.fingerprints()
+    assert copied.statistics()["splits"]["train"]["sentences"] == 6
+    assert plain.statistics()["splits"]["train"]["sentences"] == 2
+    again = build_data(config_of(prefix=f"{tmp_path}/", vocabulary=words, copies=2), tmp_path)
+    assert again.files == copied.files
+
+
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA does not say where real corpora are")
 def test_the_real_dataset_where_it_is_at_hand(tmp_path):
     if not (Path(os.environ["PHMRUN_DATA"]) / "shakespeare").is_dir() or "shakespeare" not in CATALOGUE.names():
