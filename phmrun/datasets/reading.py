@@ -3,15 +3,19 @@
 The readers are imported when they are needed: to list datasets takes none of them.
 """
 
+import hashlib
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from phmrun.datasets.catalogue import CATALOGUE
 from phmrun.datasets.dataset import Dataset
-from phmrun.datasets.locations import dropped
+from phmrun.datasets.locations import dropped, locate, splits_here
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import write_json
 from phmrun.progress import progress
 
 _LOGGER = logging.getLogger(__name__)
@@ -110,6 +114,38 @@ def require_published(name: str, split: str, found: Sizes) -> None:
             f"phmrun data import {name} FILES --force",
             code=ExitCode.DATA,
         )
+
+
+def verify_sizes(name: str, cache: Path) -> None:
+    """Reads every split of a dataset that is here, once, and refuses one that holds fewer than its owners say.
+
+    Args:
+        name: The dataset's; what is not in the catalogue, or is generated, passes.
+        cache: Directory that keeps, by the files' sizes and times, what has been read before.
+
+    Raises:
+        PhmrunError: (exit 3) A file is malformed or truncated.
+    """
+    if name not in CATALOGUE.names():
+        return
+    dataset = CATALOGUE.get(name)
+    for split in splits_here(dataset):
+        files = locate(name, [split])[split]
+        marker = cache / "counted" / f"{_state(dataset, split, files)}.json"
+        if marker.is_file():
+            continue
+        found = count(dataset, split, files)
+        require_published(name, split, found)
+        write_json(marker, {"dataset": name, "split": split, "sizes": found})
+
+
+def _state(dataset: Dataset, split: str, files: Mapping[str, Path]) -> str:
+    """A name for what the counting of these files depends on."""
+    facts: list[Any] = [dataset.name, dataset.format, split, sorted(dataset.sizes.get(split, {}).items())]
+    for role, path in sorted(files.items()):
+        status = path.stat()
+        facts.append([role, str(path.resolve()), status.st_size, status.st_mtime_ns])
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
 def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:

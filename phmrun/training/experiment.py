@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml
+from phmrun.datasets.reading import verify_sizes
 from phmrun.errors import PhmrunError
 from phmrun.files import cache_dir, write_text
 from phmrun.ledger import Run, State
@@ -69,6 +70,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     """
     data = build_data(config)
     name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
+    verify_sizes(config.data.name, cache_dir())
     data.prepare()
     return DryRun(data.statistics(), count_parameters(config, data.vocabulary.sizes), name)
 
@@ -104,6 +106,7 @@ def train(
     parent = Run.find(runs_dir, extend) if extend else None
     if parent:
         marks["extends"] = parent.id
+    verify_sizes(config.data.name, cache_dir())
     data.prepare()
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), to_yaml(config, _said(origin)))

@@ -8,7 +8,7 @@ import pytest
 
 from phmrun.datasets import CATALOGUE, Check, Dataset, inspect, locate, splits_here
 from phmrun.datasets.locations import write_dropped
-from phmrun.datasets.reading import compare, count, require_published
+from phmrun.datasets.reading import compare, count, require_published, verify_sizes
 from phmrun.errors import ExitCode, PhmrunError
 
 TREE = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\t!\t!\tPUNCT\t_\t_\t1\tpunct\t_\t_\n\n"
@@ -87,6 +87,24 @@ def test_a_data_module_is_stopped_by_truncated_data(data, caplog):
     assert "another version" in caplog.text
     require_published("shakespeare", "test", {"pairs": 1_462, "words": 3})
     require_published("files", "test", {"pairs": 1})
+
+
+def test_what_has_been_read_is_not_read_again_until_it_changes(data, tmp_path, monkeypatch):
+    folder, cache = data / "shakespeare", tmp_path / "cache"
+    folder.mkdir()
+    for side in ("modern", "original"):
+        (folder / f"test.{side}.nltktok").write_text("word\n" * 1_462)
+    verify_sizes("shakespeare", cache)
+    with monkeypatch.context() as patch:
+        patch.setattr("phmrun.datasets.reading.count", None)
+        verify_sizes("shakespeare", cache)
+    for side in ("modern", "original"):
+        (folder / f"test.{side}.nltktok").write_text("word\n" * 1_400)
+    for _ in range(2):
+        with pytest.raises(PhmrunError, match="shakespeare test has 1,400 pairs"):
+            verify_sizes("shakespeare", cache)
+    verify_sizes("builtin", cache)
+    verify_sizes("files", cache)
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
