@@ -1,0 +1,97 @@
+"""The parser's loss by hand, and that it learns a small language."""
+
+import pytest
+import torch
+from tiny_experiments import configured
+from torch.nn import functional as F
+
+from phmrun.text.treebank import NO_LABEL
+from tasks.parse.data import build_data
+from tasks.parse.module import build_module
+
+STILL = {"model": {"dropout": 0.0, "recurrent_dropout": 0.0, "embedding_dropout": 0.0}}
+
+
+def prepared(tmp_path, *overrides):
+    config = configured("parse", tmp_path / "trees", *overrides)
+    data = build_data(config, tmp_path)
+    torch.manual_seed(0)
+    return data, build_module(config, *data.vocabulary.sizes)
+
+
+def by_hand(module, batch, smoothing=0.0):
+    """Loss, right heads, and right heads with right labels, word by word."""
+    scores = module.network(*batch.inputs)
+    lengths = batch.inputs[-1].tolist()
+    total, uas, las = torch.zeros(()), 0, 0
+    for row, length in enumerate(lengths):
+        for word in range(1, length):
+            arcs, head, label = scores.arcs[row, word, :length], batch.heads[row, word], batch.labels[row, word]
+            pairs = module.network.label_classifier(scores.dependents[row : row + 1], scores.heads[row : row + 1])
+            total = total + F.cross_entropy(arcs, head)
+            if label != NO_LABEL:
+                total = total + F.cross_entropy(pairs[0, :, word, head], label, label_smoothing=smoothing)
+            right = arcs.argmax() == head
+            uas += int(right)
+            las += int(right and pairs[0, :, word, head].argmax() == label)
+    return total, uas, las
+
+
+def test_the_loss_is_that_of_heads_plus_that_of_labels(tmp_path):
+    data, module = prepared(tmp_path, STILL)
+    batch = next(iter(data.train_dataloader()))
+    loss = module.train().loss(batch)
+    expected, _, _ = by_hand(module, batch)
+    torch.testing.assert_close(loss.total, expected)
+    torch.testing.assert_close(loss.nll, expected)
+    assert loss.units == batch.units
+    assert not loss.hits
+
+
+def test_labels_alone_are_smoothed_and_only_in_training(tmp_path):
+    data, module = prepared(tmp_path, STILL, {"training": {"label_smoothing": 0.2}})
+    batch = next(iter(data.train_dataloader()))
+    plain, _, _ = by_hand(module, batch)
+    smooth, _, _ = by_hand(module, batch, 0.2)
+    loss = module.train().loss(batch)
+    torch.testing.assert_close(loss.total, smooth)
+    torch.testing.assert_close(loss.nll, plain)
+    torch.testing.assert_close(module.eval().loss(batch).total, plain)
+
+
+def test_validation_counts_right_heads_and_labels(tmp_path):
+    data, module = prepared(tmp_path)
+    module.eval()
+    for number, batch in enumerate(data.validation_batches()):
+        loss = module.loss(batch)
+        expected, uas, las = by_hand(module, batch)
+        torch.testing.assert_close(loss.nll, expected)
+        assert {name: int(hits) for name, hits in loss.hits.items()} == {"uas": uas, "las": las}
+        if number == 2:
+            break
+
+
+def test_an_unknown_label_costs_its_head_only(tmp_path):
+    data, module = prepared(tmp_path, STILL)
+    batch = next(iter(data.train_dataloader()))
+    labels = batch.labels.clone()
+    labels.flatten()[batch.positions[0]] = NO_LABEL
+    batch = batch._replace(labels=labels)
+    expected, _, las = by_hand(module, batch)
+    loss = module.eval().loss(batch)
+    torch.testing.assert_close(loss.nll, expected)
+    assert int(loss.hits["las"]) == las
+
+
+@pytest.mark.parametrize("output", ["dense", "symmetric", "circulant"])
+def test_it_learns_a_small_language(tmp_path, output):
+    data, module = prepared(tmp_path, STILL, {"output": {"structure": output}})
+    optimizer = torch.optim.Adam(module.parameters(), 0.005)
+    batches = iter(data.train_dataloader())
+    for _ in range(100):
+        batch = next(batches)
+        optimizer.zero_grad()
+        (module.train().loss(batch).total / batch.units).backward()
+        optimizer.step()
+    losses = [module.eval().loss(batch) for batch in data.validation_batches()]
+    assert sum(int(loss.hits["las"]) for loss in losses) / sum(loss.units for loss in losses) > 0.8

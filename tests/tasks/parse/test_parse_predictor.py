@@ -1,0 +1,251 @@
+"""A parser at work: what comes in goes out with another tree, and scores are the official evaluator's."""
+
+import gzip
+import json
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_experiments import configured
+from tiny_treebank import write_trees
+
+from phmrun.cli.app import main
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.metrics.parsing import attachment_scores
+from phmrun.text import conllu
+from tasks.parse.data import build_data
+from tasks.parse.module import build_module
+from tasks.parse.predictor import Search, TreeParser, arcs_of, build_predictor
+
+CONLLU = """\
+# sent_id=1
+#text =  d1n2 odd
+1-2	d1n2	_	_	_	_	_	_	_	SpaceAfter=No
+1	d1	a	DET	D	B=1|A=2	_	_	_	_
+2	n2	b	NOUN	N	_	7	wrong	3:x	A=b c
+2.1	e	_	_	_	_	_	_	_	_
+3	v3	_	VERB	V		2	old		_
+
+
+1	v1	_	VERB	V	_	0	root	_	_
+
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A parser that has learnt a little, its data, and its config."""
+    folder = tmp_path_factory.mktemp("parser")
+    config = configured("parse", folder / "trees")
+    data = build_data(config, folder)
+    torch.manual_seed(0)
+    module = build_module(config, *data.vocabulary.sizes)
+    optimizer = torch.optim.Adam(module.parameters(), 0.01)
+    batches = iter(data.train_dataloader())
+    for _ in range(40):
+        batch = next(batches)
+        optimizer.zero_grad()
+        (module.train().loss(batch).total / batch.units).backward()
+        optimizer.step()
+    return module.parser, data, config
+
+
+def parser_of(trained, **search):
+    network, data, _ = trained
+    return TreeParser(network, data.vocabulary, Search(**search), weights="test")
+
+
+def answers(parser, text):
+    return list(parser.predict(text.split("\n")[:-1]))
+
+
+def test_conllu_goes_out_as_it_came_in_but_for_the_tree(trained):
+    found = answers(parser_of(trained), CONLLU)
+    out = "".join(f"{answer.text}\n" for answer in found)
+    expected = conllu.loads(CONLLU, trees=False)
+    assert out == conllu.dumps(
+        [
+            sentence.with_parse(answer.values["heads"], answer.values["labels"])
+            for sentence, answer in zip(expected, found, strict=True)
+        ]
+    )
+    before, after = CONLLU.splitlines(), out.splitlines()
+    changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+    assert set(changed) <= {3, 4, 6, 9}
+    parsed = conllu.loads(out)  # which are trees
+    assert [len(each) for each in parsed] == [3, 1]
+    assert found[0].values["words"] == ["d1", "n2", "v3"]
+    assert parsed[1].heads == (0,)
+
+
+def test_text_is_a_sentence_a_line(trained, caplog):
+    with caplog.at_level(logging.INFO):
+        found = answers(parser_of(trained), "d1 n2 v3\n\n  v1  d1 n2 \n")
+    assert [answer.values["words"] for answer in found] == [["d1", "n2", "v3"], ["v1", "d1", "n2"]]
+    (first,) = conllu.loads(found[0].text + "\n")
+    assert first.forms == ("d1", "n2", "v3")
+    assert "no part-of-speech tags" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# a comment\n# another\n1\tv\t_\t_\t_\t_\t_\t_\t_\t_\n\n", ["v"]),
+        ("\n\n1\tv\t_\t_\t_\t_\t_\t_\t_\t_\n\n", ["v"]),
+        ("# v\n# w\n", ["#", "v"]),
+        ("#v w\n", ["#v", "w"]),
+    ],
+)
+def test_what_the_input_is_shows_in_its_first_line_that_is_no_comment(trained, text, words):
+    assert answers(parser_of(trained), text)[0].values["words"] == words
+
+
+def test_the_input_can_be_named(trained):
+    assert answers(parser_of(trained, input="text"), "1\tv\n")[0].values["words"] == ["1", "v"]
+    with pytest.raises(PhmrunError, match="columns") as caught:
+        answers(parser_of(trained, input="conllu"), "\nd1 n2 v3\n")
+    assert caught.value.where == "standard input:2"
+    assert answers(parser_of(trained), "") == []
+
+
+def test_missing_tags_are_told_of_once(trained, caplog):
+    blind = CONLLU.replace("DET", "_").replace("VERB", "_")
+    with caplog.at_level(logging.INFO):
+        assert len(answers(parser_of(trained), blind)) == 2
+    assert caplog.text.count("words without a tag in the column UPOS") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"), [("\tB=1|A=2", "", 4), ("2.1\t", "1.1\t", 6), ("3\tv3", "4\tv3", 7), ("1-2\t", "1-9\t", 3)]
+)
+def test_malformed_input_is_placed(trained, old, new, line):
+    with pytest.raises(PhmrunError) as caught:
+        answers(parser_of(trained), CONLLU.replace(old, new))
+    assert (caught.value.code, caught.value.where) == (ExitCode.DATA, f"standard input:{line}")
+
+
+def test_a_sentence_is_answered_before_the_next_is_read(trained):
+    lines = iter(CONLLU.split("\n")[:-1])
+    found = parser_of(trained, batch=1).predict(lines)
+    assert next(found).values["words"] == ["d1", "n2", "v3"]
+    assert next(lines) == ""  # the further blank line
+
+
+def test_the_size_of_a_batch_changes_nothing(trained):
+    gold = trained[1].sentences("dev")
+    alone, together = (parser_of(trained, batch=size).parse(gold) for size in (1, 64))
+    assert alone == together
+    assert together[3] == parser_of(trained).parse(gold[3:4])[0]
+
+
+def test_the_best_tree_or_the_best_heads(trained):
+    network, data, _ = trained
+    gold = data.sentences("dev")
+    conllu.loads(conllu.dumps(parser_of(trained, tree="mst").parse(gold)))  # raises where there is no tree
+    torch.manual_seed(1)
+    torch.nn.init.normal_(network.arc_classifier.v, std=3.0)  # which makes trees unlikely
+    greedy = parser_of(trained, tree="greedy").parse(gold)
+    conllu.loads(conllu.dumps(parser_of(trained, tree="mst").parse(gold)))
+    with pytest.raises(PhmrunError, match=r"cycle|root"):
+        conllu.loads(conllu.dumps(greedy))
+    torch.nn.init.zeros_(network.arc_classifier.v)
+
+
+def test_scores_and_predictions_of_a_split(trained, tmp_path):
+    pytest.importorskip("udtools")
+    _, data, _ = trained
+    evaluation = parser_of(trained).evaluate(data, "test")
+    gold, parsed = data.sentences("test"), conllu.loads(evaluation.predictions)
+    expected = {name: score.value for name, score in attachment_scores(gold, parsed, resamples=0).items()}
+    assert {name: evaluation.scores[name].value for name in expected} == expected
+    assert evaluation.scores["las"].signature.endswith("|bs:1000|seed:12345|tree:mst|tags:upos|weights:test")
+    assert "weights" not in evaluation.scores["las-of-neighbour"].signature
+    assert (evaluation.items, evaluation.units, evaluation.ending) == (12, sum(map(len, gold)), "conllu")
+    assert len(evaluation.samples) == 8
+    assert evaluation.samples[0][1] == arcs_of(gold[0])
+    (tmp_path / "parsed").write_text(evaluation.predictions)
+    program = (
+        "import json, sys; from udtools.udeval import evaluate, load_conllu_file as load; "
+        "scores = evaluate(load(sys.argv[1]), load(sys.argv[2])); "
+        "print(json.dumps({name.lower(): 100 * scores[name].f1 for name in ('UAS', 'LAS', 'CLAS')}))"
+    )
+    (path,) = data.files["test"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path), str(tmp_path / "parsed")], check=True, capture_output=True
+    )
+    official = json.loads(done.stdout)
+    assert {name: expected[name] for name in official} == pytest.approx(official, rel=1e-12)
+
+
+def test_parts_are_scored_apart(trained, tmp_path, monkeypatch):
+    _, data, _ = trained
+    parts = tmp_path / "test.part"
+    parts.write_text("seen\nnovel\n" * 6)
+    monkeypatch.setattr(data, "treebank", replace(data.treebank, parts={"test": parts}))
+    scores = parser_of(trained).evaluate(data, "test").scores
+    words = [scores[f"las-{part}"].n for part in ("seen", "novel")]
+    assert sum(words) == scores["las"].n
+    right = [scores[f"uas-{part}"].value * count for part, count in zip(("seen", "novel"), words, strict=True)]
+    assert sum(right) == pytest.approx(scores["uas"].value * scores["uas"].n)
+
+
+def test_options_of_the_scores(trained):
+    _, data, config = trained
+    network = trained[0]
+    decoding = config.decoding.model_copy(update={"subtypes": True, "punctuation": False, "tree": "greedy"})
+    module = build_module(config, *data.vocabulary.sizes)
+    module.network = network
+    predictor = build_predictor(
+        config.model_copy(update={"decoding": decoding}),
+        module,
+        data.vocabulary,
+        weights="x",
+        batch_size=7,
+        device="cpu",
+    )
+    assert predictor.search == Search("greedy", True, False, "auto", 7)
+    signature = predictor.evaluate(data, "dev").scores["uas"].signature
+    assert "labels:full|punct:out" in signature
+    assert "tree:greedy" in signature
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "what"),
+    [
+        ("\t_\n", "\n", 2, "9 columns"),
+        ("\t2\tdet", "\t99\tdet", 3, "outside of the sentence"),
+        ("\t2\tdet", "\tx\tdet", 3, "not the number"),
+        ("\t2\tdet", "\t1\tdet", 3, "cycle"),
+        ("\t2\tdet", "\t0\tdet", 7, "2 roots"),
+        ("\t2\tdet", "\t2\t_", 3, "no label"),
+        ("1-2\t", "1-99\t", 2, "multi-word token"),
+    ],
+)
+def test_the_command_line_places_a_malformed_treebank(tmp_path, capfd, monkeypatch, old, new, line, what):
+    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
+    folder = write_trees(tmp_path / "trees", sizes={"train": 3, "dev": 3, "test": 3})
+    path = folder / "train.conllu"
+    path.write_text(path.read_text().replace(old, new, 1))
+    files = [f"--{split}={folder / split}.conllu" for split in ("train", "dev", "test")]
+    with pytest.raises(SystemExit) as end:
+        main(["train", "parse", "--dry-run", *files])
+    assert end.value.code == 3
+    said = "".join(capfd.readouterr().err.split())
+    assert f"train.conllu:{line}" in said
+    assert what.replace(" ", "") in said
+
+
+def test_the_command_line_places_a_truncated_file(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
+    folder = write_trees(tmp_path / "trees", sizes={"train": 30, "dev": 3})
+    packed = folder / "train.conllu.gz"
+    packed.write_bytes(gzip.compress((folder / "train.conllu").read_bytes())[:-200])
+    with pytest.raises(SystemExit) as end:
+        main(["train", "parse", "--dry-run", f"--train={packed}", f"--dev={folder}/dev.conllu"])
+    assert end.value.code == 3
+    said = "".join(capfd.readouterr().err.split())
+    assert "train.conllu.gz:" in said
+    assert "endtooearly" in said
