@@ -33,16 +33,17 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
     task: Task = TASKS.get(config.task)
     with torch.device("meta"):
         network = task.load("module")(config, *(sizes or config.sizes)).network
-    return count_network(network, STATE.get(config.training.optimizer.name, 2))
+    return count_network(network, config.training.optimizer.name)
 
 
-def count_network(network: nn.Module, state: int = 2) -> dict[str, Any]:
+def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:
     """The counts of a network, wherever its weights are; see :func:`count_parameters`.
 
     Args:
         network: The network.
-        state: Numbers that the optimizer keeps per weight.
+        optimizer: The name of what trains it: how many numbers it keeps per weight.
     """
+    state = STATE.get(optimizer, 2)
     modules = list(_modules(network))
     trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     scopes: dict[str, dict[str, int]] = {}

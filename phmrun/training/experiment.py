@@ -198,7 +198,7 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     data.vocabulary.save(run.vocabulary)
     for path in plugins:
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
-    counts = count_network(network)
+    counts = count_network(network, config.training.optimizer.name)
     run.write_parameters({**counts, "data": data.statistics()})
     LOG.info(
         "run %s · %s parameters (%.1f%% of dense) · %s",

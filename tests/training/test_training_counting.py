@@ -1,15 +1,19 @@
 """Parameter counts against closed forms written out here, and against the numbers of built models."""
 
+import json
+
 import pytest
 import torch
 from structure_cases import CASES
-from tiny_experiments import configured, everywhere
+from tiny_experiments import configured, everywhere, run_experiment, run_of
 from torch import nn
 
 from phmrun.config import Source, resolve, task_defaults
+from phmrun.errors import PhmrunError
 from phmrun.layers import Embedding, Linear, options_of
 from phmrun.registry import STRUCTURES, TASKS
 from phmrun.training.counting import count_network, count_parameters, scope_of
+from phmrun.training.optimizers import OPTIMIZERS, build_optimizer
 from tasks.nmt.config import TranslationExperiment
 
 FIXED = {
@@ -90,6 +94,31 @@ def test_counted_without_building_equals_built(name, options, tmp_path):
     if "share" not in options:
         count = STRUCTURES.get(name).count
         assert all(entry["count"] == count(*entry["shape"], **options) for entry in maps)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_optimizers_numbers_are_those_that_it_keeps(name):
+    try:
+        network = Linear(6, 4, bias=False)
+        optimizer = build_optimizer(network.parameters(), name=name)
+    except PhmrunError as error:
+        pytest.skip(error.what)
+    network(torch.ones(1, 6)).sum().backward()
+    optimizer.step()
+    kept = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
+    numbers = sum(value.numel() for value in kept if value.dim() == 2)
+    assert count_network(network, name)["memory"]["optimizer"] == 4 * numbers
+
+
+def test_a_run_tells_what_count_params_tells(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "prepared"))
+    training = {"training": {"optimizer": {"name": "sgd"}, "max_steps": 1}}
+    config = configured("nmt", tmp_path / "corpus", everywhere("phm", n=2), training)
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    told = json.loads((run.path / "parameters.json").read_text(encoding="utf-8"))
+    size = next(module["shape"][0] for module in told["modules"] if module["scope"] == "embedding")
+    assert told["memory"] == count_parameters(config, (size, size))["memory"]
+    assert told["memory"]["optimizer"] == 0
 
 
 def test_nothing_is_allocated(monkeypatch):
