@@ -24,6 +24,7 @@ from phmrun.registry import TASKS, load_plugins
 
 _SCOPES = ("layer", "embedding", "output")
 _SELECTORS = (
+    "model.network",
     "model.preset",
     *(key for scope in _SCOPES for key in (scope, f"{scope}.structure")),
     *("embedding.inside", "embedding.inside.structure"),

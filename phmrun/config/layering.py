@@ -110,8 +110,9 @@ def resolve(
 ) -> Resolved[E]:
     """Merges the sources, the last one strongest, over the schema's defaults.
 
-    A preset stands for its keys at the place where it is named: other keys of the same source and of later ones
-    override it, and it overrides earlier ones. Naming another structure drops the options given for the former one.
+    A preset, or a network, stands for its keys at the place where it is named: other keys of the same source and of
+    later ones override it, and it overrides earlier ones. Naming another structure drops the options given for the
+    former one.
 
     Args:
         schema: The task's configuration class.
@@ -175,10 +176,10 @@ class _Merged:
     def _add(self, section: type[Section], values: Mapping[str, Any], prefix: str, source: Source) -> None:
         if issubclass(section, LayerConfig):
             self._change_structure(section, values, prefix)
-        preset = values.get("preset")
-        if isinstance(preset, str):
-            for name, value in section.presets.get(preset, {}).items():
-                self._put(f"{prefix}{name}", value, f"preset {preset}, {source.at(f'{prefix}preset')}")
+        for selector in ("network", "preset"):
+            named = values.get(selector)
+            for name, value in section.presets.get(named, {}).items() if isinstance(named, str) else ():
+                self._put(f"{prefix}{name}", value, f"{selector} {named}, {source.at(f'{prefix}{selector}')}")
         for name, value in values.items():
             key = f"{prefix}{name}"
             field = section.model_fields.get(name)

@@ -18,7 +18,7 @@ class Unhashed:
 class Section(BaseModel):
     """A group of keys. Give every field a description with its unit, its bounds, and a default.
 
-    A section with a field ``preset`` lists its presets in ``presets``: naming one sets these keys.
+    A section with a field ``preset``, or ``network``, lists in ``presets`` what naming one sets, by its name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())

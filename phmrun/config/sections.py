@@ -107,13 +107,19 @@ class OptimizerConfig(Section):
 class ScheduleConfig(Section):
     """How the learning rate changes over the optimizer steps."""
 
-    name: Literal["noam", "inverse-sqrt", "constant"] = Field(
+    name: Literal["noam", "inverse-sqrt", "constant", "steps", "cosine"] = Field(
         "noam",
         description="All warm up linearly. noam: factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5); "
-        "inverse-sqrt: lr · sqrt(warmup / step); constant: lr.",
+        "inverse-sqrt: lr · sqrt(warmup / step); constant: lr; steps: lr, times decay after each milestone; "
+        "cosine: from lr down to floor · lr at training.max_steps, along half a cosine.",
     )
     warmup: int = Field(4000, ge=0, description="Length of the linear warm-up, in optimizer steps.")
     factor: float = Field(1.0, gt=0, description="Multiplies the noam schedule; unused by the others.")
+    milestones: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (), description="steps: the optimizer steps after which the rate falls, in rising order."
+    )
+    decay: float = Field(0.1, gt=0, le=1, description="steps: what the rate is multiplied by at a milestone.")
+    floor: float = Field(0.0, ge=0, le=1, description="cosine: the last rate in parts of the peak's.")
 
 
 class TrainingConfig(Section):
@@ -138,6 +144,12 @@ class TrainingConfig(Section):
     average: int = Field(
         0, ge=0, description="The final score takes the mean of so many last checkpoints; 0: the best checkpoint."
     )
+    average_after: int = Field(
+        0,
+        ge=0,
+        description="Validate, and score, with the mean of the weights over all steps from when a validation was worse "
+        "than the best of those before the last so many (NT-ASGD); 0: never.",
+    )
     patience: int = Field(0, ge=0, description="Stop after so many validations without a better score; 0 never.")
     monitor: str = Field(
         "loss", min_length=1, description='What is watched at validations: "loss" (lowest is best) or a score such as '
@@ -158,6 +170,12 @@ class TrainingConfig(Section):
     def _consistent(self) -> Self:
         if self.average > self.keep_last:
             raise ValueError(f"average is {self.average}, but keep_last keeps only {self.keep_last} checkpoints")
+        if self.average and self.average_after:
+            raise ValueError("average takes the mean of checkpoints and average_after that of steps: set one of them")
+        if self.schedule.name == "cosine" and self.max_steps is None:
+            raise ValueError("the schedule 'cosine' ends at training.max_steps, which is not set")
+        if list(self.schedule.milestones) != sorted(set(self.schedule.milestones)):
+            raise ValueError(f"schedule.milestones must rise, unlike {list(self.schedule.milestones)}")
         if self.schedule.name == "noam" and self.optimizer.lr is not None:
             raise ValueError(
                 "the noam schedule fixes the learning rate: set schedule.factor and optimizer.lr=null, "

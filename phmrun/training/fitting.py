@@ -15,6 +15,7 @@ from pytorch_lightning.callbacks import Callback
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.training.averaging import Averaging
 from phmrun.training.checkpoints import LAST, AtomicCheckpointIO, Checkpoints, adopt, load_checkpoint, remove_after
 from phmrun.training.data import DataModule
 from phmrun.training.meter import Meter, Record
@@ -108,6 +109,7 @@ def fit(
         adopt(start, directory)
     last = directory / LAST if (directory / LAST).is_file() else None
     meter = Meter(record, HISTORY_EVERY)
+    averaging = Averaging(training.average_after) if training.average_after else None
     validation = Validation(
         directory,
         record,
@@ -115,6 +117,7 @@ def fit(
         every=training.validate_every,
         monitor=training.monitor,
         patience=training.patience,
+        averaging=averaging,
     )
     limit = TimeLimit(training.max_seconds)
     if last is not None:
@@ -131,7 +134,7 @@ def fit(
         return Fitted(data.start_step, meter.seconds, validation.best, validation.best_step, True, reason)
     progress = TrainingProgress(lines_every, data.unit, total)
     checkpoints = Checkpoints(directory, training.checkpoint_every, training.keep_last)
-    callbacks = [Randomness(), meter, validation, limit, progress, checkpoints]
+    callbacks = [Randomness(), meter, *([averaging] if averaging else []), validation, limit, progress, checkpoints]
     trainer = build_trainer(training, hardware, callbacks, directory, total)
     run_trainer(trainer, module, data, last)
     reason = "the last step"

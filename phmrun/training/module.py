@@ -18,8 +18,9 @@ from phmrun.training.program import Program
 class Batch(Protocol):
     """What a training batch must say of itself."""
 
-    window_units: int
-    """Units (target tokens, items) in the whole accumulation window that the batch belongs to, over all processes."""
+    @property
+    def window_units(self) -> int:
+        """Units (target tokens, items) in the whole accumulation window that the batch belongs to, of all processes."""
 
 
 class Loss(NamedTuple):

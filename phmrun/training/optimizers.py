@@ -2,7 +2,9 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -86,27 +88,48 @@ def optimizer_class(name: str) -> type[Optimizer]:
 
 
 def build_schedule(
-    *, name: str = "noam", warmup: int = 4000, factor: float = 1.0, width: int = 512, lr: float | None = None
+    *,
+    name: str = "noam",
+    warmup: int = 4000,
+    factor: float = 1.0,
+    width: int = 512,
+    lr: float | None = None,
+    milestones: Sequence[int] = (),
+    decay: float = 0.1,
+    floor: float = 0.0,
+    total: int = 1,
 ) -> Schedule:
     """The learning rate as a function of the optimizer step, counted from 1.
 
     Args:
-        name: "noam": factor·width^-0.5·min(step^-0.5, step·warmup^-1.5) (Vaswani et al. 2017, section 5.3);
-            "inverse-sqrt": lr·√(warmup/step) after a linear warm-up; "constant": lr after a linear warm-up.
+        name: "noam": factor·width^-0.5·min(step^-0.5, step·warmup^-1.5) (Vaswani et al. 2017, section 5.3). The others
+            rise linearly to lr and then: "inverse-sqrt": lr·√(warmup/step); "constant": lr; "steps": lr·decay^m after
+            m milestones; "cosine": lr·(floor + (1 - floor)·(1 + cos(π·t))/2), t the share of the steps done.
         warmup: Length of the linear warm-up, in optimizer steps.
         factor: Multiplies the noam schedule.
         width: Width of the network, for noam.
         lr: Peak learning rate, for the others.
+        milestones: Optimizer steps, in rising order.
+        decay: What the rate is multiplied by after each of them.
+        floor: The last rate of "cosine" in parts of the peak's.
+        total: The optimizer step at which "cosine" reaches it.
 
     Raises:
         PhmrunError: There is no such schedule.
     """
     peak = lr or 0.0
     rise = max(warmup, 1)
+
+    def cosine(step: int) -> float:
+        done = min(max(step - warmup, 0) / max(total - warmup, 1), 1.0)
+        return floor + (1 - floor) * (1 + math.cos(math.pi * done)) / 2
+
     schedules: dict[str, Schedule] = {
         "noam": lambda step: factor * width**-0.5 * min(step**-0.5, step * rise**-1.5),
         "inverse-sqrt": lambda step: peak * min(step / rise, (rise / step) ** 0.5),
         "constant": lambda step: peak * min(step / rise, 1.0),
+        "steps": lambda step: peak * min(step / rise, 1.0) * decay ** bisect_left(milestones, step),
+        "cosine": lambda step: peak * min(step / rise, 1.0) * cosine(step),
     }
     if name not in schedules:
         raise unknown("schedule", name, schedules, where="training.schedule.name")
@@ -122,7 +145,9 @@ def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
 
 def schedule_from(training: TrainingConfig, width: int) -> Schedule:
     """The learning rate that a config describes, for a network of this width."""
-    schedule = training.schedule
     return build_schedule(
-        name=schedule.name, warmup=schedule.warmup, factor=schedule.factor, width=width, lr=training.optimizer.lr
+        **training.schedule.model_dump(),
+        width=width,
+        lr=training.optimizer.lr,
+        total=training.max_steps or 1,
     )

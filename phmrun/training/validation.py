@@ -5,15 +5,20 @@ validation of its step and a resumed run neither repeats nor skips one. (Lightni
 restart stages, with other outcomes before and after its end.)
 """
 
+import logging
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
+from phmrun.training.averaging import Averaging
 from phmrun.training.checkpoints import BEST, save_weights, window_completed
 from phmrun.training.meter import Meter, Record
+
+LOG = logging.getLogger("phmrun.training")
 
 
 class Validation(Callback):
@@ -26,10 +31,19 @@ class Validation(Callback):
         every: Optimizer steps between validations.
         monitor: "loss" (lowest is best) or the name of a score of the module's (highest is).
         patience: Validations without a better score after which training stops; 0: never.
+        averaging: What may put a mean of weights into their place.
     """
 
     def __init__(
-        self, directory: Path, record: Record, meter: Meter, *, every: int, monitor: str, patience: int
+        self,
+        directory: Path,
+        record: Record,
+        meter: Meter,
+        *,
+        every: int,
+        monitor: str,
+        patience: int,
+        averaging: Averaging | None = None,
     ) -> None:
         self.directory = directory
         self.record = record
@@ -37,6 +51,7 @@ class Validation(Callback):
         self.every = every
         self.monitor = monitor
         self.patience = patience
+        self.averaging = averaging
         self.best: float | None = None
         self.best_step = 0
         self.waited = 0
@@ -60,6 +75,16 @@ class Validation(Callback):
 
     def validate(self, trainer: pl.Trainer, module: Any) -> None:
         """Scores the model, keeps it if it is the best so far, and stops training if it has not been for too long."""
+        with self.averaging.applied(module) if self.averaging else nullcontext():
+            value = self._score(trainer, module)
+        if self.averaging and self.averaging.observe(module, value if self.monitor == "loss" else -value):
+            LOG.info("weights are averaged from step %s on", f"{trainer.global_step:,}")
+        if self.patience and self.waited >= self.patience:
+            self.stopped_early = True
+            trainer.should_stop = True
+
+    def _score(self, trainer: pl.Trainer, module: Any) -> float:
+        """Records the scores, and keeps the weights if they are the best so far; the monitored score."""
         batches = trainer.datamodule.validation_batches()  # type: ignore[attr-defined]
         scores = module.validate(batches)
         if self.monitor not in scores:
@@ -71,7 +96,7 @@ class Validation(Callback):
                 **{f"val/{name}": value for name, value in scores.items()},
             }
         )
-        value = scores[self.monitor]
+        value: float = scores[self.monitor]
         better = self.best is None or (value < self.best if self.monitor == "loss" else value > self.best)
         if better:
             self.best, self.best_step, self.waited = value, trainer.global_step, 0
@@ -79,9 +104,7 @@ class Validation(Callback):
                 save_weights(self.directory / BEST, trainer)
         else:
             self.waited += 1
-        if self.patience and self.waited >= self.patience:
-            self.stopped_early = True
-            trainer.should_stop = True
+        return value
 
 
 class TimeLimit(Callback):

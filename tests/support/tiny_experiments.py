@@ -117,10 +117,32 @@ def parse(directory: Path) -> dict[str, Any]:
     }
 
 
-SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {"nmt": nmt, "parse": parse, "style": style, "sva": sva}
+def lm(directory: Path) -> dict[str, Any]:
+    """Running text of a made-up language, in stretches of random length."""
+    write_corpus(directory)
+    return {
+        "data": {
+            **{split: str(directory / f"{split}.aa") for split in SPLITS},
+            "vocabulary": {"multiple_of": 16},
+        },
+        "model": {"width": 32, "hidden": 48},
+        "batch": {"size": 8, "length": 8, "random_length": True},
+        "training": {"activation_penalty": 2.0, "change_penalty": 1.0},
+        "decoding": {"streams": 3},
+    }
+
+
+SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "lm": lm,
+    "nmt": nmt,
+    "parse": parse,
+    "style": style,
+    "sva": sva,
+}
 """What is particular to a task, given a directory for its corpus. A new task adds itself here."""
 
 NO_DROPOUT: dict[str, dict[str, float]] = {
+    "lm": {"dropout": 0.0, "input_dropout": 0.0, "output_dropout": 0.0},
     "parse": {"dropout": 0.0, "recurrent_dropout": 0.0, "embedding_dropout": 0.0},
 }
 """Keys of a task's model that turn its dropout off, where they are not the Transformer's."""
@@ -129,7 +151,11 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {"parse": ("tags", "letters", "arc_class
 """Scopes of a task's network, beside embedding and output, that have the structure of one of these two."""
 
 SQUARE: dict[str, dict[str, Any]] = {
-    task: {"model": {"width": 32, "feedforward": 32, "attention_maps": "separate"}} for task in ("nmt", "style", "sva")
+    **{
+        task: {"model": {"width": 32, "feedforward": 32, "attention_maps": "separate"}}
+        for task in ("nmt", "style", "sva")
+    },
+    "lm": {"model": {"hidden": 32}},
 }
 """What makes every map in a task's blocks square, for structures of square matrices only; where that cannot be, such a
 structure is refused."""

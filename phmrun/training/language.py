@@ -1,0 +1,112 @@
+"""Language modelling: the loss over a stretch of text, with what the network remembers of the text before."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.models.reading import LanguageModel, State
+from phmrun.training.module import Loss, TrainingModule
+from phmrun.training.optimizers import OptimizerBuilder, Schedule
+from phmrun.training.streams import StreamBatch
+
+MEMORY = "reading"
+"""Key of a checkpoint under which the states of all processes are."""
+
+
+class LanguageModelling(TrainingModule):
+    """A language model trained on stretches of streams, one after the other.
+
+    What the network remembers after a stretch is what it reads the next one with, across optimizer steps, and in a
+    checkpoint across processes. Validation has a memory of its own.
+
+    Args:
+        network: A :class:`LanguageModel`.
+        optimizer: Builds the optimiser.
+        schedule: Learning rate by optimizer step.
+        activation: α, weight of the mean square of the last outputs, after dropout (AR; Merity et al. 2018, section 4).
+        change: β, weight of the mean square of their change from word to word, before dropout (TAR; ibid.).
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: OptimizerBuilder,
+        schedule: Schedule,
+        *,
+        activation: float = 0.0,
+        change: float = 0.0,
+    ) -> None:
+        super().__init__(network, optimizer, schedule)
+        self.activation = activation
+        self.change = change
+        self.memory: dict[bool, State] = {}
+        self._pace = 1.0
+
+    @property
+    def reader(self) -> LanguageModel:
+        """The network, by its type."""
+        return cast(LanguageModel, self.network)
+
+    def loss(self, batch: StreamBatch) -> Loss:
+        """Summed over the words that the batch predicts; remembers its end for the next one."""
+        state = None if batch.first else self.memory.get(self.training)
+        if state is not None:
+            state = tuple(part.to(batch.tokens.device) for part in state)
+        reading = self.reader(batch.tokens, state)
+        self.memory[self.training] = reading.state
+        hidden, targets = reading.hidden.flatten(0, 1), batch.targets.reshape(-1)
+        if batch.places is not None:
+            hidden, targets = hidden.index_select(0, batch.places), targets.index_select(0, batch.places)
+        loss, nll = self.reader.loss(hidden, targets)
+        if self.training:
+            loss = loss + batch.units * self._penalty(reading.hidden, reading.outputs)
+        return Loss(loss, nll, batch.units)
+
+    def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:
+        """As for every task; stretches of random length are learnt from in proportion to it."""
+        self._pace = batch.pace
+        return super().training_step(batch, batch_index)
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """The step's learning rate; the schedule sets it anew for the next."""
+        if self._pace != 1.0:
+            for group in optimizer.param_groups:
+                group["lr"] *= self._pace
+
+    def validate(self, batches: Iterable[StreamBatch]) -> dict[str, float]:
+        """Mean over all words: ``loss`` in nats, and ``perplexity``, its exponential."""
+        scores = super().validate(batches)
+        self.memory.pop(False, None)
+        return {**scores, "perplexity": perplexity(scores["loss"])}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds what the network remembers, of every process."""
+        state = self.memory.get(True, ())
+        world = self._trainer.world_size if self._trainer is not None else 1
+        gathered = [part.detach()[None] if world == 1 else self.trainer.strategy.all_gather(part) for part in state]
+        checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes this process's part of it up again."""
+        rank = self.trainer.global_rank if self._trainer is not None else 0
+        if state := checkpoint.get(MEMORY):
+            self.memory[True] = tuple(part[rank].clone() for part in state)
+
+    def _penalty(self, hidden: Tensor, outputs: Tensor) -> Tensor | float:
+        penalty: Tensor | float = 0.0
+        if self.activation:
+            penalty = self.activation * hidden.square().mean()
+        if self.change and outputs.shape[1] > 1:
+            penalty = penalty + self.change * (outputs[:, 1:] - outputs[:, :-1]).square().mean()
+        return penalty
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), infinite where that is no number of double precision."""
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf

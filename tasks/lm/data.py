@@ -1,0 +1,80 @@
+"""Where the running text of an experiment comes from: generated, a dataset, the user's files."""
+
+from pathlib import Path
+
+from phmrun.datasets import builtin, checksums, locate
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of
+from phmrun.text.stream_preparation import StreamSettings
+from phmrun.training.streams import StreamData
+from tasks.lm.config import LanguageModelExperiment, StreamDataConfig
+
+CORPUS_SEED = 1
+"""Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
+SPLITS = ("train", "dev", "test")
+
+Files = dict[str, Path]
+
+
+def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
+    """The data module of an experiment.
+
+    Args:
+        config: The resolved config.
+        cache: Directory of prepared corpora.
+
+    Raises:
+        PhmrunError: (exit 3) A file or dataset is not on this machine.
+    """
+    files, fingerprints = corpus(config.data, cache)
+    vocabulary = config.data.vocabulary
+    return StreamData(
+        files,
+        fingerprints,
+        StreamSettings(vocabulary.size, vocabulary.multiple_of, config.data.split_at),
+        streams=config.batch.size,
+        length=config.batch.length,
+        random_length=config.batch.random_length,
+        evaluation_streams=config.decoding.streams,
+        evaluation_length=config.evaluation_length,
+        accumulate=config.training.accumulate,
+        seed=config.seed,
+        workers=config.hardware.workers,
+        cache=cache,
+    )
+
+
+def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
+    """Text by split, and the checksums that identify it.
+
+    Raises:
+        PhmrunError: (exit 3) It is not on this machine.
+    """
+    if data.name == "builtin":
+        return builtin_text(cache, data.language), {"builtin": f"{builtin.VERSION}-{CORPUS_SEED}"}
+    if data.name == "files":
+        files = own_files(data)
+        return files, {split: sha256_of(path) for split, path in files.items()}
+    located = locate(data.name)
+    return {split: next(iter(roles.values())) for split, roles in located.items()}, checksums(data.name)
+
+
+def builtin_text(cache: Path, language: str) -> Files:
+    """One side of the generated sentence pairs, written on first use."""
+    directory = cache / f"builtin-translation-{builtin.VERSION}-{CORPUS_SEED}"
+    if not (directory / "test.part").is_file():
+        builtin.write_translation(directory, CORPUS_SEED)
+    return {split: directory / f"{split}.{language}" for split in SPLITS}
+
+
+def own_files(data: StreamDataConfig) -> Files:
+    """The user's own files.
+
+    Raises:
+        PhmrunError: (exit 3) One of them does not exist.
+    """
+    files = {split: path for split in SPLITS if (path := getattr(data, split)) is not None}
+    for split, path in files.items():
+        if not path.is_file():
+            raise PhmrunError(f"the {split} file does not exist: {path}", where=f"data.{split}", code=ExitCode.DATA)
+    return files
