@@ -107,10 +107,11 @@ class OptimizerConfig(Section):
 class ScheduleConfig(Section):
     """How the learning rate changes over the optimizer steps."""
 
-    name: Literal["noam", "inverse-sqrt", "constant", "steps", "cosine"] = Field(
+    name: Literal["noam", "inverse-sqrt", "constant", "steps", "exponential", "cosine"] = Field(
         "noam",
         description="All warm up linearly. noam: factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5); "
         "inverse-sqrt: lr · sqrt(warmup / step); constant: lr; steps: lr, times decay after each milestone; "
+        "exponential: lr · decay^(step / period); "
         "cosine: from lr down to floor · lr at training.max_steps, along half a cosine.",
     )
     warmup: int = Field(4000, ge=0, description="Length of the linear warm-up, in optimizer steps.")
@@ -118,7 +119,10 @@ class ScheduleConfig(Section):
     milestones: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         (), description="steps: the optimizer steps after which the rate falls, in rising order."
     )
-    decay: float = Field(0.1, gt=0, le=1, description="steps: what the rate is multiplied by at a milestone.")
+    decay: float = Field(
+        0.1, gt=0, le=1, description="steps: what the rate is multiplied by at a milestone; exponential: in a period."
+    )
+    period: int = Field(5000, ge=1, description="exponential: optimizer steps in which the rate falls by decay.")
     floor: float = Field(0.0, ge=0, le=1, description="cosine: the last rate in parts of the peak's.")
 
 

@@ -96,6 +96,7 @@ def build_schedule(
     lr: float | None = None,
     milestones: Sequence[int] = (),
     decay: float = 0.1,
+    period: int = 5000,
     floor: float = 0.0,
     total: int = 1,
 ) -> Schedule:
@@ -104,13 +105,15 @@ def build_schedule(
     Args:
         name: "noam": factor·width^-0.5·min(step^-0.5, step·warmup^-1.5) (Vaswani et al. 2017, section 5.3). The others
             rise linearly to lr and then: "inverse-sqrt": lr·√(warmup/step); "constant": lr; "steps": lr·decay^m after
-            m milestones; "cosine": lr·(floor + (1 - floor)·(1 + cos(π·t))/2), t the share of the steps done.
+            m milestones; "exponential": lr·decay^(step/period); "cosine": lr·(floor + (1 - floor)·(1 + cos(π·t))/2), t
+            the share of the steps done.
         warmup: Length of the linear warm-up, in optimizer steps.
         factor: Multiplies the noam schedule.
         width: Width of the network, for noam.
         lr: Peak learning rate, for the others.
         milestones: Optimizer steps, in rising order.
-        decay: What the rate is multiplied by after each of them.
+        decay: What the rate is multiplied by after each of them, or in each period.
+        period: Optimizer steps.
         floor: The last rate of "cosine" in parts of the peak's.
         total: The optimizer step at which "cosine" reaches it.
 
@@ -129,6 +132,7 @@ def build_schedule(
         "inverse-sqrt": lambda step: peak * min(step / rise, (rise / step) ** 0.5),
         "constant": lambda step: peak * min(step / rise, 1.0),
         "steps": lambda step: peak * min(step / rise, 1.0) * decay ** bisect_left(milestones, step),
+        "exponential": lambda step: peak * min(step / rise, 1.0) * decay ** (step / period),
         "cosine": lambda step: peak * min(step / rise, 1.0) * cosine(step),
     }
     if name not in schedules:

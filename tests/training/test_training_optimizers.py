@@ -34,6 +34,13 @@ def test_constant():
     assert [rate(step) for step in (1, 5, 10, 11, 10**6)] == pytest.approx([0.001, 0.005, 0.01, 0.01, 0.01])
 
 
+def test_exponential_decays_by_a_factor_in_each_period():
+    rate = build_schedule(name="exponential", warmup=10, lr=0.002, decay=0.75, period=5000)
+    assert rate(5) == pytest.approx(0.001, rel=1e-3)
+    assert [rate(step) for step in (5000, 10_000)] == pytest.approx([0.0015, 0.001125])
+    assert rate(7500) == pytest.approx(0.002 * 0.75**1.5)
+
+
 @pytest.mark.parametrize(("name", "later"), [("constant", 1.0), ("inverse-sqrt", 0.5)])
 def test_no_warmup_starts_at_the_peak(name, later):
     rate = build_schedule(name=name, warmup=0, lr=1.0)
