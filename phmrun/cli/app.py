@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from phmrun import __version__
-from phmrun.cli import bench, console, data, doctor, layers, runs
+from phmrun.cli import bench, console, data, doctor, layers, runs, sweep
 from phmrun.cli import count_params as count_params_verb
 from phmrun.cli import eval as eval_verb
 from phmrun.cli import export as export_verb
@@ -30,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="The options -v, -q and --debug may stand anywhere. Exit codes: 0 fine, 1 a bug, 2 usage, 3 data, "
-    "4 training failed, 130 interrupted.",
+    "4 training failed, 5 some runs of a sweep failed, 130 interrupted.",
 )
 
 
@@ -55,6 +55,7 @@ def everywhere(
 
 
 app.command("train", rich_help_panel=EXPERIMENTS, epilog=train_verb.EPILOG)(train_verb.train)
+app.add_typer(sweep.app, name="sweep", rich_help_panel=EXPERIMENTS)
 app.command("eval", rich_help_panel=EXPERIMENTS, epilog=eval_verb.EPILOG)(eval_verb.evaluate)
 app.command("predict", rich_help_panel=EXPERIMENTS, epilog=predict_verb.EPILOG)(predict_verb.predict)
 app.command("export", rich_help_panel=EXPERIMENTS, epilog=export_verb.EPILOG)(export_verb.export)

@@ -36,7 +36,7 @@ class OtherExperiment(ToyExperiment):
     task: Literal["other"] = Field("other", description="Another toy.")  # type: ignore[assignment]
 
 
-def options_of(name: str) -> tuple[Option, ...]:
+def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
     if name not in STRUCTURES:
         raise unknown("layer", name, STRUCTURES)
     return STRUCTURES[name]

@@ -1,0 +1,236 @@
+"""``phmrun sweep``: many experiments from one file, whatever happens in between."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from phmrun.cli import completion, console
+from phmrun.cli.options import HARDWARE, Json, RunsDirectory
+
+if TYPE_CHECKING:
+    from phmrun.sweeps.executors.executor import Executor
+
+EPILOG = """Examples:
+
+phmrun sweep sweep.yaml --plan
+
+phmrun sweep sweep.yaml --jobs 2
+
+phmrun sweep sweep.yaml --seeds 5 --only layer=phm --only layer=dense
+
+phmrun sweep configs/papers/phm/table2.yaml --executor slurm --sbatch partition=gpu --sbatch gres=gpu:1
+
+The same command again runs what is not done."""
+
+CELLS, CLUSTER = "Cells", "Cluster"
+
+
+class _RunByDefault(TyperGroup):
+    """A group whose first argument may also be the sweep's file: `sweep FILE` stands for `sweep run FILE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts the verb in front where none is given."""
+        named = not args or args[0] in self.commands or args[0] in ("-h", "--help")
+        return list(super().parse_args(ctx, args if named else ["run", *args]))
+
+
+app = typer.Typer(
+    cls=_RunByDefault,
+    no_args_is_help=True,
+    help="Many experiments from one file: `phmrun sweep FILE` runs what is not done.",
+    epilog=EPILOG,
+)
+
+
+class ExecutorName(StrEnum):
+    """Where runs are carried out."""
+
+    LOCAL = "local"
+    SLURM = "slurm"
+    RAY = "ray"
+
+
+File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A sweep, or a paper's table: a path, or a name such as configs/papers/phm/table2.yaml.",
+        autocompletion=completion.configs,
+    ),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Only cells with this value: layer=phm, layer.n=4, row=Transformer, seed=1. Another key narrows further, "
+        "the same key again widens.",
+        rich_help_panel=CELLS,
+    ),
+]
+Seeds = Annotated[
+    int | None, typer.Option(min=1, help="So many seeds of every cell (default: the file's).", rich_help_panel=CELLS)
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", "-j", min=1, help="Runs at a time (default: one per GPU, else one).", rich_help_panel=HARDWARE
+    ),
+]
+
+
+@app.command("run", epilog=EPILOG)
+def run(
+    file: File,
+    *,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show the cells, how far they are and what is left; run nothing.")
+    ] = False,
+    only: Only = None,
+    seeds: Seeds = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Start at most so many runs in this call.", rich_help_panel=CELLS)
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Also run what has failed before.", rich_help_panel=CELLS)
+    ] = False,
+    jobs: Jobs = None,
+    threads: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="CPU threads of a run; 0: the cores divided by --jobs, and with one job torch's own choice.",
+            rich_help_panel=HARDWARE,
+        ),
+    ] = 0,
+    executor: Annotated[
+        ExecutorName,
+        typer.Option(
+            help="local: on this machine; slurm: one array job; ray: a Ray cluster (extra `ray`).",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = ExecutorName.LOCAL,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPTION=VALUE",
+            help="SLURM: of sbatch, as in partition=gpu; may be repeated.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
+    script: Annotated[
+        bool,
+        typer.Option("--script", help="SLURM: write and print the script; submit nothing.", rich_help_panel=CLUSTER),
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Ray: of the cluster (default: RAY_ADDRESS, else this machine).", rich_help_panel=CLUSTER),
+    ] = None,
+    gpus: Annotated[
+        float, typer.Option(min=0, help="Ray: GPUs of a run; may be a part of one.", rich_help_panel=CLUSTER)
+    ] = 0.0,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Runs every cell of a sweep that is not done, and continues what was interrupted.
+
+    Each run is a process of its own, the same as `phmrun train` makes it; a failure does not stop the others. Killed at
+    any moment, the same command goes on where it stopped; a run whose planner was killed finishes by itself. Several
+    such commands at once share the cells. Exit code 5 if a run failed.
+    """
+    from phmrun.cli import sweep_output, sweep_work
+    from phmrun.sweeps.executors.slurm import Slurm
+    from phmrun.sweeps.standing import survey
+
+    made = sweep_work.planned(file, only, seeds)
+    stands = survey(made, runs_dir)
+    if plan:
+        _show(made, stands, jobs or 1, as_json)
+        return
+    sweep_work.require_cells(stands)
+    place = sweep_work.workplace(made, runs_dir)
+    if script or executor is ExecutorName.SLURM:
+        sweep_output.tell_faults(stands)
+        left = sweep_work.to_run(stands, retry_failed)
+        sweep_work.hand_over(
+            left, place, Slurm(place.slurm, made.sweep.name, jobs, sbatch or []), limit=limit, script=script
+        )
+        return
+    if executor is ExecutorName.RAY:
+        from phmrun.sweeps.executors.ray_cluster import RayExecutor
+
+        share = threads or 1
+        chosen: Executor = RayExecutor(address, cpus=share, gpus=gpus, jobs=jobs)
+    else:
+        chosen = sweep_work.local_executor(made, jobs)
+        share = threads or sweep_work.threads_of_a_run(chosen.room())
+    slots = chosen.room()
+    bad = sweep_work.carry_out(
+        stands, place, chosen, slots=slots, threads=share, retry_failed=retry_failed, limit=limit
+    )
+    after = survey(made, runs_dir)
+    if as_json:
+        console.print_json(sweep_output.facts(made, after, slots))
+    raise typer.Exit(sweep_output.outcome(after, bad, as_json))
+
+
+@app.command("status")
+def status(
+    file: File,
+    *,
+    only: Only = None,
+    seeds: Seeds = None,
+    jobs: Jobs = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Shows how far the cells of a sweep are, those at work one by one, and the last lines of those that failed."""
+    from phmrun.cli import sweep_output, sweep_work
+    from phmrun.sweeps.standing import Standing, survey
+
+    made = sweep_work.planned(file, only, seeds)
+    stands = survey(made, runs_dir)
+    _show(made, stands, jobs or 1, as_json)
+    if not as_json:
+        sweep_output.tell_failures([stand for stand in stands if stand.standing is Standing.FAILED], {})
+
+
+@app.command("cancel")
+def cancel(
+    file: File,
+    *,
+    seeds: Seeds = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Interrupts the planners and the runs of a sweep on this machine, and its jobs in SLURM; all can be continued."""
+    from phmrun.cli import sweep_work
+    from phmrun.sweeps.executors.slurm import cancel_jobs
+    from phmrun.sweeps.standing import survey
+    from phmrun.sweeps.stopping import cancel as end
+
+    made = sweep_work.planned(file, seeds=seeds)
+    place = sweep_work.workplace(made, runs_dir)
+    jobs = cancel_jobs(place.slurm)
+    result = end(place, survey(made, runs_dir))
+    if as_json:
+        console.print_json({"planners": result.planners, "runs": result.runs, "slurm": jobs, "left": result.left})
+        return
+    lines = [f"SLURM job {job} is cancelled" for job in jobs]
+    lines += [f"{name} is interrupted" for name in result.runs]
+    lines += [f"{name} still runs on {host}: cancel it there" for name, host in result.left.items()]
+    if not lines:
+        lines = ["the planner is ended" if result.planners else "nothing is at work"]
+    for line in lines:
+        console.stdout().print(line, markup=False, soft_wrap=True)
+
+
+def _show(made: Any, stands: Any, slots: int, as_json: bool) -> None:
+    from phmrun.cli import sweep_output
+
+    if as_json:
+        console.print_json(sweep_output.facts(made, stands, slots))
+    else:
+        sweep_output.show(made, stands, slots)

@@ -1,0 +1,134 @@
+"""From the options of ``phmrun sweep`` to a plan, and to what carries it out. Imported when the verb runs."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from phmrun.cli import console
+from phmrun.cli.sweep_output import tell_faults
+from phmrun.progress import note
+from phmrun.registry import load_plugins
+from phmrun.sweeps import Plan, load_sweep, plan
+from phmrun.sweeps.executors.executor import Executor
+from phmrun.sweeps.executors.local import LocalExecutor
+from phmrun.sweeps.executors.slurm import Slurm
+from phmrun.sweeps.scheduler import Event, Scheduler
+from phmrun.sweeps.selection import read_selection
+from phmrun.sweeps.standing import Stand, Standing, distinct
+from phmrun.sweeps.view import Course, shown
+from phmrun.sweeps.workplace import Workplace
+
+
+def planned(file: str, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
+    """The plan of a sweep, by what torch says of its networks and its data.
+
+    Args:
+        file: The sweep's file.
+        only: ``key=value`` of the cells to keep.
+        seeds: So many seeds instead of the file's.
+    """
+    sweep, wanted = load_sweep(file), read_selection(only or [])
+    plugins = load_plugins([Path(name) for name in sweep.file.plugins])
+    from phmrun.layers import options_of  # imports torch, and only now is it needed
+    from phmrun.sweeps.inspection import inspector
+
+    return plan(sweep, inspector(plugins), options_of, seeds=seeds, only=wanted)
+
+
+def workplace(made: Plan, runs_dir: Path) -> Workplace:
+    """The folder of a plan's sweep."""
+    return Workplace(runs_dir, made.sweep.name, tuple(made.sweep.file.plugins))
+
+
+def require_cells(stands: Sequence[Stand]) -> None:
+    """Refuses a sweep of which no cell can be run, by the fault of the first."""
+    faults = [stand.cell.fault for stand in stands if stand.cell.fault is not None]
+    if len(faults) == len(stands):
+        raise faults[0]
+
+
+def to_run(stands: Sequence[Stand], retry_failed: bool) -> list[Stand]:
+    """The cells that are not over, each experiment once."""
+    over = {Standing.DONE} if retry_failed else {Standing.DONE, Standing.FAILED}
+    return [stand for stand in distinct(stands) if stand.standing not in over]
+
+
+def local_executor(made: Plan, jobs: int | None) -> LocalExecutor:
+    """What carries out runs on this machine: so many at a time, or one on each GPU, or one."""
+    devices = _devices(made)
+    return LocalExecutor(jobs or len(devices) or 1, devices)
+
+
+def threads_of_a_run(slots: int) -> int:
+    """The share of this machine's cores; 0, torch's own choice, where a run has the machine to itself."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // slots) if slots > 1 else 0
+
+
+def carry_out(
+    stands: Sequence[Stand],
+    place: Workplace,
+    executor: Executor,
+    *,
+    slots: int,
+    threads: int,
+    retry_failed: bool,
+    limit: int | None,
+) -> dict[str, list[str]]:
+    """Runs what is left, before the user's eyes.
+
+    Returns:
+        The last lines of the runs that did not end well, by their names.
+    """
+    course = Course(stands, place.runs_dir, slots)
+    note(course.summary([]))
+    tell_faults(stands)
+    bad: dict[str, list[str]] = {}
+    with place.registration(), shown(course, console.stderr()) as view:
+
+        def watch(event: Event | None) -> None:
+            if event is not None and event.code and event.stand.standing is not Standing.DONE:
+                bad[str(event.stand.cell.run_id)] = event.log
+            view(event)
+
+        Scheduler(to_run(stands, retry_failed), place, executor, threads, retry_failed, limit, watch).run()
+    return bad
+
+
+def hand_over(stands: Sequence[Stand], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool) -> int:
+    """Hands the cells that nobody works at over to SLURM as one array job.
+
+    Args:
+        stands: The cells to run.
+        place: The sweep's folder.
+        slurm: The cluster.
+        limit: At most so many cells.
+        script: Only write the script, and print it.
+
+    Returns:
+        How many runs were handed over, or are named in the script.
+    """
+    queued = slurm.queued()
+    free = [s for s in stands if s.standing is not Standing.RUNNING and s.cell.run_id not in queued][:limit]
+    if not free:
+        console.stderr().print(f"there is nothing to submit; {len(queued)} runs are in the queue", markup=False)
+        return 0
+    path = slurm.write([place.job(stand.cell) for stand in free])
+    if script:
+        print(path.read_text(encoding="utf-8"), end="")
+        console.stderr().print(f"submit it by: sbatch {path}", markup=False, soft_wrap=True)
+        return len(free)
+    job = slurm.submit(path)
+    console.stdout().print(f"{len(free)} runs are submitted as SLURM job {job}", markup=False)
+    return len(free)
+
+
+def _devices(made: Plan) -> list[str]:
+    """The GPUs of this machine that runs may take, by their numbers; none where a run is meant for the CPU."""
+    if any(cell.config and cell.config.hardware.accelerator == "cpu" for cell in made.cells):
+        return []
+    import torch
+
+    count = torch.cuda.device_count()
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return visible[:count] if visible else [str(number) for number in range(count)]

@@ -1,0 +1,88 @@
+"""How long what is left will take, from what was measured. Imports no torch."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from statistics import fmean
+
+from phmrun.config import semantic_values
+from phmrun.sweeps.plan import SEED, Cell
+from phmrun.sweeps.standing import Stand, Standing
+
+_LEFT = (Standing.MISSING, Standing.RUNNING, Standing.INTERRUPTED)
+
+
+class Estimate:
+    """Seconds of training that cells take, by those that are done.
+
+    A cell takes as long as the mean of its other seeds; where none is done, as the mean of its task's cells with the
+    same number of steps; else as the mean of its task's.
+
+    Args:
+        stands: Cells, among them those that are done.
+    """
+
+    def __init__(self, stands: Iterable[Stand]) -> None:
+        self._measured: dict[str, list[float]] = defaultdict(list)
+        for stand in stands:
+            if stand.standing is Standing.DONE and stand.run and stand.run.status:
+                self.learn(stand.cell, stand.run.status.seconds)
+
+    def learn(self, cell: Cell, seconds: float) -> None:
+        """Takes in one more measurement."""
+        for key in _KEYS:
+            self._measured[key(cell)].append(seconds)
+
+    def whole(self, cell: Cell) -> float | None:
+        """Seconds that a cell takes from its beginning; ``None`` where nothing was measured that it resembles."""
+        for key in _KEYS:
+            found = self._measured.get(key(cell))
+            if found:
+                return fmean(found)
+        return None
+
+    def left(self, stand: Stand) -> float | None:
+        """Seconds that a cell still takes; its own pace decides where it has begun."""
+        if stand.standing not in _LEFT:
+            return 0.0
+        whole = self.whole(stand.cell)
+        if stand.run is None or stand.run.status is None or not stand.run.status.seconds:
+            return whole
+        spent, share = stand.run.status.seconds, progress(stand)
+        if share:
+            return spent * (1 / share - 1)
+        return None if whole is None else max(0.0, whole - spent)
+
+    def total(self, stands: Iterable[Stand], slots: int) -> float | None:
+        """Seconds until all are done, so many at a time; ``None`` where that cannot be told of every one."""
+        left = [self.left(stand) for stand in stands]
+        known = [seconds for seconds in left if seconds is not None]
+        return sum(known) / max(slots, 1) if len(known) == len(left) else None
+
+
+def progress(stand: Stand) -> float | None:
+    """The share of its optimizer steps that a run has made, where their number is fixed."""
+    steps = stand.cell.config.training.max_steps if stand.cell.config else None
+    if not steps or stand.run is None or stand.run.status is None:
+        return None
+    return min(1.0, stand.run.status.step / steps)
+
+
+def _experiment(cell: Cell) -> str:
+    """The cell without its seed."""
+    if cell.config is None:
+        return ""
+    values = semantic_values(cell.config)
+    values.pop(SEED, None)
+    return json.dumps([cell.config.task, values], sort_keys=True)
+
+
+def _length(cell: Cell) -> str:
+    return f"{_task(cell)} {cell.config.training.max_steps if cell.config else ''}"
+
+
+def _task(cell: Cell) -> str:
+    return cell.config.task if cell.config else ""
+
+
+_KEYS: tuple[Callable[[Cell], str], ...] = (_experiment, _length, _task)

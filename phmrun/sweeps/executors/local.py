@@ -1,0 +1,103 @@
+"""Runs on this machine, as many at a time as there are slots, each in a process group of its own.
+
+A run outlives a planner that is killed: it goes on, holds the lock of its run directory and ends by itself. Only a
+planner that is interrupted takes its runs with it.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from phmrun.ledger.status import now
+from phmrun.sweeps.executors.executor import Ended, Job
+
+GRACE = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
+"""How a run is ended: the signals, and the seconds that each is given."""
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A job at work and the slot that it takes."""
+
+    job: Job
+    slot: int
+    process: subprocess.Popen[bytes]
+
+
+class LocalExecutor:
+    """Starts jobs as child processes.
+
+    Args:
+        slots: How many at a time.
+        devices: The GPUs that the slots take turns on, by their numbers; none: the jobs see what this process sees.
+        environment: Variables for the jobs besides this process's own.
+    """
+
+    def __init__(self, slots: int, devices: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        self.devices = list(devices)
+        self.environment = dict(environment or {})
+        self._free = list(range(slots))
+        self._running: dict[str, _Running] = {}
+
+    def room(self) -> int:
+        """Free slots."""
+        return len(self._free)
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Starts the jobs, each in the lowest free slot."""
+        for job in jobs:
+            slot = self._free.pop(0)
+            self._running[job.run_id] = _Running(job, slot, self._start(job, slot))
+
+    def poll(self) -> list[Ended]:
+        """The jobs whose processes are gone."""
+        ended = []
+        for running in list(self._running.values()):
+            code = running.process.poll()
+            if code is not None:
+                del self._running[running.job.run_id]
+                self._free = sorted([*self._free, running.slot])
+                ended.append(Ended(running.job.run_id, code))
+        return ended
+
+    def stop(self) -> None:
+        """Interrupts all jobs, more firmly if they do not listen, and waits for them."""
+        for which, seconds in GRACE:
+            for running in self._running.values():
+                _signal_group(running.process, which)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline and any(r.process.poll() is None for r in self._running.values()):
+                time.sleep(0.05)
+            if all(running.process.poll() is not None for running in self._running.values()):
+                return
+
+    def _start(self, job: Job, slot: int) -> subprocess.Popen[bytes]:
+        """A child in a session of its own, so that the terminal's Ctrl-C reaches it through the planner alone."""
+        environment = {**os.environ, **self.environment}
+        where = ""
+        if self.devices:
+            environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
+            where = f" on device {environment['CUDA_VISIBLE_DEVICES']}"
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        with job.log.open("ab", buffering=0) as log:
+            log.write(f"{now()} started{where}: {' '.join(job.command)}\n".encode())
+            return subprocess.Popen(
+                job.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+
+def _signal_group(process: subprocess.Popen[bytes], which: signal.Signals) -> None:
+    """Signals a child and the processes that it has started."""
+    if process.poll() is None:
+        try:
+            os.killpg(process.pid, which)
+        except ProcessLookupError:  # it has ended in this instant
+            return

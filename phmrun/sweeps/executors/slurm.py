@@ -1,0 +1,144 @@
+"""Runs on a SLURM cluster: one array job, whose script can be read and changed before it is submitted.
+
+SLURM keeps a queue of its own, so a sweep is handed over to it whole, and no planner stays behind. Some time before
+its limit a task is signalled: it ends its run, asks to be queued again, and then goes on from the last checkpoint.
+"""
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from phmrun.errors import PhmrunError
+from phmrun.files import write_text
+from phmrun.sweeps.executors.executor import Job
+
+SCRIPT, COMMANDS, RUNS, JOB = "array.sh", "commands.txt", "runs.txt", "job"
+WARNING_SECONDS = 120
+"""Seconds between the signal and the end of a task's time."""
+
+_TEMPLATE = """\
+#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --array=0-{last}{most}
+#SBATCH --output={folder}/task-%a.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@{warning}
+{options}
+# {count} runs, one per task of the array. Line i + 1 of {commands} is the command of task i, and of {runs}
+# the name of its run. A task that is signalled ahead of its time limit is queued again and continues its run.
+set -u
+cd {here} || exit 1
+mapfile -t commands < {folder_quoted}/{commands}
+
+again() {{
+    kill -TERM "$run" 2> /dev/null
+    wait "$run"
+    exec scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+}}
+
+bash -c "exec ${{commands[$SLURM_ARRAY_TASK_ID]}}" &
+run=$!
+trap again USR1
+wait "$run"
+"""
+
+
+class Slurm:
+    """Hands jobs over to SLURM.
+
+    Args:
+        folder: Where the scripts of this sweep lie, each in a folder of its own.
+        name: The sweep's name.
+        most: Tasks at a time; ``None``: as many as SLURM allows.
+        options: Options of sbatch, as ``partition=gpu``.
+    """
+
+    def __init__(self, folder: Path, name: str, most: int | None = None, options: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self.name = name
+        self.most = most
+        self.options = options
+
+    def write(self, jobs: Sequence[Job]) -> Path:
+        """Writes the script of one array job, and what it reads; returns its path."""
+        folder = (self.folder / str(len(list(self.folder.glob("*"))) + 1)).resolve()
+        write_text(folder / COMMANDS, "".join(f"{_command(job)}\n" for job in jobs))
+        write_text(folder / RUNS, "".join(f"{job.run_id}\n" for job in jobs))
+        script = _TEMPLATE.format(
+            name=f"phmrun-{self.name}",
+            last=len(jobs) - 1,
+            most=f"%{self.most}" if self.most else "",
+            folder=folder,
+            folder_quoted=shlex.quote(str(folder)),
+            here=shlex.quote(str(Path.cwd())),
+            warning=WARNING_SECONDS,
+            options="".join(f"#SBATCH --{option.removeprefix('--')}\n" for option in self.options),
+            count=len(jobs),
+            commands=COMMANDS,
+            runs=RUNS,
+        )
+        write_text(folder / SCRIPT, script)
+        return folder / SCRIPT
+
+    def submit(self, script: Path) -> str:
+        """Submits a script, and returns SLURM's number of the job.
+
+        Raises:
+            PhmrunError: There is no SLURM here, or it refuses.
+        """
+        answer = _call("sbatch", "--parsable", str(script))
+        job = answer.strip().split(";")[0]
+        write_text(script.with_name(JOB), f"{job}\n")
+        return job
+
+    def queued(self) -> set[str]:
+        """The runs of this sweep that wait or run in SLURM's queue; none where there is no SLURM."""
+        found: set[str] = set()
+        for path in sorted(self.folder.glob(f"*/{JOB}")):
+            names = path.with_name(RUNS).read_text(encoding="utf-8").split()
+            found |= {names[task] for task in _tasks(path.read_text(encoding="utf-8").strip()) if task < len(names)}
+        return found
+
+
+def cancel_jobs(folder: Path) -> list[str]:
+    """Cancels the jobs of a sweep that are in SLURM's queue, and returns their numbers."""
+    jobs = [path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob(f"*/{JOB}"))]
+    alive = [job for job in jobs if _tasks(job)]
+    for job in alive:
+        _call("scancel", job)
+    return alive
+
+
+def _command(job: Job) -> str:
+    """A job as a line of shell, its output appended to its log."""
+    return f"{shlex.join(job.command)} >> {shlex.quote(str(job.log.resolve()))} 2>&1"
+
+
+def _tasks(job: str) -> list[int]:
+    """The tasks of an array job that are in the queue; none once SLURM has forgotten the job."""
+    try:
+        listed = subprocess.run(
+            ["squeue", "--noheader", "--array", f"--jobs={job}", "--format=%K"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return []
+    return [int(word) for word in listed.stdout.split() if word.isdecimal()] if listed.returncode == 0 else []
+
+
+def _call(*command: str) -> str:
+    """What a program of SLURM's prints."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise PhmrunError(
+            f"there is no program {command[0]!r} on this machine",
+            hint="Run this on a login node of a SLURM cluster, or take --executor local.",
+        ) from error
+    if done.returncode:
+        raise PhmrunError(f"{command[0]} refused: {(done.stderr or done.stdout).strip()}", where=" ".join(command))
+    return done.stdout

@@ -1,0 +1,196 @@
+"""Runs what is not done: hands cells to an executor, one after the other, and reads in the ledger what came of them.
+
+Nothing is remembered beside the run directories. A planner claims a cell by a lock in its run directory before it
+looks at it, so two planners never start the same cell; the run itself holds the run's own lock, so a run whose planner
+was killed is left to finish. What other processes work at is waited for, and taken over if they die.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Lock, Run, State
+from phmrun.sweeps.executors.executor import Ended, Executor, Job
+from phmrun.sweeps.plan import Cell
+from phmrun.sweeps.standing import Stand, Standing, look, orphans
+from phmrun.sweeps.workplace import Workplace, last_lines
+
+POLL = 0.2
+"""Seconds between two looks at the processes of this planner."""
+LOOK = 2.0
+"""Seconds between two looks at the runs of others."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that has happened to a cell.
+
+    Attributes:
+        stand: The cell, and what has become of it.
+        seconds: How long this planner's process for it took; ``None`` where there is none, or it has just begun.
+        code: Its exit code, negative for the signal that killed it.
+        log: The last lines of a run that did not end well.
+    """
+
+    stand: Stand
+    seconds: float | None = None
+    code: int | None = None
+    log: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Scheduler:
+    """One planner at work.
+
+    Args:
+        stands: The cells to run, in this order, as they stand; of those that are one experiment, one.
+        workplace: The sweep's folder.
+        executor: What carries them out.
+        threads: CPU threads of a run where its configuration leaves them open.
+        retry_failed: Also run what has failed before.
+        limit: Start at most so many; ``None``: all.
+        watch: Told what happens, and now and then that time has passed.
+    """
+
+    stands: Iterable[Stand]
+    workplace: Workplace
+    executor: Executor
+    threads: int = 0
+    retry_failed: bool = False
+    limit: int | None = None
+    watch: Callable[[Event | None], None] = lambda event: None
+
+    def __post_init__(self) -> None:
+        stands = list(self.stands)
+        self._elsewhere = {str(s.cell.run_id): s for s in stands if s.standing is Standing.RUNNING}
+        self._pending = deque(stand.cell for stand in stands if stand.standing is not Standing.RUNNING)
+        self._mine: dict[str, tuple[Cell, Lock, float]] = {}
+        self._started = 0
+        self._attempts: dict[str, int] = {}
+        self._looked = 0.0
+
+    def run(self) -> None:
+        """Runs until every cell is done, has failed, or was started and stopped.
+
+        Raises:
+            KeyboardInterrupt: The user interrupted, and so did this its runs; the same call continues them.
+        """
+        try:
+            while self._step():
+                self.watch(None)
+                time.sleep(POLL)
+        finally:
+            self._leave()
+
+    def _step(self) -> bool:
+        """Takes in what has ended, starts what there is room for; whether there is anything left to wait for."""
+        for ended in self.executor.poll():
+            self._settle(ended)
+        if time.monotonic() - self._looked >= LOOK:
+            self._look_elsewhere()
+        jobs = list(self._next_jobs())
+        if jobs:
+            self.executor.submit(jobs)
+        return bool(self._mine or self._elsewhere or (self._pending and not self._exhausted()))
+
+    def _exhausted(self) -> bool:
+        return self.limit is not None and self._started >= self.limit
+
+    def _next_jobs(self) -> Iterator[Job]:
+        """The jobs that there is room for, claimed."""
+        room = self.executor.room() - orphans(list(self._elsewhere.values()))
+        while room > 0 and self._pending and not self._exhausted():
+            job = self._claimed(self._pending.popleft())
+            if job:
+                room -= 1
+                yield job
+
+    def _claimed(self, cell: Cell) -> Job | None:
+        """The job of a cell, if it needs to be run and nobody else does."""
+        name = str(cell.run_id)
+        stand = look(cell, self.workplace.runs_dir)
+        if not self._wanted(stand):
+            return None
+        claim = self.workplace.claim(cell)
+        try:
+            claim.acquire()
+        except PhmrunError:
+            self._elsewhere[name] = look(cell, self.workplace.runs_dir)
+            return None
+        stand = look(cell, self.workplace.runs_dir)  # it may have been run before it was claimed
+        if not self._wanted(stand):
+            claim.release()
+            return None
+        self._started += 1
+        self._attempts[name] = self._attempts.get(name, 0) + 1
+        self._mine[name] = (cell, claim, time.monotonic())
+        job = self.workplace.job(cell, self.threads)
+        self.watch(Event(Stand(cell, Standing.RUNNING, stand.run)))
+        return job
+
+    def _wanted(self, stand: Stand) -> bool:
+        """Whether a cell is to be run now; what others do is kept in mind, what is over is told."""
+        name = str(stand.cell.run_id)
+        tried = self._attempts.get(name, 0) > 0
+        if stand.standing is Standing.RUNNING:
+            self._elsewhere[name] = stand
+            return False
+        if stand.standing is Standing.FAILED and self.retry_failed and not tried:
+            return True
+        if stand.standing in (Standing.DONE, Standing.FAILED) or tried:
+            self.watch(Event(stand))
+            return False
+        return True
+
+    def _settle(self, ended: Ended) -> None:
+        """Takes in the end of a process of this planner."""
+        cell, claim, began = self._mine.pop(ended.run_id)
+        try:
+            self._record(ended)
+        finally:
+            claim.release()
+        stand = look(cell, self.workplace.runs_dir)
+        if stand.standing is Standing.RUNNING:  # it was running already, without a claim, and ours was turned away
+            self._attempts[ended.run_id] = 0
+            self._elsewhere[ended.run_id] = stand
+            return
+        log = [] if stand.standing is Standing.DONE else last_lines(self.workplace.log(ended.run_id))
+        self.watch(Event(stand, time.monotonic() - began, ended.code, log))
+
+    def _record(self, ended: Ended) -> None:
+        """Writes into the status what a process that failed before its training began could not."""
+        run = Run(self.workplace.runs_dir / ended.run_id)
+        if ended.code not in (ExitCode.BUG, ExitCode.USAGE, ExitCode.DATA, ExitCode.TRAINING):
+            return
+        try:
+            with run.lock():
+                if run.status.state in (State.QUEUED, State.INTERRUPTED):
+                    lines = last_lines(self.workplace.log(ended.run_id), 1)
+                    said = lines[0].removeprefix("phmrun: error: ") if lines else "without a word"
+                    run.set_state(State.FAILED, f"exit code {ended.code}: {said}")
+        except PhmrunError:
+            return  # another process holds the run, and will write how it ends
+
+    def _look_elsewhere(self) -> None:
+        """Looks at the runs of others: what is over is told, what they left unfinished is taken over."""
+        self._looked = time.monotonic()
+        for name, before in list(self._elsewhere.items()):
+            stand = look(before.cell, self.workplace.runs_dir)
+            if stand.standing is Standing.RUNNING:
+                self._elsewhere[name] = stand
+                continue
+            del self._elsewhere[name]
+            if stand.standing in (Standing.DONE, Standing.FAILED):
+                self.watch(Event(stand))
+            else:
+                self._pending.appendleft(before.cell)
+
+    def _leave(self) -> None:
+        """Ends the runs of this planner, if any are left, and gives up its claims."""
+        self.executor.stop()
+        for ended in self.executor.poll():
+            self._settle(ended)
+        for _, claim, _ in self._mine.values():
+            claim.release()

@@ -1,0 +1,162 @@
+"""``phmrun sweep`` as a user meets it; runs are light stand-ins but for one sweep of real ones."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+import toy_planner
+from tiny_experiments import write_corpus
+from typer.testing import CliRunner
+
+from phmrun.cli import sweep as verbs
+from phmrun.cli import sweep_work
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.sweeps import load_sweep, plan
+from phmrun.sweeps.selection import read_selection
+from phmrun.sweeps.workplace import Workplace
+
+FOUR = {
+    "title": "A toy",
+    "task": "toy",
+    "grid": {"layer": ["dense", {"structure": "phm", "n": 3}], "model.width": [6, 4]},
+}
+
+
+@pytest.fixture
+def phmrun(monkeypatch, tmp_path):
+    """Calls ``phmrun sweep`` with stand-ins for torch's view of the experiments and for training."""
+
+    def planned(file, only=None, seeds=None):
+        import toy_experiment
+
+        wanted = read_selection(only or [])
+        return plan(
+            load_sweep(file), toy_experiment.inspect, toy_experiment.options_of, seeds=seeds, only=wanted
+        )  # fmt: skip
+
+    monkeypatch.setattr(sweep_work, "planned", planned)
+    monkeypatch.setattr(sweep_work, "Workplace", partial(Workplace, program=toy_planner.PROGRAM))
+    monkeypatch.setattr(sweep_work, "_devices", lambda made: [])
+
+    def call(*arguments: str):
+        return CliRunner().invoke(verbs.app, [*arguments, "--runs-dir", str(tmp_path / "runs")])
+
+    return call
+
+
+def test_the_plan(phmrun, written):
+    file = written({**FOUR, "seeds": 2})
+    result = phmrun(file, "--plan")
+    assert result.exit_code == 0
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["phm", "n=3", "6", "12", "2", "2", "missing"] in rows
+    assert ["phm", "n=3", "4", "–", "2", "2", "invalid"] in rows
+    assert "8 cells: 6 missing · 2 invalid · the time cannot be told" in result.stdout
+    assert "invalid: layer phm n=3 · model.width 4 · seed 1 and 1 more: n = 3 does not divide 4" in result.stderr
+    assert phmrun("run", file, "--plan").stdout == result.stdout
+
+
+def test_the_plan_as_json(phmrun, written):
+    facts = json.loads(phmrun(written(FOUR), "--plan", "--json").stdout)
+    assert facts["counts"] == {"missing": 3, "invalid": 1}
+    assert facts["cells"][0]["at"] == {"layer": "dense", "model.width": 6, "seed": 1}
+    assert facts["cells"][3]["reason"] == "n = 3 does not divide 4"
+    assert facts["seconds_left"] is None
+
+
+def test_a_sweep_runs_and_says_how_it_ended(phmrun, written):
+    file = written(FOUR)
+    result = phmrun(file, "--only", "layer=dense", "--jobs", "2")
+    assert (result.exit_code, result.stdout) == (0, "2 cells: 2 done\n")
+    planned = phmrun("status", file).stdout
+    assert "4 cells: 2 done · 1 missing · 1 invalid · about 0 s of training left" in planned
+    facts = json.loads(phmrun(file, "--json").stdout)
+    assert facts["counts"] == {"done": 3, "invalid": 1}
+    assert facts["cells"][0]["metrics"]["test/score"]["signature"] == "toy"
+    assert phmrun(file, "--seeds", "2", "--limit", "1").stdout == "8 cells: 4 done · 2 missing · 2 invalid\n"
+
+
+def test_failures_end_in_code_five_with_the_last_lines(phmrun, written):
+    file = written({"task": "toy", "grid": {"data.name": ["oom", "good", "bad"]}})
+    result = phmrun(file)
+    assert result.exit_code == ExitCode.SWEEP
+    assert result.stdout == "3 cells: 1 done · 2 failed\n"
+    assert "failed: data.name oom · seed 1 (toy-oom-dense-1-" in result.stderr
+    assert "\n  phmrun: error: out of memory: no more\n" in result.stderr
+    assert "\n  phmrun: error: train.en:3: the line is empty\n" in result.stderr
+    again = phmrun(file)  # nothing is tried again, and nothing forgotten
+    assert again.exit_code == ExitCode.SWEEP
+    assert "--retry-failed runs failed cells again." in again.stderr
+    assert phmrun(file, "--retry-failed").stdout == "3 cells: 2 done · 1 failed\n"
+
+
+def test_missing_data_are_told_before_the_rest_runs(phmrun, written):
+    result = phmrun(written({"task": "toy", "grid": {"data.name": ["lost", "good"]}}))
+    assert result.exit_code == ExitCode.SWEEP
+    assert result.stdout == "2 cells: 1 done · 1 blocked\n"
+    assert "blocked: data.name lost · seed 1: the dataset 'lost' is not on this machine" in result.stderr
+    alone = phmrun(written({"task": "toy", "base": {"data": {"name": "lost"}}}))
+    assert isinstance(alone.exception, PhmrunError)
+    assert alone.exception.code == ExitCode.DATA
+
+
+def test_a_script_for_slurm(phmrun, written, tmp_path):
+    result = phmrun(written(FOUR), "--script", "--sbatch", "partition=gpu", "--jobs", "2")
+    assert result.exit_code == 0
+    assert "#SBATCH --array=0-2%2\n" in result.stdout
+    assert "#SBATCH --partition=gpu\n" in result.stdout
+    assert "submit it by: sbatch /" in result.stderr
+    commands = next((tmp_path / "runs/.sweeps").glob("*/slurm/1/commands.txt")).read_text().splitlines()
+    assert len(commands) == 3
+    assert all(" train toy --config " in command for command in commands)
+    empty = phmrun(written(FOUR), "cancel")  # a verb in the wrong place is a usage error
+    assert empty.exit_code == ExitCode.USAGE
+
+
+def test_nothing_to_cancel(phmrun, written):
+    assert phmrun("cancel", written(FOUR)).stdout == "nothing is at work\n"
+
+
+REAL = """
+title: Two layers
+task: nmt
+base:
+  data: {{prefix: {corpus}/, source: aa, target: bb, vocabulary: {{kind: word, size: 160, multiple_of: 16}}}}
+  model: {{width: 16, feedforward: 32, heads: 2, encoder_layers: 1, decoder_layers: 1}}
+  batch: {{unit: tokens, size: 200}}
+  training: {{max_steps: {steps}, validate_every: 5, checkpoint_every: 2, keep_last: 2, average: 2}}
+  decoding: {{beam: 1, max_length_ratio: 1.0, max_length_offset: 4}}
+  hardware: {{accelerator: cpu, threads: 1}}
+  logging: {{wandb: disabled}}
+grid: {{layer: [dense, {{structure: phm, n: 2}}]}}
+"""
+
+
+@pytest.mark.slow
+def test_real_runs(tmp_path):
+    """Two runs of `phmrun train`; interrupted by Ctrl-C, then continued."""
+    file = tmp_path / "real.yaml"
+    file.write_text(REAL.format(corpus=write_corpus(tmp_path / "corpus"), steps=3000))
+    command = [sys.executable, "-m", "phmrun", "sweep", str(file), "--runs-dir", str(tmp_path / "runs")]
+    environment = {**os.environ, "PHMRUN_CACHE": str(tmp_path / "cache")}
+    options = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    planner = subprocess.Popen([*command, "--jobs", "2"], start_new_session=True, **options)
+    deadline = time.monotonic() + 240
+    while len(list((tmp_path / "runs").glob("*/checkpoints/last.ckpt"))) < 2:
+        assert time.monotonic() < deadline, planner.communicate(timeout=1)
+        time.sleep(0.2)
+    planner.send_signal(signal.SIGINT)
+    _, err = planner.communicate(timeout=60)
+    assert planner.returncode == ExitCode.INTERRUPTED, err
+    states = [json.loads(path.read_text())["state"] for path in (tmp_path / "runs").glob("*/status.json")]
+    assert states == ["interrupted"] * 2
+    file.write_text(REAL.format(corpus=tmp_path / "corpus", steps=6))
+    done = subprocess.run(command, check=False, timeout=300, **options)
+    assert (done.returncode, done.stdout) == (0, "2 cells: 2 done\n"), done.stderr
+    assert "done after" in done.stderr
+    assert "test/bleu" in done.stderr

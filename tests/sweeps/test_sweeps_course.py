@@ -1,0 +1,151 @@
+"""How long the rest will take, and what an onlooker is shown."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from phmrun.ledger import Run, State
+from phmrun.sweeps.estimate import Estimate, progress
+from phmrun.sweeps.scheduler import Event
+from phmrun.sweeps.standing import CLAIM, Standing, distinct, look, orphans, survey, tally
+from phmrun.sweeps.view import Course, said, shown
+
+STEPS = {"training": {"max_steps": 100}}
+SIX = {"task": "toy", "base": STEPS, "grid": {"model.width": [4, 6, 8]}, "seeds": 2}
+
+
+@pytest.fixture
+def at(planned, tmp_path):
+    """A plan, and a way to give its runs a state."""
+
+    class At:
+        runs_dir = tmp_path / "runs"
+
+        def __init__(self, content=None):
+            self.plan = planned(content or SIX)
+
+        def put(self, place: int, state: State, **facts) -> Run:
+            run = Run.create(self.runs_dir, str(self.plan.cells[place].run_id), "task: toy\n")
+            run.set_state(state, **facts)
+            return run
+
+        def stands(self):
+            return survey(self.plan, self.runs_dir)
+
+    return At
+
+
+def test_where_cells_stand(at):
+    made = at()
+    made.put(0, State.DONE)
+    made.put(1, State.FAILED, reason="no memory")
+    made.put(2, State.RUNNING)  # nobody holds it
+    made.put(3, State.QUEUED)
+    claimed = made.put(4, State.QUEUED)
+    held = made.put(5, State.INTERRUPTED)
+    with held.lock():
+        stands = made.stands()
+        assert [str(stand.standing) for stand in stands] == [
+            "done", "failed", "interrupted", "missing", "missing", "running"
+        ]  # fmt: skip
+        assert orphans(stands) == 1
+        # Another machine's claim counts while its heart beats, this process's own is no obstacle.
+        (claimed.path / CLAIM).write_text('{"host": "far", "pid": 1, "born": "x", "space": "y", "token": "abc"}')
+        assert look(made.plan.cells[4], made.runs_dir).standing is Standing.RUNNING
+        assert look(made.plan.cells[4], made.runs_dir).claimed
+    assert stands[1].reason == "no memory"
+    assert tally(stands) == {
+        Standing.DONE: 1, Standing.RUNNING: 1, Standing.INTERRUPTED: 1, Standing.MISSING: 2, Standing.FAILED: 1
+    }  # fmt: skip
+
+
+def test_a_directory_that_was_only_just_made_is_a_missing_cell(at):
+    made = at()
+    (made.runs_dir / str(made.plan.cells[0].run_id)).mkdir(parents=True)
+    assert made.stands()[0].standing is Standing.MISSING
+    (made.runs_dir / str(made.plan.cells[0].run_id) / "config.yaml").write_text("task: toy\n")
+    assert made.stands()[0].standing is Standing.MISSING
+
+
+def test_the_same_experiment_counts_once(at):
+    made = at({"task": "toy", "include": [{"layer": "dense"}, {"model.width": 16}, {"model.width": 4}]})
+    assert len(made.stands()) == 3
+    assert len(distinct(made.stands())) == 2
+
+
+def test_other_seeds_tell_best_how_long_a_cell_takes(at):
+    made = at()
+    nothing = Estimate(made.stands())
+    assert nothing.left(made.stands()[0]) is None
+    assert nothing.total(made.stands(), 1) is None
+    made.put(0, State.DONE, seconds=10.0, step=100)
+    made.put(2, State.DONE, seconds=30.0, step=100)
+    estimate = Estimate(made.stands())
+    assert [estimate.left(stand) for stand in made.stands()] == [0, 10, 0, 30, 20, 20]
+    assert estimate.total(made.stands(), 2) == 40
+
+
+def test_the_own_pace_of_a_run_decides(at):
+    made = at()
+    made.put(0, State.INTERRUPTED, seconds=8.0, step=80)
+    (stand, *_) = made.stands()
+    assert progress(stand) == 0.8
+    assert Estimate([]).left(stand) == pytest.approx(2)
+    without = at({"task": "toy", "grid": {"model.width": [4]}, "seeds": 2})
+    without.put(0, State.DONE, seconds=9.0)
+    without.put(1, State.INTERRUPTED, seconds=4.0)
+    assert progress(without.stands()[1]) is None  # its length is not a number of steps
+    assert Estimate(without.stands()).left(without.stands()[1]) == 5
+
+
+def test_lines_where_there_is_no_terminal(at, caplog):
+    made = at()
+    course = Course(made.stands(), made.runs_dir, 1)
+    caplog.set_level("INFO", "phmrun")
+    with shown(course, Console(file=io.StringIO())) as view:
+        run = made.put(0, State.RUNNING, step=40, seconds=4.0)
+        run.history.append({"step": 40, "train/units_per_second": 1234.0})
+        with run.lock():
+            view(Event(look(made.plan.cells[0], made.runs_dir)))
+            assert course.summary(course.refresh()) == "0 of 6 done · 1 running · 1,234 units/s"
+        made.put(0, State.DONE, step=100, seconds=10.0)
+        run.update_metrics("test/bleu", {"value": 31.25, "signature": "x"})
+        view(Event(look(made.plan.cells[0], made.runs_dir), 12.0, 0))
+        assert course.summary(course.refresh()) == "1 of 6 done · about 60 s left"  # with 2 s to start and to score
+        made.put(1, State.FAILED, reason="out of memory")
+        view(Event(look(made.plan.cells[1], made.runs_dir), 3.0, 4, ["…"]))
+        made.put(2, State.INTERRUPTED, reason="its process ended without a word")
+        view(Event(look(made.plan.cells[2], made.runs_dir), 3.0, -9))
+    assert caplog.messages == [
+        f"started model.width 4 · seed 1 ({made.plan.cells[0].run_id})",
+        "done after 12 s model.width 4 · seed 1: test/bleu 31.25",
+        "failed after 3 s model.width 4 · seed 2: out of memory",
+        "interrupted after 3 s model.width 6 · seed 1: killed by signal 9",
+    ]
+
+
+def test_a_table_on_a_terminal(at):
+    made = at()
+    run = made.put(0, State.RUNNING, step=40, seconds=4.0)
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with run.lock():
+        course = Course(made.stands(), made.runs_dir, 1)
+        with shown(course, console) as view:
+            view(None)
+            made.put(1, State.FAILED, reason="out of [memory]")
+            view(Event(look(made.plan.cells[1], made.runs_dir), 3.0, 4))
+    text = console.file.getvalue()
+    assert "model.width 4 · seed 1" in text
+    assert "40%" in text
+    assert "failed after 3 s model.width 4 · seed 2: out of [memory]" in text
+    assert "0 of 6 done · 1 running" in text
+
+
+def test_an_event_elsewhere(at):
+    made = at()
+    made.put(0, State.DONE)
+    assert said(Event(look(made.plan.cells[0], made.runs_dir))) == "done elsewhere model.width 4 · seed 1"
+    assert said(Event(look(made.plan.cells[1], made.runs_dir), 1.0, -15)) == (
+        "not begun after 1 s model.width 4 · seed 2: killed by signal 15"
+    )

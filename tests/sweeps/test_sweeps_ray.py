@@ -1,0 +1,70 @@
+"""Runs as tasks of a small Ray cluster on this machine."""
+
+import pytest
+from toy_planner import PROGRAM, planned
+
+from phmrun.errors import PhmrunError
+from phmrun.sweeps.scheduler import Scheduler
+from phmrun.sweeps.standing import Standing, look, survey
+from phmrun.sweeps.workplace import Workplace
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers."""
+    ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def sweep(written, tmp_path, cluster):
+    def make(names):
+        made = planned(written({"task": "toy", "grid": {"data.name": names}}))
+        return made, Workplace(tmp_path / "runs", made.sweep.name, program=PROGRAM)
+
+    return make
+
+
+def executor(**options):
+    from phmrun.sweeps.executors.ray_cluster import RayExecutor
+
+    return RayExecutor(**options)
+
+
+def test_cells_are_tasks(sweep):
+    made, workplace = sweep(["good", "oom", "fine", "bad"])
+    chosen = executor()
+    assert chosen.slots == 2
+    events = []
+    stands = survey(made, workplace.runs_dir)
+    Scheduler(stands, workplace, chosen, watch=lambda event: events.append(event) if event else None).run()
+    assert [str(stand.standing) for stand in survey(made, workplace.runs_dir)] == ["done", "failed", "done", "failed"]
+    assert {event.code for event in events if event.code} == {3, 4}
+    assert chosen.room() == 2
+
+
+def test_stopping_interrupts_the_runs(sweep, monkeypatch):
+    made, workplace = sweep(["good"])
+    monkeypatch.setattr(workplace, "program", ("env", "FAKE_PACE=0.5", *PROGRAM))
+    chosen = executor(jobs=1)
+    (cell,) = made.cells
+
+    def watch(event):
+        if (workplace.runs_dir / str(cell.run_id) / "starts").exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Scheduler(survey(made, workplace.runs_dir), workplace, chosen, watch=watch).run()
+    assert look(cell, workplace.runs_dir).standing is Standing.INTERRUPTED
+    assert chosen.room() == 1
+
+
+def test_a_cluster_that_is_too_small(cluster):
+    with pytest.raises(PhmrunError, match="no job fits: it takes 1 CPUs and 2 GPUs"):
+        executor(gpus=2)
+    assert executor(cpus=0.5).slots == 4
+    assert executor(jobs=1).slots == 1

@@ -1,0 +1,271 @@
+"""Sweeps of light processes, killed, doubled and interrupted: every cell is carried out once, whatever comes."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from toy_planner import PROGRAM, planned
+
+from phmrun.ledger import Run, State
+from phmrun.sweeps.executors.local import LocalExecutor
+from phmrun.sweeps.scheduler import Event, Scheduler
+from phmrun.sweeps.standing import Standing, look, survey
+from phmrun.sweeps.stopping import cancel
+from phmrun.sweeps.workplace import Workplace, last_lines
+
+PLANNER = Path(__file__).with_name("toy_planner.py")
+SIX = {"task": "toy", "grid": {"model.width": [4, 6, 8]}, "seeds": 2}
+
+
+class Sweep:
+    """A sweep's file and its runs, with planners in processes of their own."""
+
+    def __init__(self, file: str, runs_dir: Path) -> None:
+        self.file, self.runs_dir = file, runs_dir
+        self.plan = planned(file)
+        self.workplace = Workplace(runs_dir, self.plan.sweep.name, program=PROGRAM)
+
+    def start(self, slots: int = 2, *more: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(PLANNER), self.file, str(self.runs_dir), str(slots), *more]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+
+    def finish(self, slots: int = 2, *more: str) -> tuple[int, str]:
+        planner = self.start(slots, *more)
+        out, _ = planner.communicate(timeout=120)
+        return planner.returncode, out
+
+    def states(self) -> list[str]:
+        return [str(stand.standing) for stand in survey(self.plan, self.runs_dir)]
+
+    def starts(self) -> dict[str, list[int]]:
+        """By run, the steps that it had made each time that it was started."""
+        found = {}
+        for name in self.plan.runs:
+            path = self.runs_dir / name / "starts"
+            found[name] = [int(line.split()[1]) for line in path.read_text().splitlines()] if path.exists() else []
+        return found
+
+    def results(self) -> dict[str, tuple[str, object]]:
+        found = {}
+        for name in self.plan.runs:
+            run = Run(self.runs_dir / name)
+            found[name] = ((run.path / "steps").read_text(), run.metrics())
+        return found
+
+    def pids(self) -> list[int]:
+        """The living processes of the runs."""
+        holders = [look(cell, self.runs_dir).holder for cell in self.plan.cells]
+        return [holder.pid for holder in holders if holder is not None]
+
+    def wait_for(self, state: str, count: int) -> None:
+        deadline = time.monotonic() + 20
+        while self.states().count(state) < count:
+            assert time.monotonic() < deadline, self.states()
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def sweep(written, tmp_path):
+    def make(content, runs="runs"):
+        return Sweep(written(content), tmp_path / runs)
+
+    return make
+
+
+def test_every_cell_is_run_once(sweep):
+    made = sweep(SIX)
+    code, out = made.finish()
+    assert code == 0, out
+    assert made.states() == ["done"] * 6
+    assert list(made.starts().values()) == [[0]] * 6
+    assert out.count("started ") == 6
+    assert re.search(r"^done after \d+ s model\.width 4 · seed 1: test/score [\d.]+$", out, re.MULTILINE)
+    before = made.results()
+    assert made.finish() == (0, "")
+    assert made.results() == before
+    assert not list(made.runs_dir.glob("*/.claim"))
+
+
+def test_a_further_seed_runs_the_new_cells_alone(sweep):
+    made = sweep(SIX)
+    made.finish()
+    more = sweep({**SIX, "seeds": 3})
+    code, out = more.finish()
+    assert (code, out.count("started ")) == (0, 3)
+    assert list(more.starts().values()) == [[0]] * 9
+
+
+def test_failures_do_not_stop_the_others(sweep):
+    made = sweep({"task": "toy", "grid": {"data.name": ["oom", "good", "bad", "killed", "fine"]}})
+    code, out = made.finish()
+    assert code == 5
+    assert made.states() == ["failed", "done", "failed", "interrupted", "done"]
+    assert re.search(r"^failed after \d+ s data\.name oom · seed 1: out of memory: no more$", out, re.MULTILINE)
+    assert "data.name bad · seed 1: exit code 3: train.en:3: the line is empty\n" in out
+    assert "killed by signal 9" in out
+    stands = survey(made.plan, made.runs_dir)
+    assert stands[2].reason == "exit code 3: train.en:3: the line is empty"
+    assert last_lines(made.workplace.log(str(stands[0].cell.run_id)), 1) == ["phmrun: error: out of memory: no more"]
+    code, out = made.finish()  # the failed ones are left alone, the one that was killed goes on
+    assert (code, made.states()[3]) == (0, "done")
+    assert out.count("started ") == 1
+    assert made.starts()[str(stands[3].cell.run_id)] == [0, 4]
+    code, out = made.finish(2, "retry")
+    assert made.states() == ["done", "done", "failed", "done", "done"]  # memory was enough this time
+    assert (code, out.count("started ")) == (5, 2)
+
+
+def test_two_planners_share_the_cells(sweep, monkeypatch):
+    monkeypatch.setenv("FAKE_PACE", "0.02")
+    made = sweep({**SIX, "seeds": 4})
+    planners = [made.start(2) for _ in range(3)]
+    outs = [planner.communicate(timeout=60)[0] for planner in planners]
+    assert [planner.returncode for planner in planners] == [0, 0, 0]
+    assert list(made.starts().values()) == [[0]] * 12
+    assert sum(out.count("started ") for out in outs) == 12
+    assert all(out.count("started ") >= 1 for out in outs)
+    assert all("in use by" not in last for name in made.plan.runs for last in last_lines(made.workplace.log(name)))
+
+
+def test_runs_outlive_their_planner_and_are_not_run_again(sweep, monkeypatch):
+    monkeypatch.setenv("FAKE_PACE", "0.06")
+    made = sweep(SIX)
+    first = made.start(2)
+    made.wait_for("running", 2)
+    while len(made.pids()) < 2 or first.pid in made.pids():  # until the runs hold their own locks
+        time.sleep(0.02)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    second = made.start(2)
+    time.sleep(0.7)
+    assert len(made.pids()) <= 2  # what is left of the first planner takes the second one's slots
+    out, _ = second.communicate(timeout=60)
+    assert second.returncode == 0
+    assert made.states() == ["done"] * 6
+    assert list(made.starts().values()) == [[0]] * 6
+    assert out.count("started ") == 4
+    assert out.count("done elsewhere ") == 2
+
+
+def test_what_others_leave_unfinished_is_taken_over(sweep, monkeypatch):
+    monkeypatch.setenv("FAKE_PACE", "0.05")
+    made = sweep({"task": "toy"})
+    first = made.start(1)
+    made.wait_for("running", 1)
+    second = made.start(1)
+    while not made.starts().popitem()[1]:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    os.kill(first.pid, signal.SIGKILL)
+    for pid in made.pids():
+        os.kill(pid, signal.SIGKILL)
+    first.communicate()
+    out, _ = second.communicate(timeout=60)
+    assert made.states() == ["done"]
+    assert out.count("started ") == 1
+    (steps,) = made.starts().values()
+    assert len(steps) == 2
+    assert steps[1] > 0
+
+
+def test_an_interrupted_planner_takes_its_runs_with_it(sweep, monkeypatch):
+    monkeypatch.setenv("FAKE_PACE", "0.06")
+    made = sweep(SIX)
+    planner = made.start(2)
+    made.wait_for("running", 2)
+    while not any(made.starts().values()):
+        time.sleep(0.02)
+    planner.send_signal(signal.SIGINT)
+    planner.communicate(timeout=60)
+    assert planner.returncode not in (0, 5)
+    assert made.pids() == []
+    assert made.states().count("interrupted") + made.states().count("missing") == 6
+    assert not list(made.runs_dir.glob("*/.claim"))
+    monkeypatch.setenv("FAKE_PACE", "0.01")
+    assert made.finish()[0] == 0
+    assert made.states() == ["done"] * 6
+
+
+def test_cancel_ends_planners_and_orphans(sweep, monkeypatch):
+    monkeypatch.setenv("FAKE_PACE", "0.06")
+    made = sweep(SIX)
+    first = made.start(1)
+    made.wait_for("running", 1)
+    while not any(made.starts().values()):
+        time.sleep(0.02)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    second = made.start(2)
+    made.wait_for("running", 2)
+    result = cancel(made.workplace, survey(made.plan, made.runs_dir))
+    out, _ = second.communicate(timeout=60)
+    assert result.planners == 1, out
+    assert len(result.runs) == 2
+    assert result.left == {}
+    assert made.pids() == []
+    assert "running" not in made.states()
+    nothing = cancel(made.workplace, survey(made.plan, made.runs_dir))
+    assert (nothing.planners, nothing.runs) == (0, [])
+
+
+def test_a_limit(sweep):
+    made = sweep(SIX)
+    events: list[Event] = []
+    Scheduler(
+        survey(made.plan, made.runs_dir), made.workplace, LocalExecutor(3), limit=2,
+        watch=lambda event: events.append(event) if event else None,
+    ).run()  # fmt: skip
+    assert made.states().count("done") == 2
+    assert [event.stand.standing for event in events].count(Standing.RUNNING) == 2
+
+
+def test_devices_take_turns(sweep, monkeypatch):
+    made = sweep(SIX)
+    Scheduler(survey(made.plan, made.runs_dir), made.workplace, LocalExecutor(3, ["4", "7"])).run()
+    lines = [made.workplace.log(name).read_text().splitlines()[0] for name in made.plan.runs]
+    assert {line.split(" on device ")[1][0] for line in lines} == {"4", "7"}
+
+
+def test_a_limit_of_time_is_no_failure(sweep):
+    made = sweep({"task": "toy"})
+    (cell,) = made.plan.cells
+    job = made.workplace.job(cell)
+    Run(made.runs_dir / job.run_id).set_state(State.INTERRUPTED, "the time limit of 00:00:10")
+    assert look(cell, made.runs_dir).standing is Standing.INTERRUPTED
+    assert made.finish()[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_at_random_moments_it_ends_as_if_undisturbed(sweep, monkeypatch, seed):
+    content = {"task": "toy", "grid": {"model.width": [4, 6, 8, 10]}, "seeds": 3}
+    undisturbed = sweep(content, "undisturbed")
+    assert undisturbed.finish(4)[0] == 0
+    monkeypatch.setenv("FAKE_PACE", "0.03")
+    draw = random.Random(seed)
+    made = sweep(content, "disturbed")
+    kills = 0
+    while kills < 10 and set(made.states()) != {"done"}:
+        planner = made.start(2)
+        time.sleep(draw.uniform(0.4, 1.2))
+        victims = [planner.pid, *(pid for pid in made.pids() if draw.random() < 0.7)]
+        for pid in victims:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        planner.communicate()
+        kills += 1
+    assert made.finish()[0] == 0
+    assert set(made.states()) == {"done"}
+    assert made.results() == undisturbed.results()
+    assert kills >= 3
+    for name, steps in made.starts().items():
+        assert steps == sorted(steps), name  # each start goes on where the one before was stopped

@@ -1,0 +1,107 @@
+"""The array job: its script against a stand-in for SLURM and against shellcheck."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from toy_planner import PROGRAM, planned
+
+from phmrun.errors import PhmrunError
+from phmrun.sweeps.executors.slurm import Slurm, cancel_jobs
+from phmrun.sweeps.standing import survey
+from phmrun.sweeps.workplace import Workplace, last_lines
+
+SHELLCHECK = shutil.which("shellcheck") or shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """SLURM's programs on the path, standing in."""
+    home, programs = tmp_path / "slurm", tmp_path / "bin"
+    home.mkdir()
+    programs.mkdir()
+    fake = Path(__file__).with_name("fake_slurm.py").read_text()
+    for name in ("sbatch", "squeue", "scancel", "scontrol"):
+        path = programs / name
+        path.write_text(f"#!{sys.executable}\n{fake}")
+        path.chmod(0o755)
+    monkeypatch.setenv("FAKE_SLURM", str(home))
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return home
+
+
+@pytest.fixture
+def sweep(written, tmp_path):
+    made = planned(written({"task": "toy", "grid": {"model.width": [4, 6], "data.name": ["good", "oom"]}}))
+    return made, Workplace(tmp_path / "runs of 'mine'", made.sweep.name, program=PROGRAM)
+
+
+def write(sweep, **options):
+    made, workplace = sweep
+    slurm = Slurm(workplace.slurm, made.sweep.name, **options)
+    return slurm, slurm.write([workplace.job(cell) for cell in made.cells])
+
+
+def test_an_array_carries_out_every_run(sweep, cluster):
+    slurm, script = write(sweep)
+    assert slurm.submit(script) == "100"
+    made, workplace = sweep
+    stands = survey(made, workplace.runs_dir)
+    assert [str(stand.standing) for stand in stands] == ["done", "failed", "done", "failed"]
+    assert last_lines(workplace.log(stands[1].cell.run_id)) == ["phmrun: error: out of memory: no more"]
+    assert slurm.queued() == set()
+
+
+def test_a_task_that_is_signalled_goes_on_after_it_was_queued_again(sweep, cluster, monkeypatch):
+    monkeypatch.setenv("FAKE_PACE", "0.2")
+    monkeypatch.setenv("FAKE_SLURM_LIMIT", "2")
+    made, workplace = sweep
+    slurm = Slurm(workplace.slurm, made.sweep.name)
+    slurm.submit(slurm.write([workplace.job(made.cells[0])]))
+    assert "scontrol requeue 100_0" in (cluster / "calls").read_text()
+    (stand, *_) = survey(made, workplace.runs_dir)
+    assert str(stand.standing) == "done"
+    starts = [line.split()[1] for line in (workplace.runs_dir / stand.cell.run_id / "starts").read_text().splitlines()]
+    assert len(starts) == 2
+    assert int(starts[1]) > 0
+
+
+def test_what_waits_in_the_queue_is_known_and_can_be_cancelled(sweep, cluster):
+    slurm, script = write(sweep)
+    script.with_name("job").write_text("777\n")
+    assert slurm.queued() == set()  # SLURM does not know the job any more
+    (cluster / "queue-777").write_text("1\n3\n")
+    made, workplace = sweep
+    assert slurm.queued() == {made.cells[1].run_id, made.cells[3].run_id}
+    assert cancel_jobs(workplace.slurm) == ["777"]
+    assert slurm.queued() == set()
+    assert cancel_jobs(workplace.slurm) == []
+
+
+def test_the_script_says_what_was_asked_for(sweep):
+    _, script = write(sweep, most=3, options=["partition=gpu", "--gres=gpu:1"])
+    text = script.read_text()
+    assert "#SBATCH --array=0-3%3\n" in text
+    assert "#SBATCH --partition=gpu\n#SBATCH --gres=gpu:1\n" in text
+    assert text.index("#SBATCH --gres") < text.index("set -u")
+    _, second = write(sweep)
+    assert second != script
+    assert script.read_text() == text
+
+
+@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
+def test_shellcheck_finds_nothing(sweep):
+    _, script = write(sweep, most=2, options=["time=1:00:00"])
+    done = subprocess.run([str(SHELLCHECK), str(script)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_without_slurm(sweep, monkeypatch):
+    slurm, script = write(sweep)
+    monkeypatch.setenv("PATH", "")
+    assert slurm.queued() == set()
+    with pytest.raises(PhmrunError, match="there is no program 'sbatch'"):
+        slurm.submit(script)
