@@ -52,7 +52,7 @@ def _best_heads(scores: Tensor, lengths: Tensor) -> Tensor:
 def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
     """Whether all words come to the root by their heads, and, if asked, by one word, ``[batch]``."""
     ancestors = heads
-    for _ in range((heads.shape[1] - 1).bit_length()):  # each round makes twice as many steps towards the root
+    for _ in range((heads.shape[1] - 2).bit_length()):  # each round makes twice as many steps towards the root
         ancestors = ancestors.gather(1, ancestors)
     trees = (ancestors == 0).all(dim=1)
     if not single_root:
