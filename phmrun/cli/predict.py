@@ -48,22 +48,24 @@ def predict(
         batch_size=1 if interactive else options.batch_size,
         device=options.device,
     )
-    for answer in predictor.predict(_prompted(predictor.prompt) if interactive else _lines()):
+    exact = getattr(predictor, "exact", False)
+    for answer in predictor.predict(_prompted(predictor.prompt) if interactive else _lines(exact)):
         if as_json:
             console.print_json(answer.values)
         else:
             print(answer.text, flush=True)
 
 
-def _lines() -> Iterator[str]:
-    """The lines of standard input without their ends.
+def _lines(exact: bool = False) -> Iterator[str]:
+    """The lines of standard input without their ends; ``exact``: without the line feed alone.
 
     Raises:
         PhmrunError: A line is not UTF-8.
     """
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
-            yield line.decode("utf-8").rstrip("\r\n")
+            text = line.decode("utf-8")
+            yield text.removesuffix("\n") if exact else text.rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise PhmrunError("the line is not UTF-8", where=f"standard input:{number}", code=ExitCode.DATA) from error
 

@@ -52,6 +52,9 @@ class Evaluation:
 class Predictor(Protocol):
     """A trained model with everything that it needs to be used on text.
 
+    One that gives its input back, with something changed, has ``exact = True``: the carriage return of a line that ends
+    in CR LF is then part of the line.
+
     Attributes:
         prompt: What to type, in one line.
     """

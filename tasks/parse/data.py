@@ -1,6 +1,6 @@
 """Trees as training batches."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
@@ -176,6 +176,10 @@ class TreebankData(DataModule):
     def steps_in_epochs(self, epochs: int, world: int) -> int:
         """Optimizer steps of ``world`` processes in so many passes over the training trees."""
         return self.loading.steps_in_epochs(self.plan, epochs, world)
+
+    def inputs(self, split: str) -> Iterator[str]:
+        """The sentences of a split as CoNLL-U, each with its blank line."""
+        return (sentence.text.removesuffix("\n") for sentence in self.sentences(split))
 
     def train_dataloader(self) -> DataLoader[TreeBatch]:
         """Training batches without end."""

@@ -63,6 +63,7 @@ class TreeParser:
     """
 
     prompt = "one tokenised sentence a line, or CoNLL-U with a blank line after each sentence"
+    exact = True
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 import io
 import json
 import sys
+import types
 
 import pytest
 
@@ -28,6 +29,19 @@ def test_line_by_line(phmrun, experiment, run_dir, type_in):
     assert (result.code, result.out) == (0, "EIN HUND\n\nZWEI HÜNDE\n")
     assert result.err == ""
     assert experiment.calls[0][2]["decoding"] == {"beam": 2}
+
+
+def test_a_predictor_that_gives_its_input_back_sees_carriage_returns(phmrun, experiment, run_dir, type_in, monkeypatch):
+    class Echo:
+        exact = True
+        prompt = ""
+
+        def predict(self, lines):
+            return (types.SimpleNamespace(text=line) for line in lines)
+
+    monkeypatch.setattr(experiment, "predictor", lambda run, **options: Echo())
+    type_in(b"a\r\n\r\nb")
+    assert phmrun("predict", str(run_dir)).out == "a\r\n\r\nb\n"
 
 
 def test_json_lines(phmrun, experiment, run_dir, type_in):

@@ -81,6 +81,13 @@ def test_conllu_goes_out_as_it_came_in_but_for_the_tree(trained):
     assert parsed[1].heads == (0,)
 
 
+def test_carriage_returns_stay(trained):
+    found = answers(parser_of(trained), CONLLU.replace("\n", "\r\n"))
+    plain = answers(parser_of(trained), CONLLU)
+    assert [f"{answer.text}\n" for answer in found] == [f"{answer.text}\n".replace("\n", "\r\n") for answer in plain]
+    assert parser_of(trained).exact
+
+
 def test_text_is_a_sentence_a_line(trained, caplog):
     with caplog.at_level(logging.INFO):
         found = answers(parser_of(trained), "d1 n2 v3\n\n  v1  d1 n2 \n")
