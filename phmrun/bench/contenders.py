@@ -122,7 +122,7 @@ class Ours:
         device: Where to compute.
     """
 
-    def __init__(self, module: SequenceToSequence, search: Search, device: torch.device | str) -> None:
+    def __init__(self, module: SequenceToSequence, search: Search, device: str) -> None:
         self.module = module.to(device)
         self.search = search
         self.device = device

@@ -8,10 +8,11 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, RunArgument, RunsDirectory
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, unknown
 
 if TYPE_CHECKING:
     from phmrun.ledger.description import Description
+    from phmrun.ledger.listing import RunSummary
 
 app = typer.Typer(help="Run directories: list, show, remove.", no_args_is_help=True)
 
@@ -47,6 +48,12 @@ def list_runs(
             "test/bleu; a leading - turns the order round: --sort=-test/bleu."
         ),
     ] = "name",
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…|all", help="Scores to show (default: each run's main one, and what is sorted by)."
+        ),
+    ] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -62,7 +69,7 @@ def list_runs(
     if not chosen:
         console.stderr().print(f"no runs in {runs_dir}" if not found else "no run fits", markup=False)
         return
-    scores = [name for name in listing.score_names(chosen) if name.startswith("test/")] or listing.score_names(chosen)
+    shown = _scores(chosen, scores, sort.removeprefix("-"))
     rows = [
         [
             run.id,
@@ -70,14 +77,35 @@ def list_runs(
             run.about("layer"),
             run.about("parameters"),
             run.status.step if run.status else None,
-            *(run.score(name) for name in scores),
+            *(run.score(name) for name in shown),
         ]
         for run in chosen
     ]
-    console.print_table(("run", "state", "layer", "parameters", "step", *scores), rows)
+    console.print_table(("run", "state", "layer", "parameters", "step", *shown), rows)
     for run in chosen:
         if run.damage:
             console.stderr().print(f"{run.path}: {run.damage}", markup=False, soft_wrap=True)
+
+
+def _scores(chosen: "list[RunSummary]", asked: str | None, sorted_by: str) -> list[str]:
+    """The scores that a listing shows.
+
+    Raises:
+        PhmrunError: No run has a score that was asked for.
+    """
+    from phmrun.ledger import listing
+
+    known = listing.score_names(chosen)
+    if asked == "all":
+        return known
+    if asked is None:
+        main = dict.fromkeys(name for run in chosen if (name := run.main_score))
+        return list(main | ({sorted_by: None} if sorted_by in known else {}))
+    names = [name.strip() for name in asked.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise unknown("score", name, known, where="--scores")
+    return names
 
 
 @app.command("show")

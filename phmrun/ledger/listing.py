@@ -47,6 +47,12 @@ class RunSummary:
         """The value of one score."""
         return score_value(self.metrics.get(name))
 
+    @property
+    def main_score(self) -> str | None:
+        """The first score that the run's evaluation wrote, of the test set if there is one."""
+        names = [name for name in self.metrics if self.score(name) is not None and not name.startswith("validation/")]
+        return next((name for name in names if name.startswith("test/")), names[0] if names else None)
+
     def to_json(self) -> dict[str, Any]:
         """The summary as a JSON object."""
         status = self.status.to_json() if self.status else {}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from phmrun.text.lines import numbered_lines
 from phmrun.text.stream_preparation import PreparedStream, StreamSettings, prepare_stream
 from phmrun.text.stream_store import StreamStore
 from phmrun.text.stream_vocabulary import StreamVocabulary
@@ -204,6 +205,10 @@ class StreamData(DataModule):
     def share(self) -> tuple[int, int]:
         """This process's number, and how many there are."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    def inputs(self, split: str) -> Iterator[str]:
+        """The lines of a split that have text."""
+        return (line for _, line in numbered_lines(self.files[split]) if line.strip())
 
     def train_dataloader(self) -> DataLoader[StreamBatch]:
         """Training batches without end, from the one after ``start_step`` on."""

@@ -50,6 +50,20 @@ def test_list_shows_scores_in_order(runs_dir: Path) -> None:
     assert err == ""
 
 
+def test_list_shows_the_main_score_unless_others_are_named(runs_dir: Path) -> None:
+    run = Run(runs_dir / PHM)
+    run.update_metrics("test/bleu-of-copy", {"value": 0.5, "signature": ""})
+    run.update_metrics("test/chrf", {"value": 55.0, "signature": ""})
+    assert "test/chrf" not in phmrun(runs_dir, "runs", "list")[0]
+    assert "test/chrf" in phmrun(runs_dir, "runs", "list", "--sort=-test/chrf")[0]
+    named = phmrun(runs_dir, "runs", "list", "--scores", "test/chrf, test/bleu")[0]
+    assert named.index("test/chrf") < named.index("test/bleu")
+    assert "bleu-of-copy" in phmrun(runs_dir, "runs", "list", "--scores", "all")[0]
+    with pytest.raises(PhmrunError, match="there is no score .test/blue.") as caught:
+        phmrun(runs_dir, "runs", "list", "--scores", "test/blue")
+    assert "test/bleu" in str(caught.value)
+
+
 def test_list_filters(runs_dir: Path) -> None:
     found = json.loads(phmrun(runs_dir, "runs", "list", "--layer", "dense", "--state", "done", "--json")[0])
     assert [run["run_id"] for run in found] == [DENSE]
