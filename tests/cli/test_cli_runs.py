@@ -59,7 +59,7 @@ def test_list_shows_the_main_score_unless_others_are_named(runs_dir: Path) -> No
     named = phmrun(runs_dir, "runs", "list", "--scores", "test/chrf, test/bleu")[0]
     assert named.index("test/chrf") < named.index("test/bleu")
     assert "bleu-of-copy" in phmrun(runs_dir, "runs", "list", "--scores", "all")[0]
-    with pytest.raises(PhmrunError, match="there is no score .test/blue.") as caught:
+    with pytest.raises(PhmrunError, match=r"there is no score .test/blue.") as caught:
         phmrun(runs_dir, "runs", "list", "--scores", "test/blue")
     assert "test/bleu" in str(caught.value)
 
