@@ -68,7 +68,7 @@ def attachment_scores(
     Raises:
         PhmrunError: (exit 3) The sentences differ in their words, or there is no word to score.
     """
-    counts = _counts(gold, parsed, subtypes, punctuation)
+    counts = sentence_counts(gold, parsed, subtypes, punctuation)
     total = counts.sum(axis=0)
     if not total[WORDS]:
         raise PhmrunError("there is no word to score", code=ExitCode.DATA)
@@ -99,8 +99,10 @@ def is_punctuation(form: str) -> bool:
     return all(unicodedata.category(character).startswith("P") for character in form)
 
 
-def _counts(gold: Sequence[Sentence], parsed: Sequence[Sentence], subtypes: bool, punctuation: bool) -> Counts:
-    """What each sentence adds, ``[sentences, kinds]``."""
+def sentence_counts(
+    gold: Sequence[Sentence], parsed: Sequence[Sentence], subtypes: bool = False, punctuation: bool = True
+) -> Counts:
+    """What each sentence adds, ``[sentences, kinds]``; arguments and errors as in :func:`attachment_scores`."""
     if [each.forms for each in gold] != [each.forms for each in parsed]:
         raise PhmrunError("the parsed sentences are not the gold ones: their words differ", code=ExitCode.DATA)
     lengths = np.array([len(each) for each in gold], dtype=np.intp)

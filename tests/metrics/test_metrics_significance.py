@@ -12,7 +12,7 @@ from phmrun.metrics import bleu
 from phmrun.metrics.bleu_counts import bleu_counts, bleu_of
 from phmrun.metrics.significance import paired_bootstrap
 
-WORDS = "the a old young teacher child sees calls up loves dog house in under to man , .".split()
+WORDS = ["the", "a", "old", "young", "teacher", "child", "sees", "calls", "up", "loves", "dog", "house", "in", ",", "."]
 
 
 def corrupted(references, share, seed):
