@@ -1,9 +1,10 @@
 """Whether two systems differ on a test set: the paired bootstrap (Koehn 2004), centred on no difference.
 
 Both systems are scored on the same resampled test sets. The p-value is the share of these whose difference lies as far
-from the mean of all differences as the measured one lies from 0 (as sacreBLEU counts it): what would be seen that often
-if the systems did not differ. It speaks of the choice of test items; what the seed of the training does is another
-matter, and stands in the deviation over seeds.
+from the mean of all differences as the measured one lies from 0: how often as much would be seen, in either direction,
+if the systems did not differ. (sacreBLEU counts one direction, so that its value is about half of this one.) It speaks
+of the choice of test items; what the seed of the training does is another matter, and stands in the deviation over
+seeds.
 """
 
 from collections.abc import Callable, Sequence
