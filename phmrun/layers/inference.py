@@ -81,6 +81,15 @@ def for_inference(model: Model, application: Application = "dense", **parts: App
     return _copy(model, application, parts)
 
 
+def table_of(embedding: nn.Module) -> nn.Embedding:
+    """An embedding, made for inference, as the table of all its vectors, whatever makes them."""
+    if isinstance(embedding, nn.Embedding):
+        return embedding
+    with torch.no_grad():
+        weight: Tensor = embedding.weight  # type: ignore[assignment]
+        return nn.Embedding.from_pretrained(weight.detach())
+
+
 def _copy(model: Model, application: Form, parts: Mapping[str, Form]) -> Model:
     """A copy of ``model`` in evaluation mode with its maps in the given form."""
     with torch.no_grad():

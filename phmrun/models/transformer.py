@@ -5,7 +5,7 @@ Legend: ``batch`` sentences, ``source``/``target`` positions, ``width`` of the r
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, build_embedding, share_parameters, tied_output
 from phmrun.layers.attention import Maps
+from phmrun.layers.inference import table_of
 from phmrun.layers.tied import TiedOutput
 from phmrun.models.positions import RelativePositions, SinusoidalPositions
 
@@ -231,12 +232,9 @@ class Transformer(nn.Module):
 
 def with_tables(network: Transformer) -> Transformer:
     """Replaces embeddings of several matrices, in a network for inference, by the tables of all their vectors."""
-    tables: dict[nn.Module, nn.Module] = {}
-    for name in ("source_embedding", "target_embedding"):
-        embedding: nn.Module = getattr(network, name)
-        if not isinstance(embedding, nn.Embedding) and embedding not in tables:
-            tables[embedding] = nn.Embedding.from_pretrained(cast(Tensor, embedding.weight).detach())
-        setattr(network, name, tables.get(embedding, embedding))
+    tied = network.target_embedding is network.source_embedding
+    network.source_embedding = table_of(network.source_embedding)
+    network.target_embedding = network.source_embedding if tied else table_of(network.target_embedding)
     return network
 
 

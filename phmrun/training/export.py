@@ -4,11 +4,13 @@ What the exported program is a function of, the task's module says (:class:`~phm
 file is run once and must give the trained model's outputs.
 """
 
+import inspect
 import json
 import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -173,10 +175,18 @@ def _write_onnx(program: Program, path: Path, facts: Mapping[str, str]) -> Run:
     return run
 
 
-def _free_sizes(program: Program) -> tuple[dict[int, Any], ...]:
-    """For each input, which of its sizes are free; the same name is the same size."""
+def _free_sizes(program: Program) -> tuple[Any, ...]:
+    """For each input, which of its sizes are free; the same name is the same size.
+
+    Those of inputs that the function takes as ``*args`` stand in a tuple of their own, as torch wants it.
+    """
     sizes = {name: torch.export.Dim(name, min=1, max=most) for name, most in program.largest.items()}
-    return tuple(
+    free = [
         {place: sizes[name] for place, name in enumerate(names) if isinstance(name, str)}
         for names in program.inputs.values()
-    )
+    ]
+    kinds = [parameter.kind for parameter in inspect.signature(program.function.forward).parameters.values()]
+    if Parameter.VAR_POSITIONAL not in kinds:
+        return tuple(free)
+    fixed = kinds.index(Parameter.VAR_POSITIONAL)
+    return *free[:fixed], tuple(free[fixed:])

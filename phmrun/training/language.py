@@ -7,9 +7,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from phmrun.models.lstm_language_model import LSTMLanguageModel
 from phmrun.models.reading import LanguageModel, State
+from phmrun.models.transformer_xl import TransformerXL
 from phmrun.training.module import Loss, TrainingModule
 from phmrun.training.optimizers import OptimizerBuilder, Schedule
+from phmrun.training.program import Program
+from phmrun.training.programs import language_program
 from phmrun.training.streams import StreamBatch
 
 MEMORY = "reading"
@@ -64,6 +68,10 @@ class LanguageModelling(TrainingModule):
         if self.training:
             loss = loss + batch.units * self._penalty(reading.hidden, reading.outputs)
         return Loss(loss, nll, batch.units)
+
+    def program(self) -> Program:
+        """From words to the probabilities of the next ones."""
+        return language_program(cast(LSTMLanguageModel | TransformerXL, self.network))
 
     def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:
         """As for every task; stretches of random length are learnt from in proportion to it."""

@@ -10,6 +10,8 @@ from phmrun.models.biaffine_parser import BiaffineParser
 from phmrun.text.treebank import NO_LABEL
 from phmrun.training.module import Loss, TrainingModule
 from phmrun.training.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
+from phmrun.training.program import Program
+from phmrun.training.programs import parsing_program
 from tasks.parse.config import ParsingExperiment
 from tasks.parse.data import TreeBatch
 
@@ -61,6 +63,10 @@ class Parsing(TrainingModule):
                 labels, wanted, reduction="sum", ignore_index=NO_LABEL, label_smoothing=self.smoothing
             )
         return Loss(of_heads + of_labels, nll, batch.units)
+
+    def program(self) -> Program:
+        """From words, tags and letters to the scores of arcs and labels."""
+        return parsing_program(self.parser)
 
 
 def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:

@@ -1,0 +1,128 @@
+"""Every kind of network as one function: folded it gives the trained network's outputs, in every format there is."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from phmrun.errors import PhmrunError
+from phmrun.layers.structure import Structure
+from phmrun.models.biaffine_parser import BiaffineParser
+from phmrun.models.lstm_language_model import LSTMLanguageModel
+from phmrun.models.transformer_xl import TransformerXL
+from phmrun.training.export import export, largest_difference
+from phmrun.training.program import outputs_of
+from phmrun.training.programs import language_program, parsing_program
+
+PHM = {"structure": "phm", "n": 4}
+DEFINE = {"structure": "define", "width": 8, "expansion": 32, "depth": 2, "max_groups": 4, "multiple_of": 8}
+CLUSTERS = {"structure": "adaptive", "cutoffs": [8, 20]}
+
+
+def lstm(**options):
+    return LSTMLanguageModel(40, 16, [24], bias=True, layer=PHM, **options)
+
+
+def transformer_xl(**options):
+    return TransformerXL(40, width=16, inner=32, heads=2, head_width=8, layers=2, memory=3, layer=PHM, **options)
+
+
+def parser(**options):
+    sizes = {"word_width": 16, "tag_width": 16, "letter_width": 8, "letter_hidden": 8, "hidden": 8, "layers": 2}
+    return BiaffineParser(32, 12, 20, 4, **sizes, arc_width=8, label_width=8, layer=PHM, **options)
+
+
+NETWORKS = {
+    "lstm-lm": (lstm, {"embedding": PHM}, language_program),
+    "lstm-lm-define": (lstm, {"embedding": DEFINE}, language_program),
+    "lstm-lm-adaptive": (lstm, {"embedding": CLUSTERS, "tie": False}, language_program),
+    "transformer-xl": (transformer_xl, {"embedding": PHM}, language_program),
+    "transformer-xl-define": (transformer_xl, {"embedding": DEFINE}, language_program),
+    "transformer-xl-adaptive": (transformer_xl, {"embedding": CLUSTERS}, language_program),
+    "parser": (parser, {"embedding": PHM}, parsing_program),
+    "parser-circulant": (parser, {"classifier": {"structure": "circulant"}}, parsing_program),
+}
+
+
+def program_of(name):
+    torch.manual_seed(1)
+    build, options, describe = NETWORKS[name]
+    return describe(build(**options).eval())
+
+
+def trained(name, directory):
+    """What the exporter asks of a trained run."""
+    program = program_of(name)
+    return SimpleNamespace(
+        run=SimpleNamespace(id="a-run", path=directory),
+        load=lambda **_: "best@7",
+        module=SimpleNamespace(program=lambda: program),
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_folded_function_is_the_trained_networks(name):
+    program = program_of(name)
+    assert largest_difference(program, program.function) < 1e-5
+    assert {part.name for part in program.network.modules() if isinstance(part, Structure)} <= {"dense"}
+    for inputs in program.examples:
+        assert len(inputs) == len(program.inputs)
+        assert len(outputs_of(program.function, inputs)) == len(program.outputs)
+        for tensor, sizes in zip(inputs, program.inputs.values(), strict=True):
+            pairs = zip(tensor.shape, sizes, strict=True)
+            assert all(size == wanted for size, wanted in pairs if isinstance(wanted, int))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_weights_travel(name, tmp_path):
+    pytest.importorskip("safetensors")
+    assert export(trained(name, tmp_path), None, "safetensors").difference < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, "torch-export") for name in ("lstm-lm", "lstm-lm-adaptive", "transformer-xl-define")),
+        *((name, "onnx") for name in ("lstm-lm-define", "transformer-xl-adaptive")),
+    ],
+)
+def test_graphs_travel(name, kind, tmp_path):
+    if kind == "onnx":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnxscript")
+    exported = export(trained(name, tmp_path), None, kind)
+    assert exported.difference < 1e-4
+    assert exported.bytes > 0
+
+
+def test_a_parser_has_no_graph(tmp_path):
+    with pytest.raises(PhmrunError, match="LSTMs read to the end of each sentence"):
+        export(trained("parser", tmp_path), None, "onnx")
+
+
+@torch.no_grad()
+def test_word_by_word_is_the_whole_text():
+    torch.manual_seed(1)
+    network = lstm(embedding=DEFINE).eval()
+    program = language_program(network)
+    words = torch.randint(40, (2, 9))
+    wanted = network.output.log_prob(network(words).outputs)
+    state = [torch.zeros(2, size) for _, size in list(program.inputs.values())[1:]]
+    for place in range(words.shape[1]):
+        found, *state = program.function(words[:, place], *state)
+        torch.testing.assert_close(found, wanted[:, place], rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_facts_are_in_the_file(tmp_path):
+    pytest.importorskip("safetensors")
+    from safetensors import safe_open
+
+    exported = export(trained("transformer-xl", tmp_path), tmp_path / "x.safetensors", "safetensors")
+    with safe_open(exported.path, "pt") as file:
+        facts = file.metadata()
+    assert (facts["run"], facts["weights"]) == ("a-run", "best@7")
+    assert isinstance(json.loads(facts["tied"]), dict)
