@@ -40,3 +40,17 @@ CASES = _cases(name for name in STRUCTURES.names() if name not in SQUARE)
 
 SQUARE_CASES = _cases(SQUARE)
 """``(structure, options)`` of those that fit squares only."""
+
+_DEEP = {"depth": 2, "expansion": 64, "width": 16, "multiple_of": 16}
+
+EMBEDDING_CASES = [
+    pytest.param("adaptive", {"cutoffs": (16, 32), "div_value": 2.0}, id="adaptive"),
+    pytest.param("projective", {"width": 16, "cutoffs": (16, 32)}, id="projective"),
+    pytest.param("define", {**_DEEP, "max_groups": 4, "cutoffs": (16, 32), "div_value": 2.0}, id="define"),
+    pytest.param("define", {**_DEEP, "connection": "residual", "max_groups": 2}, id="define-residual"),
+    pytest.param("hgt", {**_DEEP, "max_groups": 4}, id="hgt"),
+    pytest.param("glt", {**_DEEP, "max_groups": 2}, id="glt"),
+    pytest.param("glt-shuffle", {**_DEEP, "max_groups": 2}, id="glt-shuffle"),
+    pytest.param("linear", _DEEP, id="linear"),
+]
+"""``(embedding, options)``; the options fit widths that are multiples of 16 and vocabularies of more than 32 words."""

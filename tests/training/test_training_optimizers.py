@@ -124,5 +124,16 @@ def test_every_optimizer_of_the_config_descends_and_is_restored(name):
     assert torch.equal(weights[0], weights[1])
 
 
+def test_steps_fall_after_each_milestone():
+    """Mehta et al. 2020, table 9: 20, divided by 10 after epoch 15."""
+    rate = build_schedule(name="steps", warmup=0, lr=20.0, milestones=(15, 18), decay=0.1)
+    assert [rate(step) for step in (1, 15, 16, 18, 19)] == pytest.approx([20, 20, 2, 2, 0.2])
+
+
+def test_cosine_falls_to_its_floor():
+    rate = build_schedule(name="cosine", warmup=10, lr=2.0, total=110, floor=0.1)
+    assert [rate(step) for step in (5, 10, 60, 110, 200)] == pytest.approx([1.0, 2.0, 1.1, 0.2, 0.2])
+
+
 def test_the_config_names_all_optimizers():
     assert set(get_args(OptimizerConfig.model_fields["name"].annotation)) == set(OPTIMIZERS)

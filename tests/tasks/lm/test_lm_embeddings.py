@@ -1,0 +1,85 @@
+"""Every embedding × every network of language modelling: it is killed, resumes bit-exactly, and all of it learns."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from structure_cases import EMBEDDING_CASES
+from tiny_experiments import configured, run_experiment, run_of
+
+from phmrun.config import Task
+from phmrun.ledger import State
+from phmrun.registry import EMBEDDINGS, TASKS
+from phmrun.training.language import MEMORY, LanguageModelling
+
+NETWORKS = {
+    "lstm": {},
+    "awd-lstm": {},
+    "transformer-xl": {"heads": 2, "head_width": 16, "inner": 48, "memory": 12},
+}
+
+
+CASES = [
+    pytest.param(network, *case.values, id=f"{network}-{case.id}")
+    for network in NETWORKS
+    for case in EMBEDDING_CASES
+    if network == "lstm" or case.id in ("define", "projective")
+]
+
+
+def test_all_embeddings_are_here():
+    assert {case.values[0] for case in EMBEDDING_CASES} == set(EMBEDDINGS.names())
+
+
+@pytest.mark.parametrize(("network", "name", "options"), CASES)
+def test_killed_and_resumed_is_bit_identical(network, name, options, tmp_path, monkeypatch):
+    overrides = {
+        "model": {"network": network, **NETWORKS[network]},
+        "embedding": {"structure": name, **options},
+        "training": {"average": 0, "keep_last": 1, "average_after": 1},
+    }
+    config = configured("lm", tmp_path / "corpus", overrides)
+    straight = run_of(run_experiment(config, tmp_path / "straight"))
+    step, calls = LanguageModelling.training_step, []
+
+    def dies(module, batch, index):
+        calls.append(index)
+        if len(calls) == 13:
+            raise RuntimeError("killed")
+        return step(module, batch, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LanguageModelling, "training_step", dies)
+        with pytest.raises(RuntimeError, match="killed"):
+            run_experiment(config, tmp_path / "resumed")
+    resumed = run_of(run_experiment(config, tmp_path / "resumed"))
+    assert straight.status.state is resumed.status.state is State.DONE
+    assert straight.metrics()["test/perplexity"] == resumed.metrics()["test/perplexity"]
+    one, other = (torch.load(run.checkpoints / "last.ckpt") for run in (straight, resumed))
+    for key in one["state_dict"]:
+        assert torch.equal(one["state_dict"][key], other["state_dict"][key]), key
+    assert len(one[MEMORY]) > 0
+    for first, second in zip(one[MEMORY], other[MEMORY], strict=True):
+        assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("network", "name", "options"), CASES)
+def test_every_parameter_learns(network, name, options, tmp_path):
+    overrides = {
+        "model": {"network": network, **NETWORKS[network]},
+        "embedding": {"structure": name, **options, "inside": {"structure": "low-rank", "rank": 2}},
+    }
+    config = configured("lm", tmp_path / "corpus", overrides)
+    description: Task = TASKS.get("lm")
+    data = description.load("data")(config, Path(os.environ["PHMRUN_CACHE"]))
+    data.prepare()
+    module = description.load("module")(config, *data.vocabulary.sizes)
+    for number, batch in enumerate(data.train_dataloader()):
+        module.loss(batch).total.backward()
+        if number == 3:
+            break
+    for key, parameter in module.network.named_parameters():
+        assert parameter.grad is not None, key
+        assert bool(parameter.grad.isfinite().all()), key
+        assert bool(parameter.grad.any()), key
