@@ -35,6 +35,8 @@ class Group(Structure):
     constraint = "g divides k and d"
     source = "Mehta et al. 2018; 2020"
     application: ClassVar[Application] = "factored"
+    shuffle: ClassVar[bool] = False
+    """Whether the outputs are dealt out: output j of group i goes to place j·g + i."""
 
     def __init__(
         self,
@@ -71,19 +73,23 @@ class Group(Structure):
         return self.block.expand(self.groups, -1, -1)
 
     def materialize(self) -> Tensor:
-        """The blocks set into zeros."""
-        return block_diagonal(self.blocks())
+        """The blocks set into zeros, rows dealt out."""
+        matrix = block_diagonal(self.blocks())
+        if not self.shuffle:
+            return matrix
+        return matrix.view(self.groups, -1, self.in_features).transpose(0, 1).reshape(self.out_features, -1)
 
     def rows(self, index: Tensor) -> Tensor:
         """One row of one block, between zeros."""
         flat, size = index.reshape(-1), self.block.shape[1]
-        rows = block_diagonal_rows(self.blocks(), flat // size, flat % size)
-        return rows.view(*index.shape, self.in_features)
+        group, place = (flat % self.groups, flat // self.groups) if self.shuffle else (flat // size, flat % size)
+        return block_diagonal_rows(self.blocks(), group, place).view(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
-        """One batched product over the groups."""
-        return apply_groups(inputs, self.blocks()).flatten(1)
+        """One batched product over the groups, its outputs dealt out."""
+        outputs = apply_groups(inputs, self.blocks())
+        return (outputs.transpose(1, 2) if self.shuffle else outputs).flatten(1)
 
     def packed(self) -> nn.Module:
         """The blocks alone."""
-        return PackedGroups(self.blocks(), shuffle=False)
+        return PackedGroups(self.blocks(), shuffle=self.shuffle)
