@@ -11,12 +11,12 @@ from phmrun.layers import FeedForward, MultiheadAttention, build_embedding
 from phmrun.layers.attention import Maps
 from phmrun.models.class_scores import ClassScores
 from phmrun.models.positions import SinusoidalPositions
-from phmrun.models.sentences import Sentences
+from phmrun.models.sentences import Pooling, Sentences, pooled
 from phmrun.models.transformer import EncoderLayer, Norm, Sublayer, build_norm
 
 
 class EncoderClassifier(nn.Module):
-    """softmax(W mean_t encoder(x)_t + b).
+    """softmax(W pool_t encoder(x)_t + b).
 
     Args:
         vocabulary: Vocabulary entries.
@@ -26,7 +26,9 @@ class EncoderClassifier(nn.Module):
         heads: Attention heads.
         layers: Encoder layers.
         norm: "pre" (with a final norm) or "post".
+        pooling: How the outputs along a sentence become one vector.
         dropout: Share of embeddings and of block outputs dropped in training.
+        word_dropout: Share of words whose whole vector is dropped.
         attention_dropout: Share of attention weights dropped.
         activation_dropout: Share of feed-forward activations dropped.
         maps: Q, K and V as one map ("joint") or three ("separate").
@@ -49,7 +51,9 @@ class EncoderClassifier(nn.Module):
         heads: int = 4,
         layers: int = 2,
         norm: Norm = "pre",
+        pooling: Pooling = "mean",
         dropout: float = 0.1,
+        word_dropout: float = 0.0,
         attention_dropout: float = 0.1,
         activation_dropout: float = 0.1,
         maps: Maps = "joint",
@@ -60,7 +64,9 @@ class EncoderClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.width = width
+        self.pooling: Pooling = pooling
         self.dropout = dropout
+        self.word_dropout = word_dropout
         layer = layer or {}
 
         def encoder_layer() -> EncoderLayer:
@@ -72,18 +78,17 @@ class EncoderClassifier(nn.Module):
         self.encoder_norm = build_norm("layer", width) if norm == "pre" else nn.Identity()
         self.positions = SinusoidalPositions(width)
         self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
-        self.output = ClassScores(width, classes, **(output or {}))
+        self.output = ClassScores((1 + pooling.count("-")) * width, classes, **(output or {}))
         self.embedding.reset_parameters(width**-0.5)  # type: ignore[operator]
 
     def forward(self, sentences: Sentences) -> Tensor:
         """Logits of the classes, ``[batch, classes]``."""
-        tokens, mask = sentences.tokens, sentences.mask
-        vectors = self.embedding(tokens) * math.sqrt(self.width) + self.positions(tokens.shape[1])
-        hidden = F.dropout(vectors, self.dropout, self.training)
+        tokens = sentences.tokens
+        words = self.embedding(tokens) * math.sqrt(self.width)
+        if self.word_dropout and self.training:
+            words = words * F.dropout(words.new_ones(*tokens.shape, 1), self.word_dropout)
+        hidden = F.dropout(words + self.positions(tokens.shape[1]), self.dropout, self.training)
         for layer in self.encoder:
-            hidden = layer(hidden, mask)
-        hidden = self.encoder_norm(hidden)
-        if mask is None:
-            return self.output(hidden.mean(1))
-        shares = mask[:, 0, 0, :, None].to(hidden.dtype)  # [batch, length, 1]
-        return self.output((hidden * shares).sum(1) / shares.sum(1))
+            hidden = layer(hidden, sentences.mask)
+        scores: Tensor = self.output(pooled(self.encoder_norm(hidden), sentences.lengths, self.pooling))
+        return scores

@@ -14,11 +14,11 @@ from phmrun.layers import LSTM, build_embedding
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.lstm import GateMapping, outputs
 from phmrun.models.class_scores import ClassScores
-from phmrun.models.sentences import Sentences
+from phmrun.models.sentences import Pooling, Sentences, pooled
 
 
 class LSTMClassifier(nn.Module):
-    """softmax(MLP([max_t h_t, mean_t h_t])), h the LSTM's outputs; of two sentences, one after the other.
+    """softmax(MLP(pool_t h_t)), h the LSTM's outputs; the pooled vectors of two sentences stand side by side.
 
     Args:
         vocabulary: Vocabulary entries.
@@ -29,6 +29,7 @@ class LSTMClassifier(nn.Module):
         hidden: Size of the LSTM's hidden vector.
         layers: Layers of the LSTM.
         bidirectional: Whether a second LSTM reads backwards.
+        pooling: How the outputs along a sentence become one vector.
         mlp: Size of the hidden vectors of the MLP.
         mlp_layers: Hidden layers of the MLP.
         dropout: Share of the LSTM's inputs, and of the inputs of the MLP's maps, dropped in training.
@@ -53,6 +54,7 @@ class LSTMClassifier(nn.Module):
         hidden: int = 300,
         layers: int = 1,
         bidirectional: bool = False,
+        pooling: Pooling = "max-mean",
         mlp: int = 300,
         mlp_layers: int = 2,
         dropout: float = 0.0,
@@ -63,6 +65,7 @@ class LSTMClassifier(nn.Module):
         output: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        self.pooling: Pooling = pooling
         self.dropout = dropout
         self.word_dropout = word_dropout
         self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
@@ -78,7 +81,7 @@ class LSTMClassifier(nn.Module):
             maps=maps,
             **(layer or {}),
         )
-        summary = 2 * hidden * self.lstm.directions
+        summary = (1 + pooling.count("-")) * hidden * self.lstm.directions
         self.output = ClassScores(sentences * summary, classes, [mlp] * mlp_layers, dropout, **(output or {}))
 
     def forward(self, *sentences: Sentences) -> Tensor:
@@ -95,14 +98,11 @@ class LSTMClassifier(nn.Module):
         return scores
 
     def summarise(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Maximum and mean of the LSTM's outputs, ``[sentences, length] -> [sentences, 2 · outputs]``."""
+        """The LSTM's outputs, pooled, ``[sentences, length] -> [sentences, summary]``."""
         vectors = F.dropout(self.embedding(tokens), self.dropout, self.training)
         if self.word_dropout and self.training:
             vectors = vectors * F.dropout(vectors.new_ones(*tokens.shape, 1), self.word_dropout)
-        read = outputs(self.lstm, vectors, lengths)  # [sentences, length, outputs]
-        padding = torch.arange(tokens.shape[1], device=lengths.device) >= lengths[:, None]  # [sentences, length]
-        highest = read.masked_fill(padding[..., None], float("-inf")).amax(1)
-        return torch.cat([highest, read.sum(1) / lengths[:, None]], dim=1)
+        return pooled(outputs(self.lstm, vectors, lengths), lengths, self.pooling)
 
 
 def own_vectors(embedding: nn.Module) -> list[Embedding]:

@@ -1,7 +1,7 @@
 """Sentences of different lengths as one batch."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -28,6 +28,31 @@ class Sentences(NamedTuple):
         """The same on another device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Sentences(self.tokens.to(device), self.lengths.to(device), mask)
+
+
+Pooling = Literal["mean", "max", "last", "max-mean"]
+"""How the vectors of a sentence's tokens become one: several ways are set side by side."""
+POOLINGS: tuple[str, ...] = get_args(Pooling)
+
+
+def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
+    """One vector per sentence.
+
+    Args:
+        vectors: ``[sentences, length, width]``.
+        lengths: Tokens of each sentence, ``[sentences]``.
+        pooling: Mean or maximum over the tokens, or the last token's vector.
+
+    Returns:
+        ``[sentences, ways · width]``.
+    """
+    inside = (torch.arange(vectors.shape[1], device=lengths.device) < lengths[:, None])[..., None]
+    ways: dict[str, Callable[[], Tensor]] = {
+        "max": lambda: vectors.masked_fill(~inside, float("-inf")).amax(1),
+        "mean": lambda: (vectors * inside).sum(1) / lengths[:, None],
+        "last": lambda: vectors[torch.arange(len(lengths), device=lengths.device), lengths - 1],
+    }
+    return torch.cat([ways[way]() for way in pooling.split("-")], dim=1)
 
 
 def batch_of(rows: Sequence[NDArray[Any]]) -> Sentences:

@@ -76,6 +76,11 @@ class TokenStore:
         return len(self._tokens)
 
     @property
+    def flat(self) -> NDArray[np.unsignedinteger]:
+        """Token ids of all sentences, one after the other, ``[tokens]``."""
+        return self._tokens
+
+    @property
     def lengths(self) -> NDArray[np.int32]:
         """Tokens of each sentence, [sentences], without the end token; 4 bytes a sentence in memory."""
         return np.diff(self._offsets).astype(np.int32)

@@ -36,6 +36,11 @@ class WordVocabulary:
         self._ids = {word: index for index, word in enumerate(words) if index >= len(SPECIALS)}
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """The entries by id, the special ones first."""
+        return tuple(self._words)
+
+    @property
     def sha256(self) -> str:
         """Checksum of the word list as it is saved."""
         return hashlib.sha256(self._text().encode()).hexdigest()

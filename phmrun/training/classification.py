@@ -1,9 +1,14 @@
 """Learning to label: the cross-entropy of a network's class scores, and how many items they get right."""
 
+import torch
 from torch import nn
 from torch.nn import functional as F
 
-from phmrun.training.labelled import LabelledBatch
+from phmrun.errors import PhmrunError
+from phmrun.layers.structures.dense import Dense
+from phmrun.models.lstm_classifier import own_vectors
+from phmrun.text.vectors import Found
+from phmrun.training.labelled import LabelledBatch, LabelledData
 from phmrun.training.module import Loss, TrainingModule
 from phmrun.training.optimizers import OptimizerBuilder, Schedule
 
@@ -35,3 +40,35 @@ class Classification(TrainingModule):
             total = F.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=self.smoothing)
         hits = (logits.argmax(1) == batch.labels).sum()
         return Loss(total, nll, batch.units, {"accuracy": hits})
+
+    def begin(self, data: LabelledData) -> None:
+        """Puts pretrained word vectors, where the data bring some, into the network's own."""
+        if data.pretrained is not None:
+            place_vectors(self.network.get_submodule("embedding"), data.pretrained)
+
+
+@torch.no_grad()
+def place_vectors(embedding: nn.Module, pretrained: Found) -> None:
+    """Gives words their pretrained vectors; the others get random ones of the same size.
+
+    Args:
+        embedding: With one dense table.
+        pretrained: Vectors by word id.
+
+    Raises:
+        PhmrunError: The embedding has no such table, or one of another width.
+    """
+    tables = own_vectors(embedding)
+    structure = tables[0].structure
+    if len(tables) > 1 or not isinstance(structure, Dense):
+        raise PhmrunError(
+            "pretrained vectors need a table with a row for each word",
+            where="embedding.structure",
+            valid=("dense", "projective"),
+        )
+    if structure.in_features != pretrained.vectors.shape[1]:
+        what = f"vectors of {pretrained.vectors.shape[1]} numbers do not fit a table of {structure.in_features}"
+        raise PhmrunError(what, where="data.vectors")
+    if len(pretrained.places):
+        structure.reset_parameters(float(pretrained.vectors.std()))
+        structure.matrix[torch.from_numpy(pretrained.places)] = torch.from_numpy(pretrained.vectors)

@@ -1,6 +1,6 @@
 """Labelled sentences, one or two to an item, as training batches."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from phmrun.config.labelled import LabelledDataConfig, LabelledExperiment
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of
 from phmrun.models.sentences import Sentences, batch_of
+from phmrun.progress import note
 from phmrun.text.batches import Batch, BatchPlan, Unit
 from phmrun.text.items import DEV, TRAIN, Item, ItemStore, PreparedItems, Reader, prepare_items
 from phmrun.text.labelled import LabelledVocabulary, WordSettings
+from phmrun.text.vectors import Found, open_vectors
+from phmrun.text.vocabulary import SPECIALS
 from phmrun.training.data import DataModule
 from phmrun.training.loading import Loading
 
@@ -90,6 +94,8 @@ class LabelledData(DataModule):
         seed: Seed of the batch order.
         workers: Processes that load batches; 0: none beside this one.
         cache: Directory of prepared data.
+        vectors: A file of pretrained word vectors.
+        vector_width: Numbers that a vector must have.
     """
 
     unit = "items"
@@ -106,6 +112,8 @@ class LabelledData(DataModule):
         seed: int,
         workers: int,
         cache: Path,
+        vectors: Path | None = None,
+        vector_width: int | None = None,
     ) -> None:
         super().__init__()
         self.corpus = corpus
@@ -116,10 +124,13 @@ class LabelledData(DataModule):
         self.batch_size = batch_size
         self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
         self.cache = cache
+        self.vectors = vectors
+        self.vector_width = vector_width
 
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 sums by the names under which they count in the run id."""
-        return dict(self.corpus.fingerprints)
+        vectors = {} if self.vectors is None else {"vectors": sha256_of(self.vectors)}
+        return {**self.corpus.fingerprints, **vectors}
 
     @cached_property
     def prepared(self) -> PreparedItems:
@@ -135,13 +146,54 @@ class LabelledData(DataModule):
             cache=self.cache,
         )
 
+    @cached_property
+    def pretrained(self) -> Found | None:
+        """The pretrained vectors of the vocabulary's words, by their ids.
+
+        Raises:
+            PhmrunError: (exit 3) Their file is missing or malformed, or they are not of the network's width.
+        """
+        if self.vectors is None:
+            return None
+        stored = open_vectors(self.vectors, self.cache)
+        if self.vector_width not in (None, stored.width):
+            raise PhmrunError(
+                f"the vectors have {stored.width} numbers, but the words of the network {self.vector_width}",
+                where=str(self.vectors),
+                hint=f"Add --embedding projective --set embedding.width={stored.width}: a linear map then brings them "
+                "to the network's width.",
+                code=ExitCode.DATA,
+            )
+        words = self.vocabulary.words.words
+        found = stored.find(words[len(SPECIALS) :])
+        return Found(found.places + len(SPECIALS), found.vectors)
+
     def prepare(self) -> None:
-        """Encodes the items unless the cache has them."""
+        """Encodes the items unless the cache has them, and says how many words have pretrained vectors."""
+        if self.pretrained is not None:
+            covered = self.coverage
+            note(
+                f"pretrained vectors for {covered['types']:.1%} of the words, {covered['train_tokens']:.1%} of the text"
+            )
         _ = self.prepared
 
+    @property
+    def coverage(self) -> dict[str, float]:
+        """Shares of the vocabulary's words, and of the tokens of each split, that have a pretrained vector."""
+        known = np.zeros(len(self.vocabulary.words), dtype=bool)
+        if self.pretrained is not None:
+            known[self.pretrained.places] = True
+        words = max(1, self.vocabulary.words.entries - len(SPECIALS))
+        tokens = {
+            f"{split}_tokens": float(np.mean(known[np.concatenate([side.flat for side in store.sentences])]))
+            for split, store in self.prepared.stores.items()
+        }
+        return {"types": int(known.sum()) / words, **tokens}
+
     def statistics(self) -> dict[str, Any]:
-        """Items, labels and words by split, and the vocabulary's size."""
-        return self.prepared.statistics
+        """Items, labels and words by split, the vocabulary's size, and what pretrained vectors cover."""
+        vectors = {} if self.vectors is None else {"vectors": {"file": self.vectors.name, **self.coverage}}
+        return {**self.prepared.statistics, **vectors}
 
     @property
     def vocabulary(self) -> LabelledVocabulary:
@@ -158,6 +210,10 @@ class LabelledData(DataModule):
         """Optimizer steps of ``world`` processes in so many passes over the training items."""
         return self.loading.steps_in_epochs(self.plan, epochs, world)
 
+    def inputs(self, split: str) -> Iterator[str]:
+        """The items of a split, with a tab between two sentences."""
+        return ("\t".join(item.sentences) for item in self.files[split]() if isinstance(item, Item))
+
     def train_dataloader(self) -> DataLoader[LabelledBatch]:
         """Training batches without end."""
         return self.loading.training(self.plan, LabelledBatches(self.prepared.stores[TRAIN]))
@@ -170,13 +226,22 @@ class LabelledData(DataModule):
         )
 
 
-def build_labelled_data(config: LabelledExperiment, corpus: LabelledCorpus, cache: Path) -> LabelledData:
+def build_labelled_data(
+    config: LabelledExperiment,
+    corpus: LabelledCorpus,
+    cache: Path,
+    *,
+    vectors: Path | None = None,
+    vector_width: int | None = None,
+) -> LabelledData:
     """The data module of an experiment.
 
     Args:
         config: The resolved config.
         corpus: Where its items are.
         cache: Directory of prepared data.
+        vectors: A file of pretrained word vectors.
+        vector_width: Numbers that a vector must have.
     """
     return LabelledData(
         corpus,
@@ -188,6 +253,8 @@ def build_labelled_data(config: LabelledExperiment, corpus: LabelledCorpus, cach
         seed=config.seed,
         workers=config.hardware.workers,
         cache=cache,
+        vectors=vectors,
+        vector_width=vector_width,
     )
 
 

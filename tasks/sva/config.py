@@ -19,7 +19,11 @@ class AgreementModelConfig(ModelConfig):
     feedforward: int = Field(512, ge=1, description="Width of the encoder's feed-forward networks.")
     heads: int = Field(4, ge=1, description="The encoder's attention heads; a divisor of the width.")
     norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
+    pooling: Literal["mean", "max", "last", "max-mean"] = Field(
+        "mean", description="How the network's outputs along a prefix become one vector; last: that of the end token."
+    )
     dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual, embedding and summary units dropped.")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of words whose whole vector is dropped.")
     attention_dropout: float = Field(0.1, ge=0, lt=1, description="Share of attention weights dropped.")
     activation_dropout: float = Field(0.1, ge=0, lt=1, description="Share of feed-forward units dropped.")
     attention_maps: Literal["joint", "separate"] = Field(

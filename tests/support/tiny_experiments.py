@@ -132,8 +132,38 @@ def lm(directory: Path) -> dict[str, Any]:
     }
 
 
+def write_inference(directory: Path, seed: int = 0) -> Path:
+    """Made-up pairs: a word of the premise, the same word after "not", or another word. Returns the directory."""
+    draw = random.Random(seed)
+    directory.mkdir(parents=True, exist_ok=True)
+    for split, size in SPLITS.items():
+        lines = []
+        for _ in range(size):
+            words = draw.sample(sorted(WORDS), draw.randrange(2, 6))
+            hypothesis, label = draw.choice(
+                [(words[0], "entailment"), (f"not {words[0]}", "contradiction"), (f"maybe {words[1]} so", "neutral")]
+            )
+            lines.append(f"{' '.join(words)}\t{hypothesis}\t{label}\n")
+        (directory / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
+    return directory
+
+
+def nli(directory: Path) -> dict[str, Any]:
+    """Inference over made-up pairs."""
+    write_inference(directory)
+    return {
+        "data": {
+            **{split: str(directory / f"{split}.tsv") for split in SPLITS},
+            "vocabulary": {"size": 80, "multiple_of": 16},
+        },
+        "model": {"width": 48, "hidden": 32, "mlp": 32, "dropout": 0.1, "word_dropout": 0.1},
+        "batch": {"unit": "sentences", "size": 12},
+    }
+
+
 SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "lm": lm,
+    "nli": nli,
     "nmt": nmt,
     "parse": parse,
     "style": style,
@@ -143,6 +173,7 @@ SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 NO_DROPOUT: dict[str, dict[str, float]] = {
     "lm": {"dropout": 0.0, "input_dropout": 0.0, "output_dropout": 0.0},
+    "nli": {"dropout": 0.0, "word_dropout": 0.0},
     "parse": {"dropout": 0.0, "recurrent_dropout": 0.0, "embedding_dropout": 0.0},
 }
 """Keys of a task's model that turn its dropout off, where they are not the Transformer's."""
@@ -156,6 +187,7 @@ SQUARE: dict[str, dict[str, Any]] = {
         for task in ("nmt", "style", "sva")
     },
     "lm": {"model": {"hidden": 32}},
+    "nli": {"model": {"width": 32}},
 }
 """What makes every map in a task's blocks square, for structures of square matrices only; where that cannot be, such a
 structure is refused."""

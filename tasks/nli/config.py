@@ -1,0 +1,83 @@
+"""The configuration of natural language inference."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from phmrun.config.labelled import LabelledDataConfig, LabelledExperiment
+from phmrun.config.sections import ModelConfig
+from phmrun.config.sequences import FilePath
+
+
+class InferenceDataConfig(LabelledDataConfig):
+    """Which sentence pairs, as which words, with which vectors."""
+
+    vectors: FilePath = Field(
+        None,
+        description="Pretrained word vectors in GloVe's text format, plain or .gz: a file, here or in the data "
+        "directory (glove/glove.6B.300d.txt); null: vectors are learnt.",
+    )
+
+
+class InferenceModelConfig(ModelConfig):
+    """Shape of the network: one LSTM reads both sentences, an MLP compares them."""
+
+    width: int = Field(300, ge=1, description="Numbers of an input vector of the LSTM.")
+    hidden: int = Field(300, ge=1, description="Numbers of a hidden vector of the LSTM.")
+    layers: int = Field(1, ge=1, description="Layers of the LSTM.")
+    bidirectional: bool = Field(False, description="A second LSTM reads backwards.")
+    gate_maps: Literal["gate", "stacked"] = Field(
+        "gate", description="The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."
+    )
+    pooling: Literal["mean", "max", "last", "max-mean"] = Field(
+        "max-mean", description="How the LSTM's outputs along a sentence become one vector."
+    )
+    mlp: int = Field(300, ge=1, description="Numbers of a hidden vector of the MLP.")
+    mlp_layers: int = Field(2, ge=0, description="Hidden layers of the MLP.")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Share of the inputs of LSTM and MLP dropped.")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of words whose whole vector is dropped.")
+    train_embedding: bool | None = Field(
+        None, description="Learn the words' own vectors; null: unless pretrained ones are given."
+    )
+
+
+class InferenceExperiment(LabelledExperiment):
+    """Configuration of the task nli."""
+
+    task: Literal["nli"] = Field("nli", description="Natural language inference.")
+    data: InferenceDataConfig = Field(InferenceDataConfig(), description="Sentence pairs and their words.")
+    model: InferenceModelConfig = Field(InferenceModelConfig(), description="Shape of the network.")
+
+    @property
+    def format(self) -> str:
+        """How the files of its data are read; see :mod:`phmrun.text.inference`."""
+        from phmrun.datasets import CATALOGUE
+
+        return "tsv" if self.data.name in ("builtin", "files") else CATALOGUE.get(self.data.name).format
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """How the second sentence can relate to the first."""
+        from phmrun.text.inference import LABELS
+
+        return LABELS[self.format]
+
+    @property
+    def learns_vectors(self) -> bool:
+        """Whether the words' own vectors are learnt."""
+        given = self.model.train_embedding
+        return self.data.vectors is None if given is None else given
+
+    @property
+    def vector_width(self) -> int:
+        """Numbers of a word's own vector."""
+        narrow = self.embedding.options.get("width") if self.embedding.structure == "projective" else None
+        return narrow or self.model.width
+
+    @model_validator(mode="after")
+    def _vectors_have_a_table(self) -> Self:
+        if self.data.vectors is not None and self.embedding.structure not in ("dense", "projective"):
+            raise ValueError(
+                f"data.vectors needs embedding.structure=dense, or projective, not {self.embedding.structure}"
+            )
+        return self

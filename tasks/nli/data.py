@@ -1,0 +1,148 @@
+"""Where the sentence pairs of an inference experiment come from."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from phmrun.datasets import CATALOGUE, builtin, checksums, data_dir, locate, splits_here
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of
+from phmrun.text.held_out import divided
+from phmrun.text.inference import read_pairs
+from phmrun.text.items import Item, LeftOut, Reader
+from phmrun.training.labelled import LabelledCorpus, LabelledData, build_labelled_data, own_files
+from tasks.nli.config import InferenceExperiment
+
+CORPUS_SEED = 1
+"""Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
+SPLITS = ("train", "dev", "test")
+REDUCED = {"train": 90, "dev": 10}
+"""Shares of the validation file, in per cent, where it is all there is to learn from."""
+GENRES = {"dev": "matched", "dev_mismatched": "mismatched"}
+"""Splits that papers report as two test sets, where the test labels are not public."""
+
+
+def build_data(config: InferenceExperiment, cache: Path) -> LabelledData:
+    """The data module of an experiment.
+
+    Args:
+        config: The resolved config.
+        cache: Directory of prepared data.
+
+    Raises:
+        PhmrunError: (exit 3) A file or dataset is not on this machine.
+    """
+    vectors = config.data.vectors
+    return build_labelled_data(
+        config,
+        corpus(config, cache),
+        cache,
+        vectors=None if vectors is None else find_vectors(vectors),
+        vector_width=config.vector_width,
+    )
+
+
+def corpus(config: InferenceExperiment, cache: Path) -> LabelledCorpus:
+    """The pairs that a configuration names.
+
+    Raises:
+        PhmrunError: (exit 3) They are not on this machine.
+    """
+    name = config.data.name
+    if name == "builtin":
+        return _builtin(config, cache)
+    if name == "files":
+        paths = own_files(config.data)
+        sums = {split: sha256_of(path) for split, path in paths.items()}
+        return _corpus(config, _readers(config, paths), paths, sums)
+    if config.data.reduced:
+        return _reduced(config)
+    here = splits_here(CATALOGUE.get(name))
+    published = CATALOGUE.get(name).splits
+    splits = [split for split in published if split in here or split in SPLITS]
+    paths = {split: files["pairs"] for split, files in locate(name, splits).items()}
+    readers = _readers(config, paths)
+    genres = [split for split in GENRES if split in readers]
+    if "test" not in readers and len(genres) > 1:
+        readers["test"] = partial(_parts, {GENRES[split]: readers[split] for split in genres})
+    return _corpus(config, readers, paths, checksums(name, splits))
+
+
+def read(path: Path, format: str) -> Iterator[Item | LeftOut]:
+    """The pairs of a file, and how many have no label.
+
+    Args:
+        path: The file.
+        format: See :mod:`phmrun.text.inference`.
+    """
+    pairs = read_pairs(path, format)
+    for pair in pairs:
+        yield Item((pair.premise, pair.hypothesis), pair.label)
+    if pairs.dropped:
+        yield LeftOut("no gold label", pairs.dropped)
+
+
+def find_vectors(path: Path) -> Path:
+    """A file of word vectors, here or in the data directory.
+
+    Raises:
+        PhmrunError: (exit 3) It is in neither place.
+    """
+    for candidate in (path, data_dir() / path):
+        if candidate.is_file():
+            return candidate
+    raise PhmrunError(
+        f"the word vectors are neither here nor in the data directory: {path}",
+        where="data.vectors",
+        hint="Run: phmrun data fetch glove --split 6B.300d, then --set data.vectors=glove/glove.6B.300d.txt",
+        code=ExitCode.DATA,
+    )
+
+
+def _readers(config: InferenceExperiment, paths: Mapping[str, Path]) -> dict[str, Reader]:
+    return {split: partial(read, path, config.format) for split, path in paths.items()}
+
+
+def _corpus(
+    config: InferenceExperiment,
+    readers: Mapping[str, Reader],
+    paths: Mapping[str, Path],
+    fingerprints: Mapping[str, str],
+    **reading: str,
+) -> LabelledCorpus:
+    about = {"format": config.format, **reading}
+    return LabelledCorpus(readers, list(paths.values()), fingerprints, config.labels, 2, about)
+
+
+def _builtin(config: InferenceExperiment, cache: Path) -> LabelledCorpus:
+    """The generated pairs, written on first use; test pairs are of constructions that training has, or has not."""
+    directory = cache / f"builtin-inference-{builtin.INFERENCE_VERSION}-{CORPUS_SEED}"
+    paths = {split: directory / f"{split}.tsv" for split in SPLITS}
+    parts = directory / "test.part"
+    if not all(path.is_file() for path in (*paths.values(), parts)):
+        builtin.write_inference(directory, CORPUS_SEED)
+    readers = _readers(config, paths)
+    readers["test"] = partial(_with_parts, readers["test"], parts)
+    return _corpus(config, readers, paths, {"builtin": f"{builtin.INFERENCE_VERSION}-{CORPUS_SEED}"})
+
+
+def _with_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
+    names = iter(parts.read_text(encoding="utf-8").split())
+    return (item._replace(part=next(names)) if isinstance(item, Item) else item for item in reader())
+
+
+def _reduced(config: InferenceExperiment) -> LabelledCorpus:
+    """A dataset without its training file: the validation file in two, by premise."""
+    name = config.data.name
+    splits = ["dev", "test"]
+    paths = {split: files["pairs"] for split, files in locate(name, splits).items()}
+    readers = _readers(config, paths)
+    shares = divided(readers["dev"], REDUCED, without=[readers["test"]])
+    setting = "reduced-from-dev-" + "/".join(map(str, REDUCED.values()))
+    return _corpus(config, {**shares, "test": readers["test"]}, paths, checksums(name, splits), setting=setting)
+
+
+def _parts(readers: Mapping[str, Reader]) -> Iterator[Item | LeftOut]:
+    for part, reader in readers.items():
+        for item in reader():
+            yield item._replace(part=part) if isinstance(item, Item) else item

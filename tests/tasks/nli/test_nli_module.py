@@ -1,0 +1,89 @@
+"""The network of inference: its sizes, its word vectors, and what a trained one says."""
+
+import pytest
+import torch
+from tiny_experiments import configured, everywhere, run_experiment, run_of
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import build_embedding
+from phmrun.text.vectors import Found
+from phmrun.training.checkpoints import load_checkpoint
+from phmrun.training.classification import place_vectors
+from phmrun.training.counting import count_parameters
+from phmrun.training.experiment import predictor
+
+PAPER = {"width": 300, "hidden": 300, "mlp": 300, "mlp_layers": 2}
+
+
+@pytest.mark.parametrize(
+    ("layer", "count"),
+    [
+        ({}, 721_200),
+        ({"structure": "hypercomplex"}, 181_200),
+        ({"structure": "phm", "n": 2}, 361_264),
+        ({"structure": "phm", "n": 5}, 146_200),
+        ({"structure": "phm", "n": 10}, 81_200),
+    ],
+)
+def test_the_cells_of_table_1(tmp_path, layer, count):
+    counts = count_parameters(configured("nli", tmp_path, {"layer": layer, "model": PAPER}))
+    assert counts["by_scope"]["lstm"]["count"] == count
+    assert counts["by_scope"]["output"]["count"] == 1200 * 300 + 300 + 300 * 300 + 300 + 300 * 3 + 3
+
+
+def table_of(embedding):
+    return next(parameter for name, parameter in embedding.named_parameters() if parameter.shape[0] == 9)
+
+
+@pytest.mark.parametrize("structure", [{}, {"structure": "projective", "width": 4}])
+def test_vectors_are_placed_and_other_words_get_their_size(structure):
+    torch.manual_seed(0)
+    embedding = build_embedding(9, 4 if not structure else 6, **structure)
+    vectors = 10 * torch.randn(3, 4)
+    place_vectors(embedding, Found(torch.tensor([7, 4, 8]).numpy(), vectors.numpy()))
+    table = table_of(embedding)
+    torch.testing.assert_close(table[[7, 4, 8]].detach(), vectors)
+    others = table[[0, 1, 2, 3, 5, 6]].detach()
+    assert 4 < float(others.abs().max()) < 40
+
+
+def test_vectors_that_do_not_fit():
+    found = Found(torch.tensor([4]).numpy(), torch.ones(1, 3).numpy())
+    with pytest.raises(PhmrunError, match="vectors of 3 numbers do not fit a table of 4"):
+        place_vectors(build_embedding(9, 4), found)
+    with pytest.raises(PhmrunError, match="a row for each word"):
+        place_vectors(build_embedding(8, 4, structure="phm", n=2), found)
+
+
+@pytest.mark.parametrize("learnt", [None, True])
+def test_vectors_stay_unless_they_are_to_be_learnt(tmp_path, learnt):
+    path = tmp_path / "v.txt"
+    path.write_text("".join(f"w{n} {' '.join(str((n * k) % 7 / 7) for k in range(48))}\n" for n in range(40)))
+    settings = {"data": {"vectors": str(path)}, "model": {"train_embedding": learnt}}
+    config = configured("nli", tmp_path / "corpus", settings)
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    weights = load_checkpoint(run.checkpoints / "last.ckpt")["state_dict"]
+    (table,) = (weight for name, weight in weights.items() if name.startswith("network.embedding"))
+    words = (run.vocabulary / "words" / "words.txt").read_text().splitlines()
+    number = words.index("w3")
+    placed = torch.tensor([(3 * k) % 7 / 7 for k in range(48)])
+    assert torch.allclose(table[number], placed, atol=1e-6) == (learnt is None)
+    assert run.parameters()["data"]["vectors"]["types"] > 0
+
+
+def test_a_structured_table_is_learnt(tmp_path):
+    config = configured("nli", tmp_path / "corpus", {"embedding": {"structure": "phm", "n": 4}})
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    assert "test/accuracy" in run.metrics()
+
+
+def test_it_learns_and_answers(tmp_path):
+    training = {"max_steps": 150, "optimizer": {"lr": 0.01}, "accumulate": 1, "validate_every": 50, "average": 0}
+    config = configured("nli", tmp_path / "corpus", {"training": training}, everywhere("phm", n=2))
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    scores = run.metrics()
+    assert scores["test/accuracy"]["value"] > scores["test/accuracy-of-majority"]["value"] + 15
+    (answer,) = predictor(run).predict(["w1 w2 w3\tnot w1"])
+    assert set(answer.values["probabilities"]) == {"entailment", "neutral", "contradiction"}
+    with pytest.raises(PhmrunError, match="1 columns instead of 2"):
+        list(predictor(run).predict(["no hypothesis"]))
