@@ -1,6 +1,7 @@
 """The built-in corpora, all made by one grammar that the project owns.
 
-English and German sentence pairs; English sentences with their dependency trees; items of subject-verb agreement.
+English and German sentence pairs; English sentences with their dependency trees; items of subject-verb agreement; pairs
+of premise and hypothesis.
 """
 
 from phmrun.datasets.builtin.agreement_items import (
@@ -13,6 +14,13 @@ from phmrun.datasets.builtin.agreement_items import (
 )
 from phmrun.datasets.builtin.baseline import dictionary_baseline
 from phmrun.datasets.builtin.corpus import SIZES, VERSION, Pair, translation, write_translation
+from phmrun.datasets.builtin.inference_pairs import (
+    INFERENCE_SIZES,
+    INFERENCE_VERSION,
+    InferencePair,
+    inference,
+    write_inference,
+)
 from phmrun.datasets.builtin.treebank_sentences import (
     TREEBANK_SIZES,
     TREEBANK_VERSION,
@@ -25,20 +33,25 @@ from phmrun.datasets.builtin.treebank_sentences import (
 __all__ = [
     "AGREEMENT_SIZES",
     "AGREEMENT_VERSION",
+    "INFERENCE_SIZES",
+    "INFERENCE_VERSION",
     "SIZES",
     "TREEBANK_SIZES",
     "TREEBANK_VERSION",
     "VERSION",
     "AgreementItem",
+    "InferencePair",
     "Pair",
     "TreebankSentence",
     "agreement",
     "dictionary_baseline",
+    "inference",
     "nearest_noun_baseline",
     "neighbour_baseline",
     "translation",
     "treebank",
     "write_agreement",
+    "write_inference",
     "write_translation",
     "write_treebank",
 ]

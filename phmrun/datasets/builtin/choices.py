@@ -37,3 +37,12 @@ class Choices:
             if point < 0:
                 return option
         return options[-1][0]
+
+    def order(self, options: Sequence[tuple[T, float]]) -> list[T]:
+        """All options in a random order, those of greater weight sooner."""
+        left = list(options)
+        ordered: list[T] = []
+        while left:
+            option = self.weighted([(index, weight) for index, (_, weight) in enumerate(left)])
+            ordered.append(left.pop(option)[0])
+        return ordered

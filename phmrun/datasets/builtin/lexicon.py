@@ -112,10 +112,9 @@ class Lexicon:
 @cache
 def lexicon() -> Lexicon:
     """The lexicon, read once."""
-    nouns = tuple(_noun(fields) for fields in _rows("nouns.txt"))
-    verbs = tuple(_verb(fields) for fields in _rows("verbs.txt"))
-    adjectives = tuple(_adjective(fields) for fields in _rows("adjectives.txt"))
-    words = tuple(_word(fields) for fields in _rows("words.txt"))
+    nouns, verbs = read_nouns("nouns.txt"), read_verbs("verbs.txt")
+    adjectives = tuple(_adjective(fields) for fields in rows("adjectives.txt"))
+    words = tuple(_word(fields) for fields in rows("words.txt"))
     classes = {name: None for noun in nouns for name in noun.classes}
     return Lexicon(
         nouns=nouns,
@@ -143,7 +142,17 @@ def lemmas(language: str) -> list[str]:
     return sorted({*verbs, *others})
 
 
-def _rows(name: str) -> Iterator[list[str]]:
+def read_nouns(name: str) -> tuple[Noun, ...]:
+    """The nouns of a table beside this file, in its order."""
+    return tuple(_noun(fields) for fields in rows(name))
+
+
+def read_verbs(name: str) -> tuple[Verb, ...]:
+    """The verbs of a table beside this file, in its order."""
+    return tuple(_verb(fields) for fields in rows(name))
+
+
+def rows(name: str) -> Iterator[list[str]]:
     """The fields of each entry; " | " separates fields (a bare "|" marks a separable verb)."""
     text = files(__package__).joinpath(name).read_text(encoding="utf-8")
     for line in text.splitlines():

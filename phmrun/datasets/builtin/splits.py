@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 SPLITS = ("train", "dev", "test")
 SEEN, NOVEL = "seen", "novel"
-_NOVEL_SHARE = 5  # every fifth item of the test set
+NOVEL_SHARE = 5  # every fifth item of the test set
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +44,28 @@ def wanted_sizes(default: Mapping[str, int], sizes: Mapping[str, int] | None) ->
 
 
 def draw_splits(
-    key: str, sizes: Mapping[str, int], draw: Callable[[str], Candidate[T] | None], held_out: Collection[str] = ()
+    key: str,
+    sizes: Mapping[str, int],
+    draw: Callable[[str], Candidate[T] | None],
+    held_out: Collection[str] = (),
+    every: int = NOVEL_SHARE,
 ) -> dict[str, list[T]]:
     """Draws each split's items one by one, each from a key of its own.
 
-    A fifth of the test set is novel, evenly spread; train and dev have nothing of what is held out.
+    A part of the test set is novel, evenly spread; train and dev have nothing of what is held out.
 
     Args:
         key: Names the corpus and its seed.
         sizes: Items per split.
         draw: The candidate that belongs to a key, for ever; None where it is unfit.
         held_out: All novelties that there are; none fills more than its share, half as much again at most.
+        every: One in so many items of the test set is novel.
     """
     taken: set[str] = set()  # only asked for membership: its order never matters
     splits: dict[str, list[T]] = {}
     # The small splits choose first: what they take, training cannot have.
     for name in ("test", "dev", "train"):
-        novel = sizes[name] // _NOVEL_SHARE if name == "test" and held_out else 0
+        novel = sizes[name] // every if name == "test" and held_out else 0
         splits[name] = draw_split(f"{key}/{name}", sizes[name] - novel, draw, taken, novel=novel, held_out=held_out)
     return {name: splits[name] for name in SPLITS}
 

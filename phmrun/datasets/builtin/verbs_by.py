@@ -74,7 +74,7 @@ class VerbIndex:
             fitting = [
                 (verb, weight)
                 for verb, weight in (self._active if activity else self._shallow)
-                if (_fits(verb.subjects, subject) and not (verb.frame == "look" and not self.adjectives_for(subject)))
+                if (fits(verb.subjects, subject) and not (verb.frame == "look" and not self.adjectives_for(subject)))
                 or (verb.frame == "be" and not activity and self.adjectives_for(subject))
             ]
             return choices.weighted(fitting)
@@ -139,7 +139,8 @@ class VerbIndex:
         return (verb.english[0], verb.english_particle, verb.english_preposition) in self.ambiguous
 
 
-def _fits(classes: tuple[str, ...], nominal: Nominal) -> bool:
+def fits(classes: tuple[str, ...], nominal: Nominal) -> bool:
+    """Whether a nominal is of one of the classes; names and pronouns are persons."""
     match nominal:
         case NounPhrase() | RelativePronoun():
             return any(name in classes for name in nominal.noun.classes)
