@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.schema import Section, Unhashed
+from phmrun.config.schema import Section, is_hashed
 from phmrun.config.sections import SHARED_VERSION, LayerConfig
 
 
@@ -45,7 +45,7 @@ def semantic_values(config: Experiment) -> dict[str, Any]:
 
 def _collect(section: Section, default: Section | None, prefix: str, values: dict[str, Any]) -> None:
     for name, field in type(section).model_fields.items():
-        if any(isinstance(mark, Unhashed) for mark in field.metadata):
+        if not is_hashed(type(section), name):
             continue
         value = getattr(section, name)
         usual = getattr(default, name) if default else field.get_default(call_default_factory=True)

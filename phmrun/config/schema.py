@@ -38,6 +38,11 @@ class Section(BaseModel):
         return value
 
 
+def is_hashed(section: type[Section], name: str) -> bool:
+    """Whether a key changes what an experiment is."""
+    return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
+
+
 def is_section(annotation: Any) -> bool:
     """Whether a field's annotation is a nested section."""
     return isinstance(annotation, type) and issubclass(annotation, Section)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
+from phmrun.config.schema import is_hashed
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import cache_dir, write_text
 from phmrun.layers import options_of
@@ -224,7 +225,7 @@ def _deviations(
     parts = [
         f"{name}{value:g}" if isinstance(value, int | float) else f"{name}-{value}"
         for name, value in sorted(decoding.items())
-        if value != getattr(usual, name)
+        if value != getattr(usual, name) and is_hashed(type(usual), name)
     ]
     if checkpoint is not None:
         parts.append(Path(checkpoint).stem)

@@ -172,7 +172,7 @@ def test_another_place_of_the_same_text_is_the_same_run(finished, tmp_path):
 def test_scoring_with_other_settings_goes_under_another_name(finished):
     run = run_of(finished[2])
     before = run.metrics()
-    greedy = evaluate(run, decoding={"beam": 1}, checkpoint="last", device="cpu")
+    greedy = evaluate(run, decoding={"beam": 1, "sentence_bleu": True}, checkpoint="last", device="cpu")
     assert {name.partition("/")[0] for name in greedy} == {"test-beam1-last"}
     assert "beam:1" in greedy["test-beam1-last/bleu"]["signature"]
     assert "weights:last@300" in greedy["test-beam1-last/bleu"]["signature"]
