@@ -65,6 +65,7 @@ class LSTMClassifier(nn.Module):
         output: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        self.sentences = sentences
         self.pooling: Pooling = pooling
         self.dropout = dropout
         self.word_dropout = word_dropout

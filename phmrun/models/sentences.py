@@ -50,7 +50,7 @@ def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
     ways: dict[str, Callable[[], Tensor]] = {
         "max": lambda: vectors.masked_fill(~inside, float("-inf")).amax(1),
         "mean": lambda: (vectors * inside).sum(1) / lengths[:, None],
-        "last": lambda: vectors[torch.arange(len(lengths), device=lengths.device), lengths - 1],
+        "last": lambda: vectors[torch.arange(lengths.shape[0], device=lengths.device), lengths - 1],
     }
     return torch.cat([ways[way]() for way in pooling.split("-")], dim=1)
 

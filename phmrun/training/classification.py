@@ -1,16 +1,21 @@
 """Learning to label: the cross-entropy of a network's class scores, and how many items they get right."""
 
+from typing import cast
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers.structures.dense import Dense
-from phmrun.models.lstm_classifier import own_vectors
+from phmrun.models.encoder_classifier import EncoderClassifier
+from phmrun.models.lstm_classifier import LSTMClassifier, own_vectors
 from phmrun.text.vectors import Found
 from phmrun.training.labelled import LabelledBatch, LabelledData
 from phmrun.training.module import Loss, TrainingModule
 from phmrun.training.optimizers import OptimizerBuilder, Schedule
+from phmrun.training.program import Program
+from phmrun.training.programs import classification_program
 
 
 class Classification(TrainingModule):
@@ -40,6 +45,10 @@ class Classification(TrainingModule):
             total = F.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=self.smoothing)
         hits = (logits.argmax(1) == batch.labels).sum()
         return Loss(total, nll, batch.units, {"accuracy": hits})
+
+    def program(self) -> Program:
+        """From the tokens of the sentences to the scores of the classes."""
+        return classification_program(cast(EncoderClassifier | LSTMClassifier, self.network))
 
     def begin(self, data: LabelledData) -> None:
         """Puts pretrained word vectors, where the data bring some, into the network's own."""

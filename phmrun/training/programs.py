@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from phmrun.layers import LSTM, Embedding, folded
 from phmrun.layers.inference import table_of
 from phmrun.models.biaffine_parser import BiaffineParser
+from phmrun.models.encoder_classifier import EncoderClassifier
+from phmrun.models.lstm_classifier import LSTMClassifier
 from phmrun.models.lstm_language_model import LSTMLanguageModel
 from phmrun.models.reading import LanguageModel
+from phmrun.models.sentences import Sentences
 from phmrun.models.transformer import Transformer, with_tables
 from phmrun.models.transformer_xl import TransformerXL
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -59,6 +62,52 @@ def translation_program(network: Transformer) -> Program:
         largest={"batch": MOST, "source_length": LONGEST, "target_length": LONGEST},
         examples=examples,
         facts=TOKENS,
+    )
+
+
+class ScoresOfClasses(nn.Module):
+    """A classifier as a function of the tokens of its sentences, each ended by the end token.
+
+    Args:
+        network: The network.
+    """
+
+    def __init__(self, network: EncoderClassifier | LSTMClassifier) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *tokens: Tensor) -> Tensor:
+        """``[batch, length]`` of each sentence ``-> [batch, classes]``."""
+        inside = [part.ne(PAD) for part in tokens]
+        parts = zip(tokens, inside, strict=True)
+        scores: Tensor = self.network(*(Sentences(part, seen.sum(1), seen[:, None, None, :]) for part, seen in parts))
+        return scores
+
+
+def classification_program(network: EncoderClassifier | LSTMClassifier) -> Program:
+    """Tokens of one sentence or two to a score for each class."""
+    plain = folded(network)
+    plain.embedding = table_of(plain.embedding)
+    sentences = network.sentences if isinstance(network, LSTMClassifier) else 1
+    vocabulary = plain.embedding.num_embeddings
+    generator = torch.Generator().manual_seed(1)
+    examples = []
+    for batch, length in ((2, 7), (1, 1), (3, 21)):
+        tokens = [random_tokens(generator, vocabulary, batch, length + number) for number in range(sentences)]
+        for part in tokens:
+            part[-1, length // 2 + 1 :] = PAD
+        examples.append(tuple(tokens))
+    names = ["tokens"] if sentences == 1 else ["first", "second"]
+    return Program(
+        plain,
+        ScoresOfClasses(plain).eval(),
+        ScoresOfClasses(network).eval(),
+        inputs={name: ("batch", f"{name}_length") for name in names},
+        outputs=["scores"],
+        largest={"batch": MOST, **{f"{name}_length": LONGEST for name in names}},
+        examples=examples,
+        facts={"pad": str(PAD), "eos": str(EOS)},
+        untraceable=UNROLLED if isinstance(network, LSTMClassifier) else "",
     )
 
 

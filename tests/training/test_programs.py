@@ -9,11 +9,13 @@ import torch
 from phmrun.errors import PhmrunError
 from phmrun.layers.structure import Structure
 from phmrun.models.biaffine_parser import BiaffineParser
+from phmrun.models.encoder_classifier import EncoderClassifier
+from phmrun.models.lstm_classifier import LSTMClassifier
 from phmrun.models.lstm_language_model import LSTMLanguageModel
 from phmrun.models.transformer_xl import TransformerXL
 from phmrun.training.export import export, largest_difference
 from phmrun.training.program import outputs_of
-from phmrun.training.programs import language_program, parsing_program
+from phmrun.training.programs import classification_program, language_program, parsing_program
 
 PHM = {"structure": "phm", "n": 4}
 DEFINE = {"structure": "define", "width": 8, "expansion": 32, "depth": 2, "max_groups": 4, "multiple_of": 8}
@@ -33,7 +35,23 @@ def parser(**options):
     return BiaffineParser(32, 12, 20, 4, **sizes, arc_width=8, label_width=8, layer=PHM, **options)
 
 
+def encoder(**options):
+    return EncoderClassifier(32, 3, width=16, inner=32, heads=2, layer=PHM, output=PHM, **options)
+
+
+def pair_reader(**options):
+    return LSTMClassifier(32, 3, width=16, hidden=8, mlp=8, layer=PHM, bidirectional=True, **options)
+
+
 NETWORKS = {
+    "encoder": (encoder, {"embedding": DEFINE, "pooling": "max-mean"}, classification_program),
+    "encoder-last": (encoder, {"embedding": CLUSTERS, "pooling": "last"}, classification_program),
+    "lstm-pairs": (pair_reader, {"embedding": PHM}, classification_program),
+    "lstm-prefixes": (
+        pair_reader,
+        {"embedding": {"structure": "projective", "width": 4}, "sentences": 1},
+        classification_program,
+    ),
     "lstm-lm": (lstm, {"embedding": PHM}, language_program),
     "lstm-lm-define": (lstm, {"embedding": DEFINE}, language_program),
     "lstm-lm-adaptive": (lstm, {"embedding": CLUSTERS, "tie": False}, language_program),
@@ -85,8 +103,8 @@ def test_weights_travel(name, tmp_path):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *((name, "torch-export") for name in ("lstm-lm", "lstm-lm-adaptive", "transformer-xl-define")),
-        *((name, "onnx") for name in ("lstm-lm-define", "transformer-xl-adaptive")),
+        *((name, "torch-export") for name in ("lstm-lm", "lstm-lm-adaptive", "transformer-xl-define", "encoder-last")),
+        *((name, "onnx") for name in ("lstm-lm-define", "transformer-xl-adaptive", "encoder")),
     ],
 )
 def test_graphs_travel(name, kind, tmp_path):
@@ -98,9 +116,11 @@ def test_graphs_travel(name, kind, tmp_path):
     assert exported.bytes > 0
 
 
-def test_a_parser_has_no_graph(tmp_path):
-    with pytest.raises(PhmrunError, match="LSTMs read to the end of each sentence"):
-        export(trained("parser", tmp_path), None, "onnx")
+@pytest.mark.parametrize("name", ["parser", "lstm-pairs"])
+def test_sentences_read_by_lstms_have_no_graph(name, tmp_path):
+    with pytest.raises(PhmrunError, match="LSTMs read to the end of each sentence") as caught:
+        export(trained(name, tmp_path), None, "onnx")
+    assert "--format safetensors" in caught.value.hint
 
 
 @torch.no_grad()
