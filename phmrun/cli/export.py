@@ -47,6 +47,8 @@ def export(
                 "format": exported.format,
                 "bytes": exported.bytes,
                 "difference": exported.difference,
+                "inputs": {name: list(sizes) for name, sizes in exported.inputs.items()},
+                "outputs": list(exported.outputs),
             }
         )
         return
@@ -55,3 +57,5 @@ def export(
         ("file", "format", "size", "largest difference"),
         [(str(exported.path), exported.format, size, f"{exported.difference:.1e}")],
     )
+    inputs = ", ".join(f"{name} [{', '.join(map(str, sizes))}]" for name, sizes in exported.inputs.items())
+    console.stdout().print(f"{inputs} -> {', '.join(exported.outputs)}", markup=False, soft_wrap=True)

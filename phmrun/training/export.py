@@ -8,7 +8,7 @@ import inspect
 import json
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
@@ -38,12 +38,16 @@ class Exported:
         format: What it is.
         bytes: Its size.
         difference: Largest difference of an output from the trained model's, relative to its largest number.
+        inputs: What the exported function takes: names, and the names of their sizes.
+        outputs: The names of what it gives.
     """
 
     path: Path
     format: str
     bytes: int
     difference: float
+    inputs: Mapping[str, Sequence[str | int]]
+    outputs: Sequence[str]
 
 
 def export(trained: Trained, path: Path | None, kind: str, **weights: Any) -> Exported:
@@ -86,7 +90,7 @@ def export(trained: Trained, path: Path | None, kind: str, **weights: Any) -> Ex
                 hint="Nothing was written. Try another format.",
                 code=ExitCode.BUG,
             )
-    return Exported(path, kind, path.stat().st_size, difference)
+    return Exported(path, kind, path.stat().st_size, difference, program.inputs, program.outputs)
 
 
 @torch.no_grad()

@@ -53,6 +53,7 @@ def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
 
     exported = export(trained, None, "safetensors")
     assert exported.path == tmp_path / "exports" / "model.safetensors"
+    assert (list(exported.inputs), exported.outputs) == (["source", "target"], ["logits"])
     with safe_open(exported.path, "pt") as file:
         names, facts = set(file.keys()), file.metadata()
         weight = file.get_tensor("encoder.0.feedforward.block.expand.weight")

@@ -1,0 +1,39 @@
+"""``phmrun export``: what is written, and as a function of what."""
+
+import json
+
+import pytest
+
+from phmrun.training import export as exporting
+
+
+@pytest.fixture
+def calls(monkeypatch, tmp_path):
+    """The arguments of each call in place of a run's export."""
+    made = []
+
+    def export(trained, path, kind, **weights):
+        made.append((path, kind, weights))
+        inputs = {"word": ("batch",), "h0": ("batch", 24)}
+        return exporting.Exported(tmp_path / "model.onnx", kind, 3 << 20, 2.5e-7, inputs, ["log_probabilities"])
+
+    monkeypatch.setattr(exporting, "export", export)
+    monkeypatch.setattr("phmrun.training.trained.open_run", lambda run: run)
+    return made
+
+
+def test_what_the_file_is_a_function_of(phmrun, calls, run_dir, tmp_path):
+    result = phmrun("export", str(run_dir), "--format", "onnx", "--out", str(tmp_path / "x"), "--average", "3")
+    assert result.code == 0
+    assert calls == [(tmp_path / "x", "onnx", {"checkpoint": None, "average": 3})]
+    assert "word [batch], h0 [batch, 24] -> log_probabilities" in result.out
+    assert "3.0 MiB" in result.out
+    assert "2.5e-07" in result.out
+
+
+def test_json(phmrun, calls, run_dir):
+    report = json.loads(phmrun("export", str(run_dir), "--json").out)
+    assert calls[0][1] == "safetensors"
+    assert report["inputs"] == {"word": ["batch"], "h0": ["batch", 24]}
+    assert report["outputs"] == ["log_probabilities"]
+    assert report["difference"] == 2.5e-7
