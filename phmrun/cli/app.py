@@ -10,12 +10,13 @@ from typing import Annotated, NoReturn
 import typer
 
 from phmrun import __version__
-from phmrun.cli import bench, console, data, doctor, layers, runs, sweep
+from phmrun.cli import bench, console, data, doctor, layers, plot, runs, sweep
 from phmrun.cli import count_params as count_params_verb
 from phmrun.cli import eval as eval_verb
 from phmrun.cli import export as export_verb
 from phmrun.cli import predict as predict_verb
 from phmrun.cli import schema as schema_verb
+from phmrun.cli import table as table_verb
 from phmrun.cli import train as train_verb
 from phmrun.cli.console import Verbosity
 from phmrun.cli.sync import sync
@@ -56,6 +57,7 @@ def everywhere(
 
 app.command("train", rich_help_panel=EXPERIMENTS, epilog=train_verb.EPILOG)(train_verb.train)
 app.add_typer(sweep.app, name="sweep", rich_help_panel=EXPERIMENTS)
+app.command("table", rich_help_panel=EXPERIMENTS, epilog=table_verb.EPILOG)(table_verb.table)
 app.command("eval", rich_help_panel=EXPERIMENTS, epilog=eval_verb.EPILOG)(eval_verb.evaluate)
 app.command("predict", rich_help_panel=EXPERIMENTS, epilog=predict_verb.EPILOG)(predict_verb.predict)
 app.command("export", rich_help_panel=EXPERIMENTS, epilog=export_verb.EPILOG)(export_verb.export)
@@ -63,6 +65,7 @@ app.command("count-params", rich_help_panel=INSPECT, epilog=count_params_verb.EP
 app.add_typer(layers.app, name="layers", rich_help_panel=INSPECT)
 app.add_typer(data.app, name="data", rich_help_panel=INSPECT)
 app.add_typer(runs.app, name="runs", rich_help_panel=INSPECT)
+app.add_typer(plot.app, name="plot", rich_help_panel=INSPECT)
 app.command("schema", rich_help_panel=INSPECT, epilog=schema_verb.EPILOG)(schema_verb.schema)
 app.add_typer(bench.app, name="bench", rich_help_panel=MACHINE)
 app.command("doctor", rich_help_panel=MACHINE)(doctor.doctor)

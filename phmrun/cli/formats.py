@@ -24,6 +24,10 @@ _LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
+    "±": r"$\pm$",
+    "Δ": r"$\Delta$",
+    **{character: f"${character}$" for character in "<>|*"},
     "·": r"$\cdot$",
     "×": r"$\times$",
     "−": "$-$",
@@ -55,7 +59,7 @@ def formatted(columns: Sequence[str], rows: Sequence[Sequence[Any]], style: Form
         ruler = ["---:" if numbers else ":---" for numbers in right]
         table: list[list[str]] = [list(columns), ruler, *([cell.replace("|", "\\|") for cell in row] for row in cells)]
         return "".join(f"| {' | '.join(line)} |\n" for line in table)
-    lines = [" & ".join(map(_escaped, line)) + r" \\" for line in (columns, *cells)]
+    lines = [" & ".join(map(escaped, line)) + r" \\" for line in (columns, *cells)]
     frame = "".join("r" if numbers else "l" for numbers in right)
     body = "\n".join(lines[1:])
     return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{lines[0]}\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
@@ -69,5 +73,6 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text as LaTeX prints it."""
     return "".join(_LATEX.get(character, character) for character in text)

@@ -62,7 +62,7 @@ def paired_bootstrap(
 
 def _mean_of_runs(runs: Sequence[Counts], measure: Measure, resamples: int) -> Counts:
     """Scores on resampled test sets, ``[resamples]``; all runs see the same sets."""
-    return np.mean([measure(resampled(counts, resamples)) for counts in runs], axis=0)  # type: ignore[no-any-return]
+    return np.mean([measure(resampled(counts, resamples)) for counts in runs], axis=0)
 
 
 def _on_all_items(runs: Sequence[Counts], measure: Measure) -> float:

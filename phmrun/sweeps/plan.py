@@ -13,7 +13,7 @@ from phmrun.config import Experiment, Source, Task, config_source, nested, resol
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.about import layer_label
-from phmrun.papers import Column, PaperRow, PaperTable
+from phmrun.papers import PaperRow, PaperTable
 from phmrun.registry import TASKS
 from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.selection import fits
@@ -228,7 +228,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterat
     """The rows of a table times its columns; columns that are scores of the same experiment are one."""
     file, task = sweep.file, str(table.task)
     where = str(file.table)
-    columns = _columns(table, file.columns)
+    columns = list(dict.fromkeys(column_groups(table, file.columns).values()))
     if not columns:
         raise PhmrunError(
             "no column of this table is a score of ours", where=where, hint="Give the columns to fill a key `score`."
@@ -237,9 +237,10 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterat
     for row in table.rows:
         if not is_trained(row) or (file.rows and row.name not in file.rows):
             continue
-        for heading, column in columns.items():
+        for heading in columns:
             at = {"row": row.name, **({"column": heading} if len(columns) > 1 else {})}
-            own = [Source(f"{where}, column {heading}", column.set), Source(f"{where}, row {row.name}", row.set)]
+            settings = table.columns[heading].set
+            own = [Source(f"{where}, column {heading}", settings), Source(f"{where}, row {row.name}", row.set)]
             yield _Outline(at, task, [*first, *own, *over])
 
 
@@ -248,13 +249,19 @@ def is_trained(row: PaperRow) -> bool:
     return row.network is None and not row.quoted
 
 
-def _columns(table: PaperTable, asked: Sequence[str]) -> dict[str, Column]:
-    """The columns that are scores of ours, one for each set of experiments that fill them."""
-    chosen: dict[str, Column] = {}
+def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
+    """By column that is a score of ours, the first one that is filled by the same experiments.
+
+    Args:
+        table: A paper's table.
+        asked: Only these columns; empty: all.
+    """
+    groups: dict[str, str] = {}
     for heading, column in table.columns.items():
-        if column.score and (not asked or heading in asked) and all(column.set != c.set for c in chosen.values()):
-            chosen[heading] = column
-    return chosen
+        if column.score and (not asked or heading in asked):
+            same = (first for first in groups.values() if table.columns[first].set == column.set)
+            groups[heading] = next(same, heading)
+    return groups
 
 
 def _exclusions(sweep: Sweep) -> list[dict[str, list[Any]]]:

@@ -24,7 +24,7 @@ def test_markdown():
 def test_latex():
     lines = formatted(COLUMNS, ROWS, Format.LATEX).splitlines()
     assert lines[0] == r"\begin{tabular}{lrl}"
-    assert r"a|b \& c\_1 & 1,234,567 & 50.0\% \\" in lines
+    assert r"a$|$b \& c\_1 & 1,234,567 & 50.0\% \\" in lines
     assert r"$\dagger$ & -- & -- \\" in lines
     assert lines[-1] == r"\end{tabular}"
 

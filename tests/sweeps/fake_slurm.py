@@ -1,7 +1,7 @@
 """A stand-in for SLURM's programs, called under their names: sbatch carries an array job out, task by task.
 
 The queue is files in $FAKE_SLURM: queue-JOB with the numbers of the tasks, and what was asked of it in calls.
-With $FAKE_SLURM_LIMIT, every task is signalled once after so many seconds, as SLURM does ahead of a time limit.
+With $FAKE_SLURM_UNTIL, a task is signalled once, as SLURM does ahead of a time limit: when a run has that file.
 """
 
 import os
@@ -22,15 +22,16 @@ def sbatch(parsable: str, script: str) -> None:
     queue = HOME / f"queue-{job}"
     queue.write_text("\n".join(map(str, range(last + 1))))
     for task in range(last + 1):
-        limit = float(os.environ.get("FAKE_SLURM_LIMIT", "0"))
+        until = os.environ.get("FAKE_SLURM_UNTIL")
         again = True
         while again:
             environment = {**os.environ, "SLURM_ARRAY_JOB_ID": job, "SLURM_ARRAY_TASK_ID": str(task)}
             shell = subprocess.Popen(["bash", script], env=environment)
-            if limit:
-                time.sleep(limit)
+            if until:
+                while not list(Path(until).parent.glob(f"*/{Path(until).name}")):
+                    time.sleep(0.02)
                 shell.send_signal(signal.SIGUSR1)
-                limit = 0
+                until = None
             shell.wait()
             marker = HOME / f"requeue-{job}_{task}"
             again = marker.exists()

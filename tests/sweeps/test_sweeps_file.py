@@ -72,12 +72,14 @@ def test_two_files_of_one_name_are_two_sweeps(tmp_path, written):
         ({"table": "TABLE", "grid": {"layer": ["phm"]}}, "takes no grid"),
         ({"table": "TABLE", "rows": ["PMH"]}, "there is no row 'PMH'"),
         ({"table": "TABLE", "columns": ["D"]}, "there is no column 'D'"),
-        ({"table": "configs/papers/define/table1.yaml"}, "it has no task"),
+        ({"table": "COUNTS"}, "it has no task"),
     ],
 )
 def test_mistakes(written, content, what):
     if content.get("table") == "TABLE":
         content = {**content, "table": written(TABLE, "table1.yaml")}
+    if content.get("table") == "COUNTS":
+        content = {"table": written(TABLE.replace("task: toy", "network: nli-lstm"), "table1.yaml")}
     with pytest.raises(PhmrunError) as caught:
         load_sweep(written(content))
     assert what in str(caught.value)

@@ -57,8 +57,8 @@ def test_an_array_carries_out_every_run(sweep, cluster):
 
 def test_a_task_that_is_signalled_goes_on_after_it_was_queued_again(sweep, cluster, monkeypatch):
     monkeypatch.setenv("FAKE_PACE", "0.2")
-    monkeypatch.setenv("FAKE_SLURM_LIMIT", "2")
     made, workplace = sweep
+    monkeypatch.setenv("FAKE_SLURM_UNTIL", f"{workplace.runs_dir}/steps")
     slurm = Slurm(workplace.slurm, made.sweep.name)
     slurm.submit(slurm.write([workplace.job(made.cells[0])]))
     assert "scontrol requeue 100_0" in (cluster / "calls").read_text()

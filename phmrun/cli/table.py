@@ -1,0 +1,165 @@
+"""``phmrun table``: scores of a sweep or of some runs, in the shape that a paper would print."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phmrun.cli import completion, console
+from phmrun.cli.options import Json, RunsDirectory
+from phmrun.errors import PhmrunError, unknown
+
+if TYPE_CHECKING:
+    from phmrun.papers.layout import Laid
+    from phmrun.papers.results import ResultTable
+
+EPILOG = """Examples:
+
+phmrun table configs/papers/phm/table5-small.yaml --paper --format md
+
+phmrun table sweep.yaml --rows layer --cols task --agg mean
+
+phmrun table nmt-builtin-phm-1 nmt-builtin-dense-1 --format latex"""
+
+SHAPE = "Shape"
+AGGREGATES = ("mean±std", "mean", "median", "best", "worst", "all")
+
+
+class TableFormat(StrEnum):
+    """How a table is written."""
+
+    TEXT = "text"
+    MD = "md"
+    LATEX = "latex"
+    CSV = "csv"
+    JSON = "json"
+
+
+def table(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE|RUN…]",
+            help="A sweep's or a paper table's file, or runs (default: all runs that are done).",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+    *,
+    rows: Annotated[
+        str | None,
+        typer.Option(metavar="KEY,…", help="What makes a row: keys of the sweep or the config.", rich_help_panel=SHAPE),
+    ] = None,
+    cols: Annotated[
+        str | None, typer.Option(metavar="KEY,…", help="What makes a column, beside the score.", rich_help_panel=SHAPE)
+    ] = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A score, as in test/bleu; may be repeated (default: the main one).",
+            rich_help_panel=SHAPE,
+        ),
+    ] = None,
+    agg: Annotated[
+        str, typer.Option(metavar="|".join(AGGREGATES), help="How seeds are put together.", rich_help_panel=SHAPE)
+    ] = "mean±std",
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Set what the paper prints, and the difference, beside our scores.")
+    ] = False,
+    significance: Annotated[
+        bool,
+        typer.Option(
+            "--significance/--no-significance",
+            help="Mark what differs from the dense cell, by a paired bootstrap over the predictions.",
+        ),
+    ] = True,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a sweep: only cells with this value.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Of a sweep: so many seeds of every cell.")] = None,
+    style: Annotated[TableFormat, typer.Option("--format", help="How the table is written.")] = TableFormat.TEXT,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Shows scores by row and column: mean and deviation over seeds, missing cells as –, signatures below.
+
+    CSV and JSON have one line or object per cell, with every number unrounded.
+    """
+    if agg not in AGGREGATES:
+        raise unknown("aggregate", agg, AGGREGATES, where="--agg")
+    shape = {"rows": _listed(rows), "columns": _listed(cols), "scores": score or []}
+    found = _results(what or [], runs_dir, only, seeds, shape)
+    if paper and all(heading.column is None for heading in found.headings):
+        raise PhmrunError("there are no published scores to set beside these", where="--paper", hint="Name a table.")
+    differences = {}
+    if significance:
+        from phmrun.papers.significance import differences as compare
+
+        differences = compare(found)
+    from phmrun.papers.layout import lay_out, plain_rows
+
+    if as_json or style is TableFormat.JSON:
+        console.print_json({"title": found.title, "cells": plain_rows(found, differences)})
+    elif style is TableFormat.CSV:
+        _print_csv(plain_rows(found, differences))
+    else:
+        _print(lay_out(found, agg, differences, paper=paper), style)
+
+
+def _results(
+    what: list[str], runs_dir: Path, only: list[str] | None, seeds: int | None, shape: dict[str, list[str]]
+) -> "ResultTable":
+    """The results of what was named: a file is a sweep, everything else are runs."""
+    from phmrun.ledger import Run
+    from phmrun.ledger.listing import list_runs, summarise
+    from phmrun.ledger.status import State
+    from phmrun.sweeps.results import table_of_runs, table_of_sweep
+
+    if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
+        from phmrun.cli.sweep_work import planned
+        from phmrun.sweeps.standing import survey
+
+        made = planned(what[0], only, seeds)
+        return table_of_sweep(made, survey(made, runs_dir), **shape)
+    summaries = [summarise(Run.find(runs_dir, name).path) for name in what] if what else list_runs(runs_dir)
+    done = [run for run in summaries if run is not None and (what or run.state == State.DONE)]
+    if not done:
+        raise PhmrunError(f"no run in {runs_dir} is done")
+    return table_of_runs(done, **shape)
+
+
+def _listed(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _print(laid: "Laid", style: TableFormat) -> None:
+    """Title, table and notes, in one of the formats for readers."""
+    from phmrun.cli.formats import Format, escaped, print_formatted
+
+    if style is TableFormat.TEXT:
+        console.print_table(laid.columns, laid.rows, title=laid.title or None)
+        for note in laid.notes:
+            console.stdout().print(note, markup=False, highlight=False, soft_wrap=True)
+        return
+    if style is TableFormat.MD:
+        if laid.title:
+            print(f"**{laid.title}**\n")
+        print_formatted(laid.columns, laid.rows, Format.MD)
+        print("".join(f"\n{note}\n" for note in laid.notes), end="")
+        return
+    if laid.title:
+        print(f"% {laid.title}; the package booktabs draws the rules")
+    print_formatted(laid.columns, laid.rows, Format.LATEX)
+    for note in laid.notes:
+        breakable = escaped(note).replace("$|$", "$|$\\allowbreak{}")
+        print(f"\\par{{\\footnotesize {breakable}}}")
+
+
+def _print_csv(rows: list[dict[str, object]]) -> None:
+    """One line per cell; lists are joined by spaces."""
+    from phmrun.cli.formats import Format, print_formatted
+
+    columns = list(rows[0]) if rows else []
+    lines = [[" ".join(map(str, v)) if isinstance(v, list) else v for v in row.values()] for row in rows]
+    print_formatted(columns, lines, Format.CSV)

@@ -1,0 +1,277 @@
+"""Our scores in the shape of a table: rows, columns, and in each cell one score per seed. Imports no torch."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median, stdev
+from typing import Any
+
+from phmrun.errors import PhmrunError
+from phmrun.ledger.about import layer_label
+from phmrun.ledger.listing import RunSummary
+from phmrun.papers.published import Column, PaperTable
+from phmrun.papers.verdict import Printed
+
+AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": fmean,
+    "median": median,
+    "best": max,
+    "worst": min,
+}
+BUILTIN = "builtin"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One experiment that a table may show.
+
+    Attributes:
+        at: Its value of every key of its sweep, as text; row and column of a paper's table among them.
+        config: Its configuration, as plain nested values.
+        run: Its run; ``None`` where there is none yet.
+    """
+
+    at: Mapping[str, str]
+    config: Mapping[str, Any]
+    run: RunSummary | None
+
+    def label(self, key: str) -> str:
+        """Its value at a key of the sweep, or else at a dotted key of its configuration; empty where it has none."""
+        if key in self.at:
+            return self.at[key]
+        value: Any = self.config
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping):
+            value = layer_label(value) if "structure" in value else value.get("name")
+        return "" if value is None else str(value)
+
+    @property
+    def dense(self) -> bool:
+        """Whether no part of its network has another structure than a dense one."""
+        structures = [value.get("structure") for value in self.config.values() if isinstance(value, Mapping)]
+        return all(name in (None, "dense") for name in structures)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column.
+
+    Attributes:
+        name: What stands above it.
+        scores: The scores of a run that it shows, by their names.
+        where: What an experiment must have at some keys to stand in it.
+        column: The column of the paper's table.
+    """
+
+    name: str
+    scores: tuple[str, ...]
+    where: Mapping[str, str] = field(default_factory=dict)
+    column: Column | None = None
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One number of a cell: a score of all seeds.
+
+    Attributes:
+        values: One per run that has it.
+        signatures: How they were computed; one, unless runs differ.
+        published: What the paper prints there; ``None``: nothing.
+    """
+
+    values: tuple[float, ...]
+    signatures: tuple[str, ...]
+    published: float | None
+
+    @property
+    def mean(self) -> float | None:
+        """Of the runs."""
+        return fmean(self.values) if self.values else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Of a sample, over the runs; ``None`` of fewer than two."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    def aggregate(self, how: str) -> float | None:
+        """One number of all runs: "mean", "median", "best" (the largest) or "worst"."""
+        return AGGREGATES[how](self.values) if self.values else None
+
+    @property
+    def delta(self) -> float | None:
+        """The mean minus what is published."""
+        return None if self.mean is None or self.published is None else self.mean - self.published
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A cell.
+
+    Attributes:
+        numbers: One for each score of the column.
+        entries: The experiments in it, those without a score too.
+        comparable: Whether its scores and the paper's were computed in the same way, in the same settings.
+        printed: What the paper prints there, as it prints it.
+    """
+
+    numbers: tuple[Numbers, ...]
+    entries: tuple[Entry, ...]
+    comparable: bool = False
+    printed: str | None = None
+
+    @property
+    def runs(self) -> int:
+        """How many seeds have all scores."""
+        return min((len(number.values) for number in self.numbers), default=0)
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows times columns.
+
+    Attributes:
+        title: What it shows.
+        keys: What makes a row.
+        headings: The columns.
+        rows: The labels of each row, one per key.
+        figures: The cells of each row, one per column.
+        parameters: Of the networks of each row; several where they differ.
+        reduced: In what the settings fall short of the paper's; empty: in nothing.
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    headings: tuple[Heading, ...]
+    rows: tuple[tuple[str, ...], ...]
+    figures: tuple[tuple[Figure, ...], ...]
+    parameters: tuple[tuple[int, ...], ...]
+    reduced: str = ""
+
+
+def tabulate(
+    entries: Sequence[Entry],
+    keys: Sequence[str],
+    headings: Sequence[Heading],
+    *,
+    title: str = "",
+    paper: PaperTable | None = None,
+    reduced: str = "",
+) -> ResultTable:
+    """The table of some experiments.
+
+    Args:
+        entries: The experiments.
+        keys: What makes a row: keys of the sweep or dotted keys of the configuration.
+        headings: The columns.
+        title: What it shows.
+        paper: Whose published cells stand beside them; its rows are the rows.
+        reduced: In what the settings fall short of the paper's.
+    """
+    groups: dict[tuple[str, ...], list[Entry]] = {}
+    if paper:
+        groups = {(row.name,): [] for row in paper.rows}
+    for entry in entries:
+        groups.setdefault(tuple(entry.label(key) for key in keys), []).append(entry)
+    figures, parameters = [], []
+    for labels, found in groups.items():
+        printed = paper.row(labels[0]).published if paper and labels[0] in {r.name for r in paper.rows} else {}
+        figures.append(tuple(_figure(heading, found, printed.get(heading.name), reduced) for heading in headings))
+        counts = {entry.run.about("parameters") for entry in found if entry.run}
+        parameters.append(tuple(sorted(count for count in counts if isinstance(count, int))))
+    falls_short = reduced or (_made_up(entries) if paper else "")
+    return ResultTable(
+        title, tuple(keys), tuple(headings), tuple(groups), tuple(figures), tuple(parameters), falls_short
+    )
+
+
+def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
+    """The columns of a paper's table that are scores of ours.
+
+    Args:
+        table: The table.
+        groups: By heading, the column under which its experiments are named in the sweep; empty where there is one.
+        only: Only these.
+    """
+    return [
+        Heading(
+            name,
+            (column.score,) if isinstance(column.score, str) else tuple(column.score or ()),
+            {"column": groups[name]} if name in groups else {},
+            column,
+        )
+        for name, column in table.columns.items()
+        if column.score and (not only or name in only)
+    ]
+
+
+def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
+    """The columns of a sweep: every value of some keys, times every score.
+
+    Args:
+        entries: The experiments.
+        keys: What makes a column.
+        scores: Names of scores; empty: the main one of each experiment.
+    """
+    found: dict[tuple[tuple[str, ...], str], None] = {}
+    for entry in entries:
+        own = scores or ([entry.run.main_score] if entry.run and entry.run.main_score else [])
+        for score in own:
+            found[(tuple(entry.label(key) for key in keys), score)] = None
+    headings = []
+    for labels, score in found:
+        where = dict(zip(keys, labels, strict=True))
+        headings.append(Heading(" ".join([*filter(None, labels), score]), (score,), where))
+    return headings
+
+
+def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, reduced: str) -> Figure:
+    """The cell of some experiments under a heading."""
+    chosen = tuple(e for e in entries if all(e.label(key) == value for key, value in heading.where.items()))
+    published = _published(printed, len(heading.scores))
+    numbers = []
+    for place, score in enumerate(heading.scores):
+        values: list[float] = []
+        signatures: dict[str, None] = {}
+        for entry in chosen:
+            value = entry.run.score(score) if entry.run else None
+            if value is not None and entry.run is not None:
+                values.append(value)
+                signatures[_signature(entry.run, score)] = None
+        numbers.append(Numbers(tuple(values), tuple(signatures), published[place]))
+    wanted = heading.column.signature if heading.column else ""
+    agree = bool(wanted) and all(_agrees(wanted, given) for number in numbers for given in number.signatures)
+    return Figure(tuple(numbers), chosen, agree and not reduced and not _made_up(chosen), printed)
+
+
+def _published(printed: str | None, count: int) -> list[float | None]:
+    """The numbers in a printed cell, "71.82 / 71.89"; none where it has another count of them."""
+    parts = (printed or "").split("/")
+    if printed is None or len(parts) != count:
+        return [None] * count
+    try:
+        return [float(Printed.parse(part).amount) for part in parts]
+    except PhmrunError:
+        return [None] * count
+
+
+def _signature(run: RunSummary, score: str) -> str:
+    """How a score was computed; the step of a checkpoint, which differs from seed to seed, is left out."""
+    entry = run.metrics.get(score)
+    return re.sub(r"@\d+", "", str(entry.get("signature", ""))) if isinstance(entry, Mapping) else ""
+
+
+def _agrees(wanted: str, given: str) -> bool:
+    """Whether a signature has all the parts that the paper's has."""
+    return set(wanted.split("|")) <= set(given.split("|"))
+
+
+def _made_up(entries: Iterable[Entry]) -> str:
+    """What is to be said of experiments on a built-in corpus, beside numbers of a real one."""
+    return "on the built-in corpus" if any(entry.label("data") == BUILTIN for entry in entries) else ""
+
+
+def rounded(value: float) -> str:
+    """A score with the digits that tables have."""
+    return f"{value:.2f}" if math.isfinite(value) else str(value)

@@ -1,0 +1,98 @@
+"""What a sweep, or some runs, have come to, as a table. Imports no torch."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+
+from phmrun.errors import PhmrunError
+from phmrun.ledger.listing import RunSummary
+from phmrun.ledger.status import State
+from phmrun.papers.results import Entry, Heading, ResultTable, paper_headings, score_headings, tabulate
+from phmrun.sweeps.plan import SEED, Plan, column_groups
+from phmrun.sweeps.standing import Stand
+
+COLUMN_KEYS = ("task", "data", "data.name")
+"""Keys of a sweep whose values make columns unless asked otherwise: other data is another score."""
+
+
+def table_of_sweep(
+    plan: Plan,
+    stands: Iterable[Stand],
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    scores: Sequence[str] = (),
+) -> ResultTable:
+    """The results of a sweep; of a paper's table in its shape, else the keys of the grid as rows.
+
+    Args:
+        plan: The sweep's plan.
+        stands: Its cells, as they stand.
+        rows: Keys that make a row instead.
+        columns: Keys that make a column instead.
+        scores: Only these scores of every run.
+    """
+    entries = [_entry(stand) for stand in stands]
+    sweep = plan.sweep
+    if sweep.table and not (rows or columns or scores):
+        return tabulate(
+            entries, ["row"], _headings(plan), title=sweep.title, paper=sweep.table, reduced=sweep.file.reduced
+        )
+    keys = list(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
+    return _pivot(entries, keys, rows, columns, scores, sweep.title)
+
+
+def table_of_runs(
+    runs: Iterable[RunSummary], *, rows: Sequence[str] = (), columns: Sequence[str] = (), scores: Sequence[str] = ()
+) -> ResultTable:
+    """The results of some runs, by layer unless asked otherwise; arguments as for :func:`table_of_sweep`."""
+    entries = [Entry({}, _config(run), run) for run in runs]
+    varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
+    return _pivot(entries, ["layer", *varied], rows, columns, scores, "")
+
+
+def _pivot(
+    entries: list[Entry],
+    keys: Sequence[str],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    scores: Sequence[str],
+    title: str,
+) -> ResultTable:
+    """A table whose rows and columns are those asked for, or else the keys of the sweep."""
+    for key in (*rows, *columns):
+        if not any(entry.label(key) for entry in entries):
+            raise PhmrunError(
+                f"no experiment has a value at {key!r}",
+                where="--rows" if key in rows else "--cols",
+                hint=f"A key is one of {', '.join([*keys, SEED])} or a dotted one of the configuration.",
+            )
+    across = list(columns) or [key for key in keys if key in COLUMN_KEYS and key not in rows]
+    down = list(rows) or [key for key in keys if key not in across] or ["layer"]
+    return tabulate(entries, down, score_headings(entries, across, scores), title=title)
+
+
+def _headings(plan: Plan) -> list[Heading]:
+    sweep = plan.sweep
+    if sweep.table is None:
+        return []
+    groups = column_groups(sweep.table, sweep.file.columns)
+    several = len(set(groups.values())) > 1
+    return paper_headings(sweep.table, groups if several else {}, sweep.file.columns)
+
+
+def _entry(stand: Stand) -> Entry:
+    """A cell; the scores of a run count once it is done."""
+    config = stand.cell.config.model_dump(mode="json") if stand.cell.config else {}
+    done = stand.run is not None and stand.run.status is not None and stand.run.status.state is State.DONE
+    return Entry(stand.cell.labels, config, stand.run if done else None)
+
+
+def _config(run: RunSummary) -> dict[str, Any]:
+    """The configuration of a run as plain values; empty if it is damaged."""
+    try:
+        values = yaml.safe_load((run.path / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        return {}
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,95 @@
+"""``phmrun table`` in every format, of runs that were not trained for it."""
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from phmrun.errors import ExitCode
+from phmrun.ledger import Run, State
+
+SIGNATURE = "labels:a+b|weights:best@3"
+
+
+@pytest.fixture
+def runs_dir(tmp_path):
+    for seed, (layer, right) in enumerate((("dense", 95), ("dense", 94), ("{structure: phm, n: 4}", 60))):
+        name = f"sva-builtin-x-{seed}-0123456789a{seed}"
+        config = f"task: sva\nseed: {seed}\ndata: {{name: builtin}}\nlayer: {layer}\n"
+        run = Run.create(tmp_path / "runs", name, config)
+        run.write_parameters({"total": 100 + 10 * seed})
+        rows = "".join(f"{'a' if place < right else 'b'}\t1\ta\t\n" for place in range(100))
+        run.predictions.mkdir()
+        (run.predictions / "test.tsv").write_text(f"predicted\tprobability\tlabel\tpart\n{rows}")
+        run.update_metrics("test/accuracy", {"value": float(right), "signature": SIGNATURE})
+        run.update_metrics("test/accuracy-of-majority", {"value": 50.0, "signature": "always:a"})
+        run.set_state(State.DONE)
+    Run.create(tmp_path / "runs", "sva-builtin-y-9-0123456789af", "task: sva\n")
+    return tmp_path / "runs"
+
+
+def test_text(phmrun, runs_dir):
+    result = phmrun("table", "--runs-dir", str(runs_dir))
+    assert result.code == 0
+    lines = [line.split() for line in result.out.splitlines()]
+    assert ["dense", "100–110", "94.50", "±", "0.71", "2"] in lines
+    assert ["phm", "n=4", "120", "60.00*", "1"] in lines
+    assert "* differs from the dense cell" in result.out
+    assert "test/accuracy: labels:a+b|weights:best\n" in result.out
+
+
+def test_markdown_and_latex(phmrun, runs_dir, tmp_path):
+    shown = phmrun("table", "--runs-dir", str(runs_dir), "--format", "md").out
+    assert "| phm n=4 | 120 | 60.00* | 1 |" in shown
+    latex = phmrun("table", "--runs-dir", str(runs_dir), "--format", "latex").out
+    assert "phm n=4 & 120 & 60.00$*$ & 1 \\\\" in latex
+    assert "94.50 $\\pm$ 0.71" in latex
+    if shutil.which("pdflatex"):
+        document = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{latex}\\end{{document}}"
+        (tmp_path / "table.tex").write_text(document)
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_numbers_for_programs(phmrun, runs_dir):
+    cells = json.loads(phmrun("table", "--runs-dir", str(runs_dir), "--json").out)["cells"]
+    assert [cell["layer"] for cell in cells] == ["dense", "phm n=4"]
+    assert cells[0]["values"] == [95.0, 94.0]
+    assert cells[1]["p"] < 0.01
+    assert json.loads(phmrun("table", "--runs-dir", str(runs_dir), "--format", "json").out)["cells"] == cells
+    text = phmrun("table", "--runs-dir", str(runs_dir), "--format", "csv", "--no-significance").out
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["layer"], float(row["mean"]), row["p"]) for row in rows] == [
+        ("dense", 94.5, ""),
+        ("phm n=4", 60.0, ""),
+    ]
+
+
+def test_chosen_runs_and_shape(phmrun, runs_dir):
+    arguments = ["sva-builtin-x-0", "sva-builtin-x-2", "--rows", "seed", "--score", "test/accuracy-of-majority"]
+    out = phmrun("table", *arguments, "--agg", "mean", "--runs-dir", str(runs_dir)).out
+    assert ["2", "120", "50.00", "1"] in [line.split() for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["--agg", "men"], "there is no aggregate 'men'"),
+        (["--paper"], "there are no published scores to set beside these"),
+        (["--rows", "nothing"], "no experiment has a value at 'nothing'"),
+        (["no-such-run"], "there is no run 'no-such-run'"),
+        (["missing.yaml"], "there is no such file"),
+    ],
+)
+def test_mistakes(phmrun, runs_dir, arguments, what):
+    result = phmrun("table", *arguments, "--runs-dir", str(runs_dir))
+    assert result.code == ExitCode.USAGE
+    assert what in result.err
+
+
+def test_nothing_is_done(phmrun, tmp_path):
+    assert "no run in" in phmrun("table", "--runs-dir", str(tmp_path)).err

@@ -1,0 +1,190 @@
+"""Our scores as a table: spread over seeds, published values beside them, marks, what is missing."""
+
+import pytest
+
+from phmrun.ledger import Run, State
+from phmrun.ledger.listing import summarise
+from phmrun.metrics.significance import Difference
+from phmrun.papers.layout import lay_out, plain_rows
+from phmrun.papers.published import Column, PaperRow, PaperTable
+from phmrun.papers.results import Entry, Heading, paper_headings, score_headings, tabulate
+
+SIGNATURE = "nrefs:1|case:mixed|tok:13a|weights:best@250"
+DENSE, PHM = {"layer": {"structure": "dense"}}, {"layer": {"structure": "phm", "n": 4}}
+
+
+@pytest.fixture
+def entry(tmp_path):
+    """An experiment with a run that has these scores."""
+    count = 0
+
+    def make(at, config, scores=None, parameters=100, signature=SIGNATURE):
+        nonlocal count
+        count += 1
+        if scores is None:
+            return Entry(at, config, None)
+        run = Run.create(tmp_path, f"nmt-x-{count}-0123456789ab", "task: nmt\n")
+        run.write_parameters({"total": parameters})
+        for name, value in scores.items():
+            run.update_metrics(name, {"value": value, "signature": signature})
+        run.set_state(State.DONE)
+        return Entry(at, config, summarise(run.path))
+
+    return make
+
+
+@pytest.fixture
+def paper():
+    def make(signature="tok:13a", printed="20.5", **column):
+        return PaperTable(
+            paper="mine",
+            table="1",
+            title="A table",
+            task="nmt",
+            columns={
+                "BLEU": Column(metric="bleu", score="test/bleu", signature=signature, **column),
+                "Time": Column(metric="seconds"),
+            },
+            rows=[
+                PaperRow(name="Transformer", published={"BLEU": "21.0", "Time": "3"}),
+                PaperRow(name="PHM", set=PHM, published={"BLEU": printed}),
+            ],
+        )
+
+    return make
+
+
+def laid(table, how="mean±std", differences=None, paper=False):
+    return lay_out(table, how, differences or {}, paper=paper)
+
+
+def grid(entry):
+    return [
+        entry({"layer": "dense", "seed": "1"}, DENSE, {"test/bleu": 30.0}, 200, "tok:13a|weights:best@250"),
+        entry({"layer": "dense", "seed": "2"}, DENSE, {"test/bleu": 32.0}, 200, "tok:13a|weights:best@300"),
+        entry({"layer": "phm n=4", "seed": "1"}, PHM, {"test/bleu": 29.5}),
+        entry({"layer": "phm n=4", "seed": "2"}, PHM),
+        entry({"layer": "phm n=3", "seed": "1"}, {}),
+    ]
+
+
+def test_seeds_are_put_together(entry):
+    entries = grid(entry)
+    table = tabulate(entries, ["layer"], score_headings(entries, [], []))
+    found = laid(table)
+    assert found.columns == ["layer", "parameters", "test/bleu", "seeds"]
+    assert found.rows == [
+        ["dense", 200, "31.00 ± 1.41", "2"],
+        ["phm n=4", 100, "29.50", "1 of 2"],
+        ["phm n=3", None, "–", "0 of 1"],
+    ]
+    assert found.notes == ["test/bleu: tok:13a|weights:best", f"test/bleu: {SIGNATURE.removesuffix('@250')}"]
+    cells = {how: [row[2] for row in laid(table, how).rows[:2]] for how in ("mean", "median", "best", "worst", "all")}
+    assert cells == {
+        "mean": ["31.00", "29.50"],
+        "median": ["31.00", "29.50"],
+        "best": ["32.00", "29.50"],
+        "worst": ["30.00", "29.50"],
+        "all": ["30.00 32.00", "29.50"],
+    }
+
+
+def test_columns_by_a_key(entry):
+    entries = [
+        entry({"task": "nmt", "layer": "dense"}, DENSE, {"test/bleu": 30.0, "test/chrf": 50.0}),
+        entry({"task": "sva", "layer": "dense"}, DENSE, {"test/accuracy": 90.0}, parameters=70),
+    ]
+    found = laid(tabulate(entries, ["layer"], score_headings(entries, ["task"], [])))
+    assert found.columns[2:4] == ["nmt test/bleu", "sva test/accuracy"]
+    assert found.rows == [["dense", "70–100", "30.00", "90.00", "1"]]
+    several = score_headings(entries[:1], [], ["test/bleu", "test/chrf"])
+    assert laid(tabulate(entries[:1], ["layer"], several)).rows[0][2:4] == ["30.00", "50.00"]
+
+
+def test_a_key_may_be_one_of_the_configuration(entry):
+    config = {"model": {"width": 64}, "data": {"name": "multi30k"}, "layer": {"structure": "phm", "n": 2, "bias": True}}
+    one = entry({}, config)
+    assert [one.label(key) for key in ("model.width", "data", "layer", "layer.n", "nothing.here")] == [
+        "64", "multi30k", "phm n=2", "2", ""
+    ]  # fmt: skip
+    assert not one.dense
+    assert entry({}, DENSE).dense
+
+
+def test_the_papers_numbers_beside_ours(entry, paper):
+    entries = [
+        entry({"row": "Transformer", "seed": "1"}, DENSE, {"test/bleu": 22.25}),
+        entry({"row": "PHM", "seed": "1"}, PHM, {"test/bleu": 20.0}),
+    ]
+    table = paper()
+    found = laid(tabulate(entries, ["row"], paper_headings(table, {}), paper=table), paper=True)
+    assert found.columns == ["row", "parameters", "BLEU", "paper", "Δ", "seeds"]
+    assert found.rows == [
+        ["Transformer", 100, "22.25", "21.0", "+1.25", "1"],
+        ["PHM", 100, "20.00", "20.5", "-0.50", "1"],
+    ]
+    assert f"BLEU: paper: {table.columns['BLEU'].signature}" in found.notes
+    half = laid(tabulate(entries[:1], ["row"], paper_headings(table, {}), paper=table), paper=True)
+    assert half.rows[1] == ["PHM", None, "–", "20.5", "–", "–"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reduced", "data"),
+    [
+        ({"signature": "tok:none"}, "", "real"),
+        ({"signature": ""}, "", "real"),
+        ({}, "less data", "real"),
+        ({}, "", "builtin"),
+    ],
+)
+def test_what_was_not_measured_alike_is_bracketed(entry, paper, change, reduced, data):
+    table = paper(**change)
+    entries = [entry({"row": "PHM"}, {**PHM, "data": {"name": data}}, {"test/bleu": 20.0})]
+    made = tabulate(entries, ["row"], paper_headings(table, {}), paper=table, reduced=reduced)
+    found = laid(made, paper=True)
+    assert found.rows[1][4] == "(-0.50)"
+    assert any(note.startswith("(Δ)") for note in found.notes)
+    marked = bool(reduced) or data == "builtin"
+    assert (found.rows[1][2] == "20.00‡") == marked
+    assert any(note.startswith("‡ reduced settings") for note in found.notes) == marked
+
+
+def test_several_numbers_in_a_cell(entry, paper):
+    table = paper(printed="20.5 / 30.0")
+    table.columns["BLEU"].__dict__["score"] = ["test/bleu", "test/chrf"]
+    entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.0, "test/chrf": 31.0})]
+    found = laid(tabulate(entries, ["row"], paper_headings(table, {}), paper=table), paper=True)
+    assert found.rows[1][2:5] == ["20.00 / 31.00", "20.5 / 30.0", "-0.50 / +1.00"]
+
+
+def test_marks_of_what_differs(entry):
+    entries = grid(entry)
+    table = tabulate(entries, ["layer"], score_headings(entries, [], []))
+    found = laid(
+        table, differences={(1, 0): Difference(-1.5, 0.01, (-2.0, -1.0)), (0, 0): Difference(0.1, 0.6, (-1, 1))}
+    )
+    assert [row[2] for row in found.rows] == ["31.00 ± 1.41", "29.50*", "–"]
+    assert any(note.startswith("* differs from the dense cell (p < 0.05") for note in found.notes)
+
+
+def test_every_number_as_it_is(entry, paper):
+    table = paper()
+    entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.123456}), entry({"row": "PHM"}, PHM, {"test/bleu": 21.0})]
+    made = tabulate(entries, ["row"], paper_headings(table, {}), paper=table)
+    row = plain_rows(made, {(1, 0): Difference(-1.5, 0.01, (-2.0, -1.0))})[1]
+    assert row["mean"] == pytest.approx(20.561728)
+    assert row["values"] == [20.123456, 21.0]
+    assert row["delta"] == pytest.approx(0.061728)
+    assert (row["published"], row["printed"], row["p"], row["seeds"], row["planned"]) == (20.5, "20.5", 0.01, 2, 2)
+    assert row["signatures"] == [SIGNATURE.removesuffix("@250")]
+    assert row["comparable"] is True
+    assert len(row["runs"]) == 2
+
+
+def test_columns_filled_by_other_experiments(entry):
+    heading = [Heading("A", ("test/bleu",), {"column": "A"}), Heading("B", ("test/bleu",), {"column": "B"})]
+    entries = [
+        entry({"row": "x", "column": "A"}, DENSE, {"test/bleu": 1.0}),
+        entry({"row": "x", "column": "B"}, PHM, {"test/bleu": 2.0}),
+    ]
+    assert laid(tabulate(entries, ["row"], heading)).rows[0][2:4] == ["1.00", "2.00"]

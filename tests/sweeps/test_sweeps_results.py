@@ -1,0 +1,77 @@
+"""A sweep's results as a table: the grid's keys, or a paper's shape with its numbers."""
+
+import pytest
+from test_sweeps_file import TABLE
+
+from phmrun.errors import PhmrunError
+from phmrun.ledger import Run, State
+from phmrun.papers.layout import lay_out
+from phmrun.sweeps.results import table_of_runs, table_of_sweep
+from phmrun.sweeps.standing import survey
+
+
+@pytest.fixture
+def filled(planned, tmp_path):
+    """The stands of a sweep whose runs have these scores, in the order of the cells; None: not done."""
+
+    def make(content, values):
+        made = planned(content)
+        for cell, value in zip(made.cells, values, strict=True):
+            if value is None or cell.run_id is None:
+                continue
+            layer = cell.config.layer
+            config = f"task: toy\ndata: {{name: {cell.config.data.name}}}\nlayer: {{structure: {layer.structure}}}\n"
+            run = Run.create(tmp_path / "runs", cell.run_id, config)
+            run.update_metrics("test/accuracy", {"value": value, "signature": "labels:a+b"})
+            run.update_metrics("test/other", {"value": value / 2, "signature": "x"})
+            run.set_state(State.DONE)
+        return made, survey(made, tmp_path / "runs")
+
+    return make
+
+
+def rows(table, **options):
+    laid = lay_out(table, "mean±std", {}, paper=options.get("paper", False))
+    return [laid.columns, *laid.rows]
+
+
+GRID = {"task": "toy", "grid": {"layer": ["dense", "phm"], "data": [{"name": "a"}, {"name": "b"}]}, "seeds": 2}
+
+
+def test_a_grid(filled):
+    made, stands = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
+    assert rows(table_of_sweep(made, stands)) == [
+        ["layer", "parameters", "name=a test/accuracy", "name=b test/accuracy", "seeds"],
+        ["dense", None, "81.00 ± 1.41", "70.00", "1 of 2, 2"],
+        ["phm", None, "60.50 ± 0.71", "–", "0 of 2, 2"],
+    ]
+
+
+def test_the_shape_that_is_asked_for(filled):
+    made, stands = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
+    shaped = table_of_sweep(made, stands, rows=["data.name", "layer"], columns=["seed"], scores=["test/other"])
+    assert rows(shaped)[0] == ["data.name", "layer", "parameters", "1 test/other", "2 test/other", "seeds"]
+    assert rows(shaped)[2] == ["b", "dense", None, "35.00", "–", "0 of 1, 1"]
+    with pytest.raises(PhmrunError, match="no experiment has a value at 'layr'") as caught:
+        table_of_sweep(made, stands, rows=["layr"])
+    assert "layer, data, seed" in str(caught.value)
+
+
+def test_a_papers_table(filled):
+    made, stands = filled(TABLE, [91.0, None, 90.5, 79.0])
+    assert rows(table_of_sweep(made, stands), paper=True) == [
+        ["row", "parameters", "A", "paper", "Δ", "B", "paper", "Δ", "C", "paper", "Δ", "seeds"],
+        ["Dense", None, "91.00‡", "90.1", "(+0.90)", "–", "80.1", "–", "–", "–", "–", "0 of 1, 1"],
+        ["PHM", None, "90.50‡", "90.0", "(+0.50)", "79.00‡", "–", "–", "39.50‡", "–", "–", "1"],
+        ["Theirs", None, "–", "91.0", "–", "–", "–", "–", "–", "–", "–", "–"],
+    ]
+
+
+def test_runs_without_a_sweep(filled):
+    _, stands = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
+    table = table_of_runs([stand.run for stand in stands if stand.run])
+    assert rows(table) == [
+        ["layer", "parameters", "a test/accuracy", "b test/accuracy", "seeds"],
+        ["dense", None, "81.00 ± 1.41", "70.00", "1, 2"],
+        ["phm", None, "60.50 ± 0.71", "–", "2"],
+    ]
