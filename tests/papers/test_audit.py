@@ -170,9 +170,9 @@ def test_norms_and_scopes_left_out():
 
 
 def test_a_wrong_argument_names_file_and_row():
-    name = "configs/papers/phm/table1.yaml"
+    name = "configs/papers/matsuno/table5.yaml"
     table = load_table(name)
     broken = table.model_copy(update={"base": {**table.base, "widht": 3}})
     with pytest.raises(PhmrunError, match="widht") as caught:
         list(audit_table(broken, name))
-    assert caught.value.where == f"{name}, row LSTM"
+    assert caught.value.where == f"{name}, row {table.rows[0].name}"
