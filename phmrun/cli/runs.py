@@ -11,10 +11,16 @@ from phmrun.cli.options import Json, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
 
 if TYPE_CHECKING:
+    from phmrun.ledger.comparison import ScoreRow
     from phmrun.ledger.description import Description
     from phmrun.ledger.listing import RunSummary
 
-app = typer.Typer(help="Run directories: list, show, remove.", no_args_is_help=True)
+app = typer.Typer(help="Run directories: list, show, compare, archive, remove.", no_args_is_help=True)
+
+RunArguments = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN…", help="Run ids, their unique beginnings, or paths.", autocompletion=completion.runs),
+]
 
 FILTER = "Filter"
 _ROWS_OF_HISTORY = 5
@@ -123,14 +129,89 @@ def show(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs"), as_json: J
         _print(description, changed)
 
 
+@app.command("diff")
+def diff(
+    run: RunArgument,
+    other: Annotated[
+        str, typer.Argument(metavar="OTHER", help="The run to compare it with.", autocompletion=completion.runs)
+    ],
+    *,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Shows in what two runs differ: settings, sizes, scores."""
+    from phmrun.ledger import Run, comparison
+
+    pair = [Run.find(runs_dir, reference) for reference in (run, other)]
+    settings, scores = comparison.configurations(pair), comparison.scores(pair)
+    sizes = [each.parameters().get("total") for each in pair]
+    if as_json:
+        from phmrun.ledger.values import plain
+
+        facts = {
+            "runs": [each.id for each in pair],
+            "config": {row.key: row.values for row in settings},
+            "parameters": sizes,
+            "metrics": {row.name: {"values": row.values, "alike": row.alike} for row in scores},
+        }
+        console.print_json(plain(facts))
+        return
+    names = [each.id for each in pair]
+    rows = [(row.key, *(_said(value) for value in row.values)) for row in settings]
+    console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
+    console.stdout().print()
+    console.print_table(("score", *names, "difference", ""), [_score_row(row) for row in scores])
+
+
+@app.command("compare")
+def compare(
+    runs: RunArguments,
+    *,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Of the history: val/loss, train/loss … (default: all of validations)."),
+    ] = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Shows the course of training of some runs side by side; `phmrun plot history` draws it."""
+    from phmrun.ledger import Run, comparison
+
+    found = [Run.find(runs_dir, reference) for reference in runs]
+    wanted = figure or comparison.figures(found)
+    if not wanted:
+        raise PhmrunError("none of these runs has been validated yet", hint="Name a figure: --figure train/loss.")
+    curves = {name: comparison.curves(found, name) for name in wanted}
+    if as_json:
+        from phmrun.ledger.values import plain
+
+        console.print_json(plain({"runs": [run.id for run in found], "curves": curves}))
+        return
+    for name, rows in curves.items():
+        console.print_table((name, *(run.id for run in found)), [(step, *values) for step, values in rows])
+        console.stdout().print()
+
+
+@app.command("archive")
+def archive_runs(
+    runs: RunArguments,
+    *,
+    to: Annotated[Path, typer.Option(metavar="FILE.tar.gz", help="The file to write.", dir_okay=False)],
+    checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints", help="Pack the weights too.")] = True,
+    runs_dir: RunsDirectory = Path("runs"),
+) -> None:
+    """Packs runs into one file, from which `tar -xzf` makes them again; nothing is deleted."""
+    from phmrun.ledger import Run
+    from phmrun.ledger.archive import archive
+
+    found = [Run.find(runs_dir, reference) for reference in runs]
+    size = archive(found, to, checkpoints=checkpoints)
+    console.stdout().print(f"{to}: {len(found)} runs, {size:,} bytes", markup=False, soft_wrap=True)
+
+
 @app.command("rm")
 def remove(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN…", help="Run ids, their unique beginnings, or paths.", autocompletion=completion.runs
-        ),
-    ],
+    runs: RunArguments,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     runs_dir: RunsDirectory = Path("runs"),
@@ -148,6 +229,17 @@ def remove(
     for run in found.values():
         run.remove()
         console.stderr().print(f"deleted {run.path}", markup=False, soft_wrap=True)
+
+
+def _said(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _score_row(row: "ScoreRow") -> tuple[Any, ...]:
+    """A score of two runs, their difference, and a word where they are not measured alike."""
+    first, second = row.values
+    difference = None if first is None or second is None else second - first
+    return row.name, first, second, difference, "" if row.alike else "not measured alike"
 
 
 def _can_ask() -> bool:

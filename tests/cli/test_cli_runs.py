@@ -190,3 +190,31 @@ def test_help_imports_nothing_heavy() -> None:
         "print([name for name in ('torch', 'wandb', 'pydantic', 'numpy', 'yaml') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_diff_shows_settings_sizes_and_scores(runs_dir: Path) -> None:
+    lines = [line.split() for line in phmrun(runs_dir, "runs", "diff", PHM, DENSE)[0].splitlines()]
+    assert ["layer.n", "4", "–"] in lines
+    assert ["test/bleu", "31.25", "30.50", "-0.75"] in lines
+    assert not any(line[:1] == ["seed"] for line in lines)
+    facts = json.loads(phmrun(runs_dir, "runs", "diff", PHM, DENSE, "--json")[0])
+    assert facts["runs"] == [PHM, DENSE]
+    assert facts["metrics"]["test/bleu"] == {"values": [31.25, 30.5], "alike": True}
+
+
+def test_compare_shows_curves(runs_dir: Path) -> None:
+    with pytest.raises(PhmrunError, match="none of these runs has been validated yet"):
+        phmrun(runs_dir, "runs", "compare", PHM, DENSE)
+    for name, loss in ((PHM, 2.5), (DENSE, math.nan)):
+        Run(runs_dir / name).history.append({"step": 100, "val/loss": loss, "train/loss": 1.0})
+    lines = [line.split() for line in phmrun(runs_dir, "runs", "compare", PHM, DENSE)[0].splitlines()]
+    assert lines[:2] == [["val/loss", PHM, DENSE], ["100", "2.50", "nan"]]
+    facts = json.loads(phmrun(runs_dir, "runs", "compare", PHM, DENSE, "--figure", "val/loss", "--json")[0])
+    assert facts["curves"] == {"val/loss": [[100, [2.5, "NaN"]]]}
+
+
+def test_archive_writes_one_file(runs_dir: Path, tmp_path: Path) -> None:
+    out, _ = phmrun(runs_dir, "runs", "archive", PHM, DENSE, "--to", str(tmp_path / "both.tar.gz"))
+    assert out.startswith(f"{tmp_path / 'both.tar.gz'}: 2 runs, ")
+    assert (tmp_path / "both.tar.gz").is_file()
+    assert (runs_dir / PHM).is_dir()

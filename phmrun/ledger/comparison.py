@@ -1,0 +1,102 @@
+"""Runs beside each other: in what their configurations, sizes and scores differ, and how their training went."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import yaml
+
+from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.ledger.listing import score_value
+from phmrun.ledger.run import Run
+
+
+class Difference(NamedTuple):
+    """A key of the configuration at which runs differ.
+
+    Attributes:
+        key: The dotted key.
+        values: Its value in each run; ``None`` where a run does not have it.
+    """
+
+    key: str
+    values: tuple[Any, ...]
+
+
+class ScoreRow(NamedTuple):
+    """A score of several runs.
+
+    Attributes:
+        name: Its name, "test/bleu".
+        values: Of each run; ``None`` where it has none.
+        alike: Whether all were computed in the same way.
+    """
+
+    name: str
+    values: tuple[float | None, ...]
+    alike: bool
+
+
+def configurations(runs: Sequence[Run]) -> list[Difference]:
+    """The keys at which the configurations of some runs differ, in the order of the first.
+
+    Raises:
+        PhmrunError: (exit 3) A configuration is missing or damaged.
+    """
+    flat = [_flat(_config(run)) for run in runs]
+    keys = dict.fromkeys(key for values in flat for key in values)
+    rows = [Difference(key, tuple(values.get(key) for values in flat)) for key in keys]
+    return [row for row in rows if any(value != row.values[0] for value in row.values)]
+
+
+def scores(runs: Sequence[Run]) -> list[ScoreRow]:
+    """All scores that one of the runs has."""
+    metrics = [run.metrics() for run in runs]
+    names = dict.fromkeys(name for found in metrics for name in found)
+    rows = []
+    for name in names:
+        entries = [found.get(name) for found in metrics]
+        signatures = {entry.get("signature") for entry in entries if isinstance(entry, Mapping)}
+        rows.append(ScoreRow(name, tuple(score_value(entry) for entry in entries), len(signatures) <= 1))
+    return [row for row in rows if any(value is not None for value in row.values)]
+
+
+def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | None]]]:
+    """A figure of the history of some runs, by optimizer step.
+
+    Args:
+        runs: The runs.
+        figure: Its name in the history: "val/loss".
+
+    Raises:
+        PhmrunError: No run has that figure.
+    """
+    histories = [run.history.read() for run in runs]
+    by_run = [{row["step"]: row[figure] for row in history if figure in row} for history in histories]
+    if not any(by_run):
+        known = dict.fromkeys(name for history in histories for row in history for name in row)
+        raise unknown("figure", figure, [name for name in known if "/" in name], where="--figure")
+    steps = sorted({step for values in by_run for step in values})
+    return [(step, [values.get(step) for values in by_run]) for step in steps]
+
+
+def figures(runs: Sequence[Run]) -> list[str]:
+    """The figures of validations that some run has, in the order of their first appearance."""
+    names = dict.fromkeys(name for run in runs for row in run.history.read() for name in row)
+    return [name for name in names if name.startswith("val/")]
+
+
+def _config(run: Run) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        where = str(run.config_path)
+        raise PhmrunError(f"the configuration cannot be read: {error}", where=where, code=ExitCode.DATA) from error
+    return values if isinstance(values, dict) else {}
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values under dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

@@ -1,0 +1,110 @@
+"""Runs beside each other, and runs as one file."""
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run, State
+from phmrun.ledger.archive import archive
+from phmrun.ledger.comparison import Difference, ScoreRow, configurations, curves, figures, scores
+
+CONFIG = "task: nmt\nseed: {seed}\nmodel:\n  width: 16\nlayer: {layer}\n"
+
+
+@pytest.fixture
+def pair(tmp_path):
+    made = []
+    for seed, layer, bleu in ((1, "{structure: dense}", 30.0), (2, "{structure: phm, n: 4}", 29.0)):
+        run = Run.create(tmp_path / "runs", f"nmt-x-{seed}-0123456789a{seed}", CONFIG.format(seed=seed, layer=layer))
+        run.update_metrics("test/bleu", {"value": bleu, "signature": "a"})
+        run.update_metrics("test/chrf", {"value": bleu, "signature": f"s{seed}"})
+        for step in (10, 20):
+            run.history.append({"step": step * seed, "val/loss": step / 10, "train/loss": 1.0})
+        run.set_state(State.DONE)
+        made.append(run)
+    made[0].update_metrics("dev/bleu", 31)
+    return made
+
+
+def test_only_what_differs(pair):
+    assert configurations(pair) == [
+        Difference("seed", (1, 2)),
+        Difference("layer.structure", ("dense", "phm")),
+        Difference("layer.n", (None, 4)),
+    ]
+    assert configurations([pair[0], pair[0]]) == []
+
+
+def test_scores_and_whether_they_compare(pair):
+    assert scores(pair) == [
+        ScoreRow("test/bleu", (30.0, 29.0), True),
+        ScoreRow("test/chrf", (30.0, 29.0), False),
+        ScoreRow("dev/bleu", (31.0, None), True),
+    ]
+
+
+def test_curves_by_step(pair):
+    assert figures(pair) == ["val/loss"]
+    assert curves(pair, "val/loss") == [(10, [1.0, None]), (20, [2.0, 1.0]), (40, [None, 2.0])]
+    with pytest.raises(PhmrunError, match="there is no figure 'val/los'") as caught:
+        curves(pair, "val/los")
+    assert caught.value.valid == ("train/loss", "val/loss")
+
+
+def test_a_damaged_configuration(pair):
+    pair[1].config_path.write_text("{")
+    with pytest.raises(PhmrunError, match="cannot be read") as caught:
+        configurations(pair)
+    assert caught.value.code == ExitCode.DATA
+
+
+def test_an_archive_unpacks_to_the_same_runs(pair, tmp_path):
+    (pair[0].path / "checkpoints").mkdir()
+    (pair[0].path / "checkpoints/last.ckpt").write_bytes(os.urandom(100))
+    (pair[0].path / "wandb").mkdir()
+    (pair[0].path / ".claim").touch()
+    path = tmp_path / "both.tar.gz"
+    assert archive(pair, path) == path.stat().st_size
+    unpacked = tmp_path / "elsewhere"
+    with tarfile.open(path) as packed:
+        packed.extractall(unpacked, filter="data")
+    for run in pair:
+        again = Run.find(unpacked, run.id)
+        assert again.metrics() == run.metrics()
+        assert again.status == run.status
+        assert again.history.read() == run.history.read()
+    files = {file.relative_to(unpacked / pair[0].id).as_posix() for file in (unpacked / pair[0].id).rglob("*")}
+    assert "checkpoints/last.ckpt" in files
+    assert not files & {"wandb", "lock", ".claim"}
+    assert pair[0].path.is_dir()
+    archive(pair, path, checkpoints=False)
+    with tarfile.open(path) as packed:
+        assert not [name for name in packed.getnames() if "checkpoints" in name]
+
+
+def test_what_cannot_be_archived(pair, tmp_path):
+    with pytest.raises(PhmrunError, match="is no name of an archive"):
+        archive(pair, tmp_path / "both.zip")
+    with pytest.raises(PhmrunError, match="the same name"):
+        archive([pair[0], pair[0]], tmp_path / "both.tar.gz")
+    hold = f"""
+import sys, time
+from pathlib import Path
+from phmrun.ledger import Run
+with Run(Path({str(pair[1].path)!r})).lock():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+    holder = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(PhmrunError, match="in use by process"):
+        archive(pair, tmp_path / "both.tar.gz")
+    holder.kill()
+    holder.wait()
+    assert not list(Path(tmp_path).glob("*both*"))
