@@ -35,11 +35,12 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
     """The generated corpus, written on first use."""
     require_languages(data, STYLES)
-    directory = cache / f"builtin-style-{builtin.VERSION}-{CORPUS_SEED}"
+    directory = cache / f"builtin-style-{builtin.STYLE_VERSION}-{CORPUS_SEED}"
     files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
-    if not all(path.is_file() for pair in files.values() for path in pair):
+    part = directory / "test.part"
+    if not all(path.is_file() for path in (part, *(path for pair in files.values() for path in pair))):
         builtin.write_style(directory, CORPUS_SEED)
-    return ParallelCorpus(files, {"builtin": f"{builtin.VERSION}-{CORPUS_SEED}"})
+    return ParallelCorpus(files, {"builtin": f"{builtin.STYLE_VERSION}-{CORPUS_SEED}"}, parts={"test": part})
 
 
 def with_copies(pair: tuple[Path, Path], times: int, cache: Path) -> tuple[Path, Path]:

@@ -21,7 +21,7 @@ def config_of(**data):
 class SmallCorpus:
     """Stands for the built-in corpus, which takes seconds to generate."""
 
-    VERSION = 7
+    STYLE_VERSION = 7
 
     @staticmethod
     def write_style(directory, seed):
@@ -29,6 +29,7 @@ class SmallCorpus:
         for split in ("train", "dev", "test"):
             for style, word in (("modern", "you"), ("original", "thou")):
                 (directory / f"{split}.{style}").write_text(f"{word} {seed}\n" * 3)
+        (directory / "test.part").write_text("seen\nnovel\nseen\n")
 
 
 def test_the_default_is_from_modern_to_original():
@@ -42,6 +43,7 @@ def test_the_builtin_corpus_is_written_once(tmp_path, monkeypatch):
     monkeypatch.setattr(style_data, "builtin", SmallCorpus)
     found = builtin_corpus(config_of().data, tmp_path)
     assert found.fingerprints == {"builtin": f"7-{style_data.CORPUS_SEED}"}
+    assert found.parts["test"].read_text().splitlines() == ["seen", "novel", "seen"]
     data = build_data(config_of(), tmp_path)
     assert set(data.baselines) == {"copy"}
     assert [path.name for path in data.files["test"]] == ["test.modern", "test.original"]
