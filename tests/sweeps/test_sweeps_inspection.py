@@ -32,7 +32,8 @@ from phmrun.sweeps.inspection import inspector
 made = plan(load_sweep(sys.argv[1]), inspector({}), options_of)
 networks = {json.dumps([c.config.layer.structure, c.config.layer.options, c.config.model.width,
                         c.config.model.encoder_layers]) for c in made.cells}
-print(json.dumps({"runs": len(made.runs), "networks": len(networks), "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"runs": len(made.runs), "networks": len(networks), "megabytes": megabytes}))
 """
 
 
