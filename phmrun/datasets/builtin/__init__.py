@@ -1,7 +1,8 @@
 """The built-in corpora, all made by one grammar that the project owns.
 
 English and German sentence pairs; English sentences with their dependency trees; items of subject-verb agreement; pairs
-of premise and hypothesis.
+of premise and hypothesis; modern and older English sentence pairs. Each has a version, which is part of the identity of
+every run on it.
 """
 
 from phmrun.datasets.builtin.agreement_items import (
@@ -21,6 +22,7 @@ from phmrun.datasets.builtin.inference_pairs import (
     inference,
     write_inference,
 )
+from phmrun.datasets.builtin.style_pairs import STYLE_SIZES, STYLE_VERSION, StylePair, style, write_style
 from phmrun.datasets.builtin.treebank_sentences import (
     TREEBANK_SIZES,
     TREEBANK_VERSION,
@@ -36,22 +38,27 @@ __all__ = [
     "INFERENCE_SIZES",
     "INFERENCE_VERSION",
     "SIZES",
+    "STYLE_SIZES",
+    "STYLE_VERSION",
     "TREEBANK_SIZES",
     "TREEBANK_VERSION",
     "VERSION",
     "AgreementItem",
     "InferencePair",
     "Pair",
+    "StylePair",
     "TreebankSentence",
     "agreement",
     "dictionary_baseline",
     "inference",
     "nearest_noun_baseline",
     "neighbour_baseline",
+    "style",
     "translation",
     "treebank",
     "write_agreement",
     "write_inference",
+    "write_style",
     "write_translation",
     "write_treebank",
 ]

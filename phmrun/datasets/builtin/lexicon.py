@@ -168,8 +168,31 @@ def _options(text: str) -> dict[str, str]:
     return {key: value for key, _, value in (item.partition("=") for item in text.split())}
 
 
+def english_noun(text: str) -> tuple[str, str]:
+    """Singular and plural of a noun as the tables have it: "mouse/mice"; a regular plural is left out."""
+    singular, _, plural = text.partition("/")
+    return singular, plural or _regular_plural(singular)
+
+
+def english_verb(text: str) -> tuple[tuple[str, str, str], str, bool]:
+    """Base, past and participle, particle, and whether it follows the object: "put/put/put on^"."""
+    parts = [part.split() for part in text.split("/")]
+    particle = " ".join(parts[-1][1:])
+    base = parts[0][0]
+    past, participle = (parts[1][0], parts[2][0]) if len(parts) == 3 else (_regular_past(base),) * 2
+    return (base, past, participle), particle.rstrip("^"), particle.endswith("^")
+
+
+def english_adjective(text: str) -> tuple[str, str]:
+    """An adjective and its comparative, empty for one that is made with "more": "old", "big/bigger", "famous/+"."""
+    positive, _, comparative = text.partition("/")
+    if not comparative:
+        comparative = positive.removesuffix("e") + "er"
+    return positive, "" if comparative == "+" else comparative
+
+
 def _noun(fields: list[str]) -> Noun:
-    english, _, plural = fields[0].partition("/")
+    english, plural = english_noun(fields[0])
     german, gender, genitive, german_plural = fields[1].split()
     options = _options(_field(fields, 3))
     classes = tuple(fields[2].split())
@@ -177,7 +200,7 @@ def _noun(fields: list[str]) -> Noun:
         classes += ("grown",)
     return Noun(
         english=english,
-        english_plural=plural or _regular_plural(english),
+        english_plural=plural,
         german=german,
         gender="m" if gender == "w" else gender,
         weak=gender == "w",
@@ -192,19 +215,16 @@ def _noun(fields: list[str]) -> Noun:
 
 
 def _verb(fields: list[str]) -> Verb:
-    english = [part.split() for part in fields[0].split("/")]
-    particle = " ".join(english[-1][1:])
-    base = english[0][0]
-    past, participle = (english[1][0], english[2][0]) if len(english) == 3 else (_regular_past(base),) * 2
+    english, particle, after_object = english_verb(fields[0])
     german = fields[1].removeprefix("sich ").split()
     german_particle, _, infinitive = german[0].rpartition("|")
     options = _options(_field(fields, 5))
     preposition, _, case = options.get("de", "").partition(":")
     frame = fields[2]
     return Verb(
-        english=(base, past, participle),
-        english_particle=particle.rstrip("^"),
-        particle_after_object=particle.endswith("^"),
+        english=english,
+        english_particle=particle,
+        particle_after_object=after_object,
         german=infinitive,
         german_forms=(german[1], german[2], german[3]) if len(german) > 1 else None,
         german_particle=german_particle,
@@ -225,14 +245,12 @@ def _verb(fields: list[str]) -> Verb:
 
 
 def _adjective(fields: list[str]) -> Adjective:
-    english, _, comparative = fields[0].partition("/")
+    english, comparative = english_adjective(fields[0])
     word, _, stem = fields[1].partition("~")
     german, _, german_comparative = word.partition("/")
-    if not comparative:
-        comparative = english.removesuffix("e") + "er"
     return Adjective(
         english=english,
-        english_comparative="" if comparative == "+" else comparative,
+        english_comparative=comparative,
         german=german,
         german_comparative=german_comparative or german.removesuffix("e") + "er",
         german_stem=stem or german.removesuffix("e"),

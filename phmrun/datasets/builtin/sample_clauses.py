@@ -84,7 +84,7 @@ class ClauseSampler:
         verb = verb or self.verbs.draw(choices, given, depth)
         while tenses[0][0] == "pluperfect" and verb.state and "subject" not in given:
             verb = self.verbs.draw(choices, given, depth)  # what happened before: no states
-        negated = negatable and choices.chance(0.12)
+        negated = negatable and choices.chance(self.nominals.habits.negation_share)
         tense = choices.weighted(tenses)
         passive = passive and verb.passive and not given and kind in ("main", "embedded") and choices.chance(0.14)
         if "subject" not in given:

@@ -1,5 +1,8 @@
 """Probabilistic choice of nominals: which noun, which determiner, which modifiers."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from phmrun.datasets.builtin.choices import Choices
 from phmrun.datasets.builtin.lexicon import Adjective, Lexicon, Noun
 from phmrun.datasets.builtin.prepositions import CITY, NEAR, SCHEMES, Relation
@@ -38,12 +41,44 @@ _TARGETS = ("furniture", "container", "tree")
 _SOLID = ("building", "vehicle", "tree", "building")
 
 
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How often a corpus has what: shares are probabilities, tables are weighted.
+
+    Attributes:
+        pronouns: Person and gender of subjects and objects that are pronouns.
+        owners: The same of possessive pronouns.
+        pronoun_share: Pronouns among the nominals that may name persons.
+        negation_share: Negated clauses among those that may be negated.
+        shapes: Kinds of sentences.
+    """
+
+    pronouns: Sequence[tuple[tuple[str, str], float]] = _PRONOUNS
+    owners: Sequence[tuple[tuple[str, str], float]] = _OWNERS
+    pronoun_share: float = 0.16
+    negation_share: float = 0.12
+    shapes: Sequence[tuple[str, float]] = (
+        *(("statement", 62), ("adverbial", 20), ("coordinated", 6), ("question", 7), ("address", 5)),
+    )
+
+
+USUAL = Habits()
+"""Those of the translation corpus."""
+
+
 class NominalSampler:
     """Draws nominals that fit the classes which a verb or preposition asks for."""
 
-    def __init__(self, choices: Choices, lexicon: Lexicon, nouns: dict[tuple[str, ...], tuple[Noun, ...]]) -> None:
+    def __init__(
+        self,
+        choices: Choices,
+        lexicon: Lexicon,
+        nouns: dict[tuple[str, ...], tuple[Noun, ...]],
+        habits: Habits = USUAL,
+    ) -> None:
         self.choices = choices
         self.lexicon = lexicon
+        self.habits = habits
         self._nouns = nouns  # a cache shared by all samplers of a corpus
 
     def noun(self, classes: tuple[str, ...]) -> Noun:
@@ -66,8 +101,9 @@ class NominalSampler:
         """
         choices = self.choices
         if "person" in classes and choices.chance(1 / len(classes) if object_ else 0.9):
-            if choices.chance(0.16):
-                return Pronoun(*choices.weighted(_PRONOUNS if not object_ else _PRONOUNS[:4]))
+            if choices.chance(self.habits.pronoun_share):
+                pronouns = self.habits.pronouns
+                return Pronoun(*choices.weighted(pronouns if not object_ else pronouns[:4]))
             if choices.chance(0.13):
                 return self.name()
             if choices.chance(0.05):
@@ -141,7 +177,7 @@ class NominalSampler:
         determiner = self.choices.weighted((("the", 12), ("this", 1), ("owner", 2)))
         if noun.definite or (noun.person and "bound" not in noun.classes):
             determiner = "the"
-        possessor = Pronoun(*self.choices.weighted(_OWNERS)) if determiner == "owner" else None
+        possessor = Pronoun(*self.choices.weighted(self.habits.owners)) if determiner == "owner" else None
         plural = not noun.mass and not noun.needs_complement and self.choices.chance(0.2)
         complement = None
         if noun.needs_complement:
@@ -178,7 +214,7 @@ class NominalSampler:
         if self.choices.chance(0.2):
             word = self.choices.of(self.lexicon.words["name"])
             return Name(word, gender=word.options[0])
-        return Pronoun(*self.choices.weighted(_OWNERS))
+        return Pronoun(*self.choices.weighted(self.habits.owners))
 
     def modifier(self, noun: Noun, object_: bool = False) -> Phrase | None:
         """A prepositional attribute; only subjects have places, which after objects would read as the clause's."""

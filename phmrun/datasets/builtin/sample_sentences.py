@@ -6,7 +6,7 @@ from typing import Any
 from phmrun.datasets.builtin.choices import Choices
 from phmrun.datasets.builtin.lexicon import Lexicon, Noun, Word
 from phmrun.datasets.builtin.sample_clauses import ClauseSampler
-from phmrun.datasets.builtin.sample_nominals import NominalSampler
+from phmrun.datasets.builtin.sample_nominals import USUAL, Habits, NominalSampler
 from phmrun.datasets.builtin.tree import (
     Adverb,
     Clause,
@@ -42,8 +42,9 @@ _CONJUNCTIONS = (
 class SentenceSampler:
     """Draws one sentence's tree from its own stream of choices."""
 
-    def __init__(self, lexicon: Lexicon) -> None:
+    def __init__(self, lexicon: Lexicon, habits: Habits = USUAL) -> None:
         self.lexicon = lexicon
+        self.habits = habits
         self.verbs = VerbIndex(lexicon)
         self._nouns: dict[tuple[str, ...], tuple[Noun, ...]] = {}
         self._conjunctions = {f"{w.german}/{w.english}": w for w in lexicon.words["conjunction"]}
@@ -52,10 +53,7 @@ class SentenceSampler:
         """The tree that belongs to a key, for ever."""
         clauses = self.clauses(key)
         choices = clauses.choices
-        shape = choices.weighted(
-            (("statement", 62), ("adverbial", 20), ("coordinated", 6), ("question", 7), ("address", 5))
-        )
-        match shape:
+        match choices.weighted(self.habits.shapes):
             case "statement":
                 return self.fronted(choices, clauses.clause("main"))
             case "adverbial":
@@ -70,7 +68,8 @@ class SentenceSampler:
     def clauses(self, key: str) -> ClauseSampler:
         """A sampler of clauses with the stream of choices that belongs to a key."""
         choices = Choices(key)
-        return ClauseSampler(choices, self.lexicon, self.verbs, NominalSampler(choices, self.lexicon, self._nouns))
+        nominals = NominalSampler(choices, self.lexicon, self._nouns, self.habits)
+        return ClauseSampler(choices, self.lexicon, self.verbs, nominals)
 
     def fronted(self, choices: Choices, node: Clause) -> Clause:
         """Puts an adverb, a place or a demonstrative object first, now and then."""
