@@ -177,7 +177,11 @@ class HGT(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``[tokens, in_features] -> [tokens, out_features]``."""
-        hidden = inputs
+        return self.layers(inputs)[-1]
+
+    def layers(self, inputs: Tensor) -> list[Tensor]:
+        """What each transform makes, ``[tokens, width]``."""
+        hidden, made = inputs, []
         for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
             groups: int = transform.groups  # type: ignore[assignment]
             seen = hidden
@@ -187,7 +191,8 @@ class HGT(nn.Module):
             outputs = ACTIVATIONS[self.activation](norm(outputs))
             adds = self.connection == "residual" and outputs.shape == hidden.shape
             hidden = hidden + outputs if adds else outputs
-        return hidden
+            made.append(hidden)
+        return made
 
     def _parts(self, hidden: Tensor, inputs: Tensor | None, groups: int) -> Tensor:
         """What each group sees, ``[tokens, groups, …]``."""

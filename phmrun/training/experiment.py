@@ -21,7 +21,7 @@ from phmrun.registry import TASKS
 from phmrun.training.checkpoints import LAST
 from phmrun.training.counting import count_network, count_parameters
 from phmrun.training.data import DataModule
-from phmrun.training.fitting import Fitted, fit, is_leader, quiet_lightning, seed_everything
+from phmrun.training.fitting import Fitted, fit, is_leader, processes, quiet_lightning, seed_everything
 from phmrun.training.predictor import Predictor
 from phmrun.training.trained import evaluate_run, open_run
 
@@ -199,7 +199,8 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     for path in plugins:
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
     counts = count_network(network, config.training.optimizer.name)
-    run.write_parameters({**counts, "data": data.statistics()})
+    epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
+    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
     LOG.info(
         "run %s · %s parameters (%.1f%% of dense) · %s",
         run.id,

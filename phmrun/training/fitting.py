@@ -69,11 +69,15 @@ def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataMo
     """
     limits = [] if training.max_steps is None else [training.max_steps]
     if training.max_epochs is not None:
-        world = build_trainer(training, hardware, [], Path(), -1).world_size
-        limits.append(data.steps_in_epochs(training.max_epochs, world))
+        limits.append(data.steps_in_epochs(training.max_epochs, processes(training, hardware)))
     if not limits:
         raise PhmrunError("training has no end", where="training.max_steps", hint="Give --max-steps or --max-epochs.")
     return min(limits)
+
+
+def processes(training: TrainingConfig, hardware: HardwareConfig) -> int:
+    """How many processes train together."""
+    return build_trainer(training, hardware, [], Path(), -1).world_size
 
 
 def fit(

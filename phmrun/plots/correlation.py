@@ -1,0 +1,119 @@
+"""Correlation maps of embeddings, as in Figures 4 and 7 to 11 of Mehta et al. 2020.
+
+The map of a table E ``[words, m]`` is EᵀE ``[m, m]``, scaled to between 0 and 1: were it the identity, the m dimensions
+would be independent. Of a deep embedding each layer has one: the words' own vectors, every expansion, the reduction.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import AdaptiveInput, DeFINE, Embedding
+from phmrun.layers.define import CHUNK
+from phmrun.layers.hgt import GroupTransform
+from phmrun.plots.canvas import new_figure
+
+PANEL = 3.0
+"""Inches."""
+ACROSS = 4
+"""Panels side by side at most."""
+
+
+class Panel(NamedTuple):
+    """One map.
+
+    Attributes:
+        title: What the table is.
+        map: EᵀE between 0 and 1, ``[m, m]``.
+        groups: Into how many groups the m dimensions fall.
+    """
+
+    title: str
+    map: NDArray[np.float64]
+    groups: int
+
+
+def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
+    """EᵀE scaled to between 0 and 1, E given by its rows, many at a time."""
+    total: Any = 0.0
+    for rows in tables:
+        part = rows.detach().double()
+        total = total + part.t() @ part
+    product = total.cpu().numpy()
+    low, high = product.min(), product.max()
+    scaled: NDArray[np.float64] = (product - low) / (high - low) if high > low else np.zeros_like(product)
+    return scaled
+
+
+@torch.no_grad()
+def correlation_panels(network: nn.Module) -> list[Panel]:
+    """The maps of a network's embeddings, a deep one layer by layer.
+
+    Raises:
+        PhmrunError: The network has none.
+    """
+    network.eval()
+    panels: list[Panel] = []
+    for name, module in _embeddings(network):
+        if isinstance(module, DeFINE):
+            panels += _deep(module)
+        else:
+            panels.append(Panel(name, correlation_map(iter([module.weight])), 1))
+    if not panels:
+        raise PhmrunError("the run's network has no embedding")
+    return panels
+
+
+def draw_correlation(panels: list[Panel], title: str) -> Figure:
+    """The maps side by side; lines part the groups of a transform."""
+    across = min(len(panels), ACROSS)
+    down = -(-len(panels) // across)
+    figure = new_figure(PANEL * across + 0.8, PANEL * down + 0.6)
+    figure.suptitle(title, fontsize=10)
+    axes = figure.subplots(down, across, squeeze=False)
+    image = None
+    for place, panel in zip(axes.flat, panels, strict=False):
+        image = place.imshow(panel.map, cmap="viridis", vmin=0.0, vmax=1.0, interpolation="nearest")
+        place.set_title(f"{panel.title} ({len(panel.map)})", fontsize=9)
+        place.tick_params(labelsize=7)
+        for group in range(1, panel.groups):
+            line = group * len(panel.map) / panel.groups - 0.5
+            place.axhline(line, color="white", linewidth=0.5)
+            place.axvline(line, color="white", linewidth=0.5)
+    for place in axes.flat[len(panels) :]:
+        place.set_axis_off()
+    if image is not None:
+        figure.colorbar(image, ax=axes, shrink=0.8)
+    return figure
+
+
+def _embeddings(network: nn.Module) -> Iterator[tuple[str, Any]]:
+    """The tables that inputs are looked up in, each once; a deep one stands for the words' own vectors below it."""
+    seen: set[int] = set()
+    children = dict(network.named_children())
+    for name in ("define", *(name for name in children if name.endswith("embedding"))):
+        module = children.get(name)
+        if isinstance(module, DeFINE | AdaptiveInput | Embedding) and id(module) not in seen:
+            seen.add(id(module))
+            if isinstance(module, DeFINE):
+                seen.add(id(module.mapping))
+            yield name.replace("_", " "), module
+
+
+def _deep(module: DeFINE) -> Iterator[Panel]:
+    """The layers of a deep embedding, all words through them."""
+    device = next(module.parameters()).device
+    words = torch.arange(module.num_embeddings, device=device).split(CHUNK)
+    groups = [cast(GroupTransform, transform).groups for transform in module.expand.transforms]
+    yield Panel("map", correlation_map(module.mapping(part) for part in words), 1)
+    for number, parts in enumerate(groups):
+        rows = (module.expand.layers(module.mapping(part))[number] for part in words)
+        yield Panel(f"expansion {number + 1}, {parts} groups", correlation_map(rows), parts)
+    if module.reduce is not None:
+        yield Panel("reduction", correlation_map(module.embed(part) for part in words), 1)

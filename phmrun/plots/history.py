@@ -1,0 +1,115 @@
+"""The course of a score over the training of several runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from matplotlib.figure import Figure
+
+from phmrun.config import load_run_config, semantic_values
+from phmrun.errors import PhmrunError
+from phmrun.layers import options_of
+from phmrun.ledger import Run
+from phmrun.plots.canvas import PALETTE, new_figure
+
+Axis = Literal["epoch", "step", "time"]
+LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
+USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")
+"""Scores in the order in which one is chosen."""
+
+
+class Course(NamedTuple):
+    """The course of a score in one run.
+
+    Attributes:
+        label: What the legend calls the run.
+        places: Epochs, steps or minutes.
+        values: The score there.
+    """
+
+    label: str
+    places: list[float]
+    values: list[float]
+
+
+def choose_score(runs: Sequence[Run], asked: str | None) -> str:
+    """The score that is asked for, or the first usual one that all runs have.
+
+    Raises:
+        PhmrunError: There is none.
+    """
+    names = [{name for row in run.history.read() for name in row} for run in runs]
+    common = set.intersection(*names) - {"step", "time"}
+    if asked is None:
+        for name in USUAL:
+            if name in common:
+                return name
+    elif asked in common:
+        return asked
+    what = "the runs have no score in common" if asked is None else f"not all of the runs have the score {asked!r}"
+    raise PhmrunError(what, where="--score", valid=sorted(common))
+
+
+def courses(runs: Sequence[Run], score: str, axis: Axis) -> list[Course]:
+    """The courses of a score.
+
+    Raises:
+        PhmrunError: A run does not say how many steps an epoch has.
+    """
+    return [_course(run, label, score, axis) for run, label in zip(runs, labels(runs), strict=True)]
+
+
+def draw_history(drawn: Sequence[Course], score: str, axis: Axis, *, log: bool = False) -> Figure:
+    """One line for each run."""
+    figure = new_figure(7.0, 4.2)
+    axes = figure.subplots()
+    for number, course in enumerate(drawn):
+        colour = PALETTE[number % len(PALETTE)]
+        dashes = ("-", "--", ":", "-.")[number // len(PALETTE) % 4]
+        marker = "o" if len(course.places) == 1 else None
+        axes.plot(course.places, course.values, dashes, color=colour, label=course.label, linewidth=1.4, marker=marker)
+    axes.set_xlabel(LABELS[axis])
+    axes.set_ylabel(score)
+    if log:
+        axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7)
+    return figure
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """What tells the runs apart: the settings in which they differ, else their names."""
+    if len(runs) == 1:
+        return [runs[0].id]
+    names = [run.id for run in runs]
+    try:
+        settings = [semantic_values(load_run_config(run.config_path, options_of=options_of)) for run in runs]
+    except PhmrunError:  # a layer that is not loaded, say
+        return names
+    keys = dict.fromkeys(key for values in settings for key in values)
+    telling = [key for key in keys if len({str(values.get(key)) for values in settings}) > 1]
+    found = [
+        ", ".join(f"{key.removesuffix('.structure')}={values[key]}" for key in telling if key in values) or "defaults"
+        for values in settings
+    ]
+    distinct = len(set(found)) == len(found) and max(map(len, found)) <= 100
+    return found if distinct else names
+
+
+def default_name(runs: Sequence[Run], kind: str) -> Path:
+    """Where a picture goes unless it is said: beside where the command is given, named for the first run."""
+    return Path(f"{kind}-{runs[0].id}.png")
+
+
+def _course(run: Run, label: str, score: str, axis: Axis) -> Course:
+    rows = [row for row in run.history.read() if score in row]
+    if axis == "epoch":
+        length = run.parameters().get("steps_per_epoch")
+        if not length:
+            raise PhmrunError(
+                f"the run {run.id} does not say how many steps an epoch has", where="--over", valid=("step", "time")
+            )
+        places = [row["step"] / length for row in rows]
+    else:
+        places = [row["step"] if axis == "step" else row["time"] / 60 for row in rows]
+    return Course(label, [float(place) for place in places], [float(row[score]) for row in rows])

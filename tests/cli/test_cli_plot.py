@@ -1,0 +1,41 @@
+"""``phmrun plot`` on a run directory made by hand, and on one that was trained."""
+
+import pytest
+from tiny_experiments import configured, run_experiment
+
+from phmrun.ledger import Run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("plots")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PHMRUN_CACHE", str(directory / "prepared"))
+        patch.setenv("WANDB_MODE", "disabled")
+        config = configured("lm", directory / "corpus", {"embedding": {"structure": "phm", "n": 2}})
+        run_experiment(config, directory / "runs")
+    return directory / "runs"
+
+
+def test_history(phmrun, runs, tmp_path):
+    (run,) = runs.iterdir()
+    assert Run(run).parameters()["steps_per_epoch"] > 1
+    result = phmrun("plot", "history", run.name, "--runs-dir", str(runs), "--out", str(tmp_path / "a.svg"))
+    assert result.out.strip() == str(tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_correlation_is_named_for_the_run(phmrun, runs, tmp_path, monkeypatch):
+    (run,) = runs.iterdir()
+    monkeypatch.chdir(tmp_path)
+    assert phmrun("plot", "correlation", str(run)).out.strip() == f"correlation-{run.name}.png"
+    assert (tmp_path / f"correlation-{run.name}.png").stat().st_size > 1000
+
+
+def test_mistakes(phmrun, runs, tmp_path):
+    (run,) = runs.iterdir()
+    assert "no axis 'steps'" in phmrun("plot", "history", str(run), "--over", "steps").err
+    result = phmrun("plot", "history", str(run), "--out", str(tmp_path / "a.bmp"))
+    assert result.code == 2
+    assert ".png" in result.err
+    assert "not all of the runs have the score" in phmrun("plot", "history", str(run), "--score", "val/bleu").err

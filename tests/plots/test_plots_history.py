@@ -1,0 +1,71 @@
+"""The course of a score: which one, over what, and what the legend calls the runs."""
+
+import pytest
+
+from phmrun.config import Source, resolve, task_defaults, to_yaml
+from phmrun.errors import PhmrunError
+from phmrun.layers import options_of
+from phmrun.ledger import Run
+from phmrun.plots.canvas import save_figure
+from phmrun.plots.history import choose_score, courses, default_name, draw_history, labels
+from phmrun.registry import TASKS
+
+ROWS = [
+    {"step": 50, "time": 30.0, "train/loss": 5.0},
+    {"step": 100, "time": 60.0, "val/loss": 4.0, "val/perplexity": 54.6},
+    {"step": 200, "time": 180.0, "val/loss": 3.0, "val/perplexity": 20.1},
+]
+
+
+def run(tmp_path, number, rows=ROWS, epoch=100, **values):
+    config = resolve(TASKS.get("lm").load("schema"), [task_defaults("lm"), Source("x", values)], options_of).config
+    made = Run.create(tmp_path, f"lm-run-{number}", to_yaml(config))
+    for row in rows:
+        made.history.append(row)
+    made.write_parameters({"total": 1, **({"steps_per_epoch": epoch} if epoch else {})})
+    return made
+
+
+def test_the_usual_score_that_all_have(tmp_path):
+    one, other = run(tmp_path, 1), run(tmp_path, 2, rows=[{"step": 1, "time": 1.0, "val/loss": 1.0, "train/loss": 1.0}])
+    assert choose_score([one], None) == "val/perplexity"
+    assert choose_score([one, other], None) == "val/loss"
+    assert choose_score([one, other], "train/loss") == "train/loss"
+    with pytest.raises(PhmrunError, match="not all of the runs have the score 'val/perplexity'") as caught:
+        choose_score([one, other], "val/perplexity")
+    assert "val/loss" in caught.value.valid
+    with pytest.raises(PhmrunError, match="no score in common"):
+        choose_score([one, run(tmp_path, 3, rows=[])], None)
+
+
+@pytest.mark.parametrize(("axis", "places"), [("epoch", [1, 2]), ("step", [100, 200]), ("time", [1, 3])])
+def test_over_what(axis, places, tmp_path):
+    (course,) = courses([run(tmp_path, 1)], "val/loss", axis)
+    assert (course.places, course.values, course.label) == (places, [4.0, 3.0], "lm-run-1")
+
+
+def test_runs_of_before_do_not_know_their_epochs(tmp_path):
+    old = run(tmp_path, 1, epoch=None)
+    with pytest.raises(PhmrunError, match="how many steps an epoch has"):
+        courses([old], "val/loss", "epoch")
+    assert courses([old], "val/loss", "step")[0].places == [100, 200]
+
+
+def test_the_legend_says_in_what_the_runs_differ(tmp_path):
+    runs = [run(tmp_path, 1), run(tmp_path, 2, embedding={"structure": "phm", "n": 2}), run(tmp_path, 3, seed=4)]
+    assert labels(runs) == ["defaults", "embedding=phm, embedding.n=2", "seed=4"]
+    same = [run(tmp_path, 4), run(tmp_path, 5)]
+    assert labels(same) == ["lm-run-4", "lm-run-5"]
+
+
+def test_the_picture(tmp_path):
+    runs = [run(tmp_path, number, seed=number) for number in range(1, 12)]
+    figure = draw_history(courses(runs, "val/perplexity", "epoch"), "val/perplexity", "epoch", log=True)
+    (axes,) = figure.axes
+    styles = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
+    assert len(styles) == 11
+    assert [line.get_xdata().tolist() for line in axes.get_lines()] == [[1, 2]] * 11
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("epochs", "val/perplexity", "log")
+    save_figure(figure, tmp_path / "history.svg")
+    assert b"seed=11" in (tmp_path / "history.svg").read_bytes()
+    assert default_name(runs, "history").name == "history-lm-run-1.png"
