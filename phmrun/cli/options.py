@@ -188,12 +188,12 @@ class ExperimentOptions:
     source: Annotated[
         str | None,
         Key("data.source"),
-        typer.Option("--source", help="Language translated from (default: en).", rich_help_panel=DATA),
+        typer.Option("--source", help="Language or style to start from (default: the task's).", rich_help_panel=DATA),
     ] = None
     target: Annotated[
         str | None,
         Key("data.target"),
-        typer.Option("--target", help="Language translated into (default: de).", rich_help_panel=DATA),
+        typer.Option("--target", help="Language or style to arrive at (default: the task's).", rich_help_panel=DATA),
     ] = None
 
     seed: Annotated[
