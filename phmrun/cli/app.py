@@ -15,6 +15,7 @@ from phmrun.cli import count_params as count_params_verb
 from phmrun.cli import eval as eval_verb
 from phmrun.cli import export as export_verb
 from phmrun.cli import predict as predict_verb
+from phmrun.cli import report as report_verb
 from phmrun.cli import schema as schema_verb
 from phmrun.cli import table as table_verb
 from phmrun.cli import train as train_verb
@@ -58,6 +59,7 @@ def everywhere(
 app.command("train", rich_help_panel=EXPERIMENTS, epilog=train_verb.EPILOG)(train_verb.train)
 app.add_typer(sweep.app, name="sweep", rich_help_panel=EXPERIMENTS)
 app.command("table", rich_help_panel=EXPERIMENTS, epilog=table_verb.EPILOG)(table_verb.table)
+app.command("report", rich_help_panel=EXPERIMENTS, epilog=report_verb.EPILOG)(report_verb.report)
 app.command("eval", rich_help_panel=EXPERIMENTS, epilog=eval_verb.EPILOG)(eval_verb.evaluate)
 app.command("predict", rich_help_panel=EXPERIMENTS, epilog=predict_verb.EPILOG)(predict_verb.predict)
 app.command("export", rich_help_panel=EXPERIMENTS, epilog=export_verb.EPILOG)(export_verb.export)

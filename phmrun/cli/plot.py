@@ -8,7 +8,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.decoding import Checkpoint
 from phmrun.cli.options import Plugin, RunArgument, RunsDirectory
-from phmrun.errors import unknown
+from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import load_plugins
 
 app = typer.Typer(help="Pictures of runs, PNG, SVG or PDF.", no_args_is_help=True)
@@ -74,4 +74,47 @@ def plot_correlation(
     path = out or default_name([found], "correlation")
     panels = correlation_panels(trained.module.network)
     save_figure(draw_correlation(panels, f"{found.id}, {weights}"), path)
+    console.stdout().print(str(path), markup=False, soft_wrap=True)
+
+
+@app.command("pareto")
+def plot_pareto(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|RUN…", help="A sweep's or a paper table's file, or runs.", autocompletion=completion.runs
+        ),
+    ],
+    *,
+    score: Annotated[str | None, typer.Option(help="A score, as in test/bleu (default: the first column's).")] = None,
+    out: Out = None,
+    runs_dir: RunsDirectory = Path("runs"),
+) -> None:
+    """Draws a score against the parameters: what gives most for its size, and what is beaten on both counts."""
+    from phmrun.cli.table import results
+    from phmrun.plots.canvas import save_figure
+    from phmrun.plots.pareto import draw_pareto, points_of
+
+    table = results(what, runs_dir, scores=[score] if score else [])
+    names = [heading.scores[0] for heading in table.headings]
+    chosen = score or next(iter(names), "")
+    points = [point for place, name in enumerate(names) if name == chosen for point in points_of(table, place)]
+    if not points:
+        raise PhmrunError("none of these has a score and a size yet", valid=sorted(set(names)), where="--score")
+    path = out or Path(f"pareto-{Path(what[0]).stem}.png")
+    save_figure(draw_pareto(points, chosen), path)
+    console.stdout().print(str(path), markup=False, soft_wrap=True)
+
+
+@app.command("speed")
+def plot_speed(runs: RunArguments, *, out: Out = None, runs_dir: RunsDirectory = Path("runs")) -> None:
+    """Draws how fast some runs trained and predicted, by their own records; `phmrun bench run` measures it alone."""
+    from phmrun.ledger import Run
+    from phmrun.plots.canvas import save_figure
+    from phmrun.plots.history import default_name, labels
+    from phmrun.plots.speed import draw_speed, pace_of
+
+    found = [Run.find(runs_dir, run) for run in runs]
+    path = out or default_name(found, "speed")
+    save_figure(draw_speed([pace_of(run, label) for run, label in zip(found, labels(found), strict=True)]), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)

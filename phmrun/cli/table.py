@@ -1,5 +1,6 @@
 """``phmrun table``: scores of a sweep or of some runs, in the shape that a paper would print."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,7 +90,7 @@ def table(
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
     shape = {"rows": _listed(rows), "columns": _listed(cols), "scores": score or []}
-    found = _results(what or [], runs_dir, only, seeds, shape)
+    found = results(what or [], runs_dir, only=only, seeds=seeds, **shape)
     if paper and all(heading.column is None for heading in found.headings):
         raise PhmrunError("there are no published scores to set beside these", where="--paper", hint="Name a table.")
     differences = {}
@@ -107,10 +108,30 @@ def table(
         _print(lay_out(found, agg, differences, paper=paper), style)
 
 
-def _results(
-    what: list[str], runs_dir: Path, only: list[str] | None, seeds: int | None, shape: dict[str, list[str]]
+def results(
+    what: Sequence[str],
+    runs_dir: Path,
+    *,
+    only: Sequence[str] | None = None,
+    seeds: int | None = None,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    scores: Sequence[str] = (),
 ) -> "ResultTable":
-    """The results of what was named: a file is a sweep, everything else are runs."""
+    """The results of what a user names: a file is a sweep, everything else are runs; nothing stands for all runs.
+
+    Args:
+        what: Files or references of runs.
+        runs_dir: The directory of all runs.
+        only: Of a sweep: ``key=value`` of the cells to keep.
+        seeds: Of a sweep: so many seeds of every cell.
+        rows: Keys that make a row, instead of the usual ones.
+        columns: Keys that make a column.
+        scores: Names of scores, instead of the main ones.
+
+    Raises:
+        PhmrunError: What is named does not exist, or no run is done.
+    """
     from phmrun.ledger import Run
     from phmrun.ledger.listing import list_runs, summarise
     from phmrun.ledger.status import State
@@ -121,12 +142,12 @@ def _results(
         from phmrun.sweeps.standing import survey
 
         made = planned(what[0], only, seeds)
-        return table_of_sweep(made, survey(made, runs_dir), **shape)
+        return table_of_sweep(made, survey(made, runs_dir), rows=rows, columns=columns, scores=scores)
     summaries = [summarise(Run.find(runs_dir, name).path) for name in what] if what else list_runs(runs_dir)
     done = [run for run in summaries if run is not None and (what or run.state == State.DONE)]
     if not done:
         raise PhmrunError(f"no run in {runs_dir} is done")
-    return table_of_runs(done, **shape)
+    return table_of_runs(done, rows=rows, columns=columns, scores=scores)
 
 
 def _listed(text: str | None) -> list[str]:

@@ -43,16 +43,18 @@ def lay_out(table: ResultTable, how: str, differences: Differences, *, paper: bo
         differences: From the dense cells, by row and column.
         paper: Whether the published values stand beside ours.
     """
-    columns, rows = [*table.keys, "parameters"], []
+    apart = any(len(counts) > 1 for counts in table.parameters)  # the columns are of networks of different sizes
+    columns, rows = [*table.keys, *(() if apart else ("parameters",))], []
     for heading in table.headings:
-        columns += [heading.name, "paper", "Δ"] if paper else [heading.name]
+        columns += [heading.name, *(("parameters",) if apart else ()), *(("paper", "Δ") if paper else ())]
     columns.append("seeds")
     for number, labels in enumerate(table.rows):
-        line: list[Any] = [*labels, _parameters(table.parameters[number])]
+        line: list[Any] = [*labels, *(() if apart else (_parameters(table.parameters[number]),))]
         for place, figure in enumerate(table.figures[number]):
             difference = differences.get((number, place))
             mark = (REDUCED if table.reduced and figure.runs else "") + _different(difference)
             line.append(_ours(figure, how) + mark if figure.runs else MISSING)
+            line += [_parameters(figure.parameters)] if apart else []
             if paper:
                 line += [figure.printed or MISSING, _delta(figure)]
         rows.append([*line, _seeds(table.figures[number])])

@@ -122,6 +122,11 @@ class Figure:
     printed: str | None = None
 
     @property
+    def parameters(self) -> tuple[int, ...]:
+        """Of the networks of its runs; several where they differ."""
+        return parameters_of(self.entries)
+
+    @property
     def runs(self) -> int:
         """How many seeds have all scores."""
         return min((len(number.values) for number in self.numbers), default=0)
@@ -178,8 +183,7 @@ def tabulate(
     for labels, found in groups.items():
         printed = paper.row(labels[0]).published if paper and labels[0] in {r.name for r in paper.rows} else {}
         figures.append(tuple(_figure(heading, found, printed.get(heading.name), reduced) for heading in headings))
-        counts = {entry.run.about("parameters") for entry in found if entry.run}
-        parameters.append(tuple(sorted(count for count in counts if isinstance(count, int))))
+        parameters.append(parameters_of(found))
     falls_short = reduced or (_made_up(entries) if paper else "")
     return ResultTable(
         title, tuple(keys), tuple(headings), tuple(groups), tuple(figures), tuple(parameters), falls_short
@@ -270,6 +274,12 @@ def _agrees(wanted: str, given: str) -> bool:
 def _made_up(entries: Iterable[Entry]) -> str:
     """What is to be said of experiments on a built-in corpus, beside numbers of a real one."""
     return "on the built-in corpus" if any(entry.label("data") == BUILTIN for entry in entries) else ""
+
+
+def parameters_of(entries: Iterable[Entry]) -> tuple[int, ...]:
+    """The sizes of the networks of some runs, each once, rising."""
+    counts = {entry.run.about("parameters") for entry in entries if entry.run}
+    return tuple(sorted(count for count in counts if isinstance(count, int)))
 
 
 def rounded(value: float) -> str:

@@ -20,7 +20,7 @@ def runs_dir(tmp_path):
         name = f"sva-builtin-x-{seed}-0123456789a{seed}"
         config = f"task: sva\nseed: {seed}\ndata: {{name: builtin}}\nlayer: {layer}\n"
         run = Run.create(tmp_path / "runs", name, config)
-        run.write_parameters({"total": 100 + 10 * seed})
+        run.write_parameters({"total": 120 if "phm" in layer else 100})
         rows = "".join(f"{'a' if place < right else 'b'}\t1\ta\t\n" for place in range(100))
         run.predictions.mkdir()
         (run.predictions / "test.tsv").write_text(f"predicted\tprobability\tlabel\tpart\n{rows}")
@@ -35,7 +35,7 @@ def test_text(phmrun, runs_dir):
     result = phmrun("table", "--runs-dir", str(runs_dir))
     assert result.code == 0
     lines = [line.split() for line in result.out.splitlines()]
-    assert ["dense", "100–110", "94.50", "±", "0.71", "2"] in lines
+    assert ["dense", "100", "94.50", "±", "0.71", "2"] in lines
     assert ["phm", "n=4", "120", "60.00*", "1"] in lines
     assert "* differs from the dense cell" in result.out
     assert "test/accuracy: labels:a+b|weights:best\n" in result.out
@@ -93,3 +93,14 @@ def test_mistakes(phmrun, runs_dir, arguments, what):
 
 def test_nothing_is_done(phmrun, tmp_path):
     assert "no run in" in phmrun("table", "--runs-dir", str(tmp_path)).err
+
+
+def test_pictures_of_the_same_runs(phmrun, runs_dir, tmp_path):
+    pair = ["sva-builtin-x-0", "sva-builtin-x-2"]
+    for path, verb in (("pareto.svg", "pareto"), ("speed.png", "speed")):
+        result = phmrun("plot", verb, *pair, "--out", str(tmp_path / path), "--runs-dir", str(runs_dir))
+        assert (result.code, result.out) == (0, f"{tmp_path / path}\n")
+        assert (tmp_path / path).stat().st_size > 1000
+    wrong = phmrun("plot", "pareto", "sva-builtin-x-0", "--score", "test/blue", "--runs-dir", str(runs_dir))
+    assert wrong.code == ExitCode.USAGE
+    assert "none of these has a score and a size yet" in wrong.err

@@ -95,8 +95,8 @@ def test_columns_by_a_key(entry):
         entry({"task": "sva", "layer": "dense"}, DENSE, {"test/accuracy": 90.0}, parameters=70),
     ]
     found = laid(tabulate(entries, ["layer"], score_headings(entries, ["task"], [])))
-    assert found.columns[2:4] == ["nmt test/bleu", "sva test/accuracy"]
-    assert found.rows == [["dense", "70–100", "30.00", "90.00", "1"]]
+    assert found.columns == ["layer", "nmt test/bleu", "parameters", "sva test/accuracy", "parameters", "seeds"]
+    assert found.rows == [["dense", "30.00", 100, "90.00", 70, "1"]]
     several = score_headings(entries[:1], [], ["test/bleu", "test/chrf"])
     assert laid(tabulate(entries[:1], ["layer"], several)).rows[0][2:4] == ["30.00", "50.00"]
 

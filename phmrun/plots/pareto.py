@@ -1,0 +1,99 @@
+"""Score against size: which layers give most for their parameters, and which are beaten on both counts."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from phmrun.papers.results import ResultTable
+from phmrun.plots.canvas import PALETTE, new_figure
+
+LOWER_IS_BETTER = ("loss", "perplexity", "bits")
+"""Parts of the names of scores of which less is better."""
+
+
+class Point(NamedTuple):
+    """One network.
+
+    Attributes:
+        label: What it is called.
+        size: What it costs: parameters, or items per second.
+        score: The mean of its score.
+        spread: The deviation over seeds; ``None`` of one.
+    """
+
+    label: str
+    size: float
+    score: float
+    spread: float | None
+
+
+def points_of(table: ResultTable, column: int) -> list[Point]:
+    """The rows of a table that have parameters and a score in a column."""
+    found = []
+    for labels, figures in zip(table.rows, table.figures, strict=True):
+        figure = figures[column]
+        own = figure.parameters
+        mean = figure.numbers[0].mean
+        if own and mean is not None:
+            label = " ".join(filter(None, labels))
+            found.append(Point(label, sum(own) / len(own), mean, figure.numbers[0].deviation))
+    return found
+
+
+def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
+    """The points that no other beats: none is as small and better, nor smaller and as good.
+
+    Args:
+        points: Of any number.
+        lower: Whether less of the score is better.
+    """
+    sign = -1 if lower else 1
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda each: (each.size, -sign * each.score)):
+        if not kept or sign * point.score > sign * kept[-1].score:
+            kept.append(point)
+    return kept
+
+
+def lower_is_better(score: str) -> bool:
+    """Whether less of a score is better, by its name."""
+    return any(part in score for part in LOWER_IS_BETTER)
+
+
+def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters") -> Figure:
+    """The points with their spread, and the frontier as a line.
+
+    Args:
+        points: At least one.
+        score: The name of the score.
+        size: The name of what the points cost.
+    """
+    figure = new_figure(7.0, 4.6)
+    axes = figure.subplots()
+    best = frontier(points, lower=lower_is_better(score))
+    axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
+    for number, point in enumerate(points):
+        colour = PALETTE[number % 6]
+        axes.errorbar(point.size, point.score, yerr=point.spread, fmt="o", color=colour, capsize=3, label=point.label)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+    sizes = sorted({point.size for point in points})
+    if len(sizes) <= 6:
+        axes.set_xticks(sizes, [short(value) for value in sizes], rotation=30, ha="right", fontsize=8)
+        axes.set_xticks([], minor=True)
+    axes.set_xlabel(size)
+    axes.set_ylabel(score)
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize=7)
+    return figure
+
+
+def short(value: float) -> str:
+    """A count with a unit: ``7.6M``."""
+    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if value >= unit:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:g}"

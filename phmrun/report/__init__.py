@@ -1,0 +1,1 @@
+"""What a sweep has come to, as one page."""

@@ -1,0 +1,157 @@
+"""What stands on the page of a sweep: its table, its pictures, its runs, how to make it again."""
+
+import platform
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from phmrun.config import to_yaml
+from phmrun.errors import PhmrunError
+from phmrun.files import write_text
+from phmrun.ledger import Run
+from phmrun.ledger.card import duration, number
+from phmrun.ledger.status import now
+from phmrun.papers.layout import Differences, lay_out
+from phmrun.papers.results import ResultTable
+from phmrun.plots.canvas import save_figure
+from phmrun.plots.history import choose_score, courses, draw_history
+from phmrun.plots.pareto import draw_pareto, points_of
+from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_html, to_markdown
+from phmrun.sweeps import Plan
+from phmrun.sweeps.standing import Stand, Standing, tally
+
+MOST_CURVES = 12
+PACKAGES = ("phmrun", "torch", "pytorch-lightning", "sacrebleu", "sentencepiece", "numpy")
+
+
+def write_report(
+    plan: Plan, stands: Sequence[Stand], table: ResultTable, differences: Differences, path: Path
+) -> list[Path]:
+    """Writes the page as HTML and as Markdown, with its pictures beside it.
+
+    Args:
+        plan: The sweep's plan.
+        stands: Its cells, as they stand.
+        table: Its results.
+        differences: From the dense cells.
+        path: The HTML file; the others are named for it.
+
+    Returns:
+        The files that were written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pictures = [*_pareto(table, path), *_curves(stands, path)]
+    page = _document(plan, stands, table, differences, pictures)
+    markdown = path.with_suffix(".md")
+    write_text(path, to_html(page))
+    write_text(markdown, to_markdown(page))
+    return [path, markdown, *(picture.path for picture in pictures)]
+
+
+def _document(
+    plan: Plan, stands: Sequence[Stand], table: ResultTable, differences: Differences, pictures: Sequence[Picture]
+) -> Document:
+    counts = " · ".join(f"{count} {kind}" for kind, count in tally(stands).items())
+    seconds = sum(s.run.status.seconds for s in stands if s.run and s.run.status)
+    opening = f"{len(stands)} cells: {counts}. {duration(seconds)} of training in all. Written {now()}."
+    paper = any(heading.column is not None for heading in table.headings)
+    laid = lay_out(table, "mean±std", differences, paper=paper)
+    results: list[Part] = [Listing(laid.columns, laid.rows), *(Text(note, note=True) for note in laid.notes)]
+    sections = [Section("Results", results)]
+    if pictures:
+        sections.append(Section("Pictures", pictures))
+    sections.append(Section("Runs", [_runs(stands), *_faults(stands)]))
+    sections.append(Section("Settings", list(_settings(plan, stands))))
+    sections.append(Section("Environment", [Listing(("", ""), list(_environment(stands)))]))
+    sections.append(
+        Section("Again", [Text("The same command makes what is missing, and nothing twice."), _again(plan)])
+    )
+    return Document(plan.sweep.title or plan.sweep.where, [Text(opening)], sections)
+
+
+def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
+    """Score against parameters, one picture for each column with two networks or more."""
+    for place, heading in enumerate(table.headings):
+        points = points_of(table, place)
+        if len(points) > 1:
+            file = path.with_name(f"{path.stem}-pareto-{place + 1}.svg")
+            save_figure(draw_pareto(points, heading.scores[0]), file)
+            yield Picture(file, f"{heading.name} against parameters; mean and deviation over seeds")
+
+
+def _curves(stands: Sequence[Stand], path: Path) -> Iterable[Picture]:
+    """The course of training, of the first seed of each cell, for every task apart."""
+    first: dict[tuple[Any, ...], Stand] = {}
+    for stand in stands:
+        if stand.run and stand.cell.config and stand.standing is Standing.DONE:
+            at = tuple(value for key, value in stand.cell.labels.items() if key != "seed")
+            first.setdefault((stand.cell.config.task, *at), stand)
+    tasks = dict.fromkeys(key[0] for key in first)
+    for task in tasks:
+        chosen = [stand for key, stand in first.items() if key[0] == task][:MOST_CURVES]
+        runs = [Run(stand.run.path) for stand in chosen if stand.run]
+        try:
+            score = choose_score(runs, None)
+            drawn = [
+                course._replace(label=stand.cell.label)
+                for course, stand in zip(courses(runs, score, "step"), chosen, strict=True)
+            ]
+        except PhmrunError:
+            continue  # the histories have nothing in common, or one is damaged
+        file = path.with_name(f"{path.stem}-{task}-history.svg")
+        save_figure(draw_history(drawn, score, "step"), file)
+        yield Picture(file, f"{score} over the training, {task}; the first seed of each cell")
+
+
+def _runs(stands: Iterable[Stand]) -> Listing:
+    rows = []
+    for stand in stands:
+        run, status = stand.run, stand.run.status if stand.run else None
+        score = run.main_score if run else None
+        value = number(run.score(score)) if run and score else None
+        seconds = duration(status.seconds) if status and status.seconds else None
+        reason = "" if stand.standing is Standing.DONE else stand.reason
+        rows.append(
+            (stand.cell.label, str(stand.standing), stand.parameters, value, seconds, stand.cell.run_id, reason)
+        )
+    return Listing(("cell", "state", "parameters", "score", "training", "run", ""), rows)
+
+
+def _faults(stands: Iterable[Stand]) -> list[Text]:
+    reasons = dict.fromkeys(str(stand.cell.fault) for stand in stands if stand.cell.fault)
+    return [Text(f"Not run: {reason}", note=True) for reason in reasons]
+
+
+def _settings(plan: Plan, stands: Sequence[Stand]) -> Iterable[Part]:
+    """The sweep's file, and the whole configuration of one cell of each task."""
+    path = Path(plan.sweep.where)
+    if path.is_file():
+        yield Code(path.read_text(encoding="utf-8"), "yaml", f"The sweep, {plan.sweep.where}")
+    seen = set()
+    for stand in stands:
+        config = stand.cell.config
+        if config and config.task not in seen:
+            seen.add(config.task)
+            yield Code(to_yaml(config, stand.cell.origin), "yaml", f"All settings of the cell {stand.cell.label}")
+
+
+def _environment(stands: Iterable[Stand]) -> Iterable[tuple[str, str]]:
+    yield "Python", sys.version.split()[0]
+    yield "system", platform.platform()
+    for name in PACKAGES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
+    hosts = sorted(
+        {stand.run.status.host for stand in stands if stand.run and stand.run.status and stand.run.status.host}
+    )
+    if hosts:
+        yield "trained on", ", ".join(hosts)
+
+
+def _again(plan: Plan) -> Code:
+    seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
+    return Code(f"phmrun sweep {plan.sweep.where} --seeds {seeds}\nphmrun report {plan.sweep.where}", "console")

@@ -1,0 +1,152 @@
+"""A page as a tree of simple parts, written as HTML that needs nothing else, or as Markdown. Imports no torch."""
+
+import base64
+import html
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡]*")
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid #8886; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .7rem; border-bottom: 1px solid #8884; text-align: left; vertical-align: top; }
+td.number { text-align: right; white-space: nowrap; }
+pre { overflow-x: auto; padding: .7rem; background: #8881; border-radius: 4px; font-size: 13px; }
+figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; background: #fff; }
+figcaption, .note { color: #777; font-size: 13px; overflow-wrap: anywhere; }
+""".strip()
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph; ``note`` sets it small."""
+
+    text: str
+    note: bool = False
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of texts and numbers."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture in an SVG file, with what it shows."""
+
+    path: Path
+    caption: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text as it is, such as a configuration; ``title`` hides it until it is asked for."""
+
+    text: str
+    language: str = ""
+    title: str = ""
+
+
+Part = Text | Listing | Picture | Code
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts under a heading."""
+
+    title: str
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A page."""
+
+    title: str
+    opening: Sequence[Part]
+    sections: Sequence[Section]
+
+
+def to_html(document: Document) -> str:
+    """The page with its pictures in it; it asks no network for anything."""
+    body = [f"<h1>{html.escape(document.title)}</h1>", *map(_html, document.opening)]
+    for section in document.sections:
+        body += [f"<h2>{html.escape(section.title)}</h2>", *map(_html, section.parts)]
+    lines = "\n".join(body)
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(document.title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n{lines}\n"
+        f"</body>\n</html>\n"
+    )
+
+
+def to_markdown(document: Document) -> str:
+    """The page as Markdown; pictures are named by their files, which lie beside it."""
+    blocks = [f"# {document.title}", *map(_markdown, document.opening)]
+    for section in document.sections:
+        blocks += [f"## {section.title}", *map(_markdown, section.parts)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def cell(value: Any) -> str:
+    """A value as tables show it."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _html(part: Part) -> str:
+    if isinstance(part, Text):
+        kind = ' class="note"' if part.note else ""
+        return f"<p{kind}>{html.escape(part.text)}</p>"
+    if isinstance(part, Listing):
+        return _html_table(part)
+    if isinstance(part, Picture):
+        drawing = base64.b64encode(part.path.read_bytes()).decode("ascii")
+        caption = html.escape(part.caption, quote=True)
+        image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{drawing}">'
+        return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+    code = f"<pre><code>{html.escape(part.text)}</code></pre>"
+    return f"<details><summary>{html.escape(part.title)}</summary>{code}</details>" if part.title else code
+
+
+def _html_table(listing: Listing) -> str:
+    def line(cells: Iterable[Any], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}{_kind(value)}>{html.escape(cell(value))}</{tag}>" for value in cells) + "</tr>"
+
+    def _kind(value: Any) -> str:
+        return ' class="number"' if _is_number(value) else ""
+
+    rows = "\n".join(line(row, "td") for row in listing.rows)
+    head = "<tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in listing.columns) + "</tr>"
+    return f'<div class="scroll"><table>\n<thead>{head}</thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'
+
+
+def _markdown(part: Part) -> str:
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Picture):
+        return f"![{part.caption}]({part.path.name})"
+    if isinstance(part, Code):
+        heading = f"{part.title}:\n\n" if part.title else ""
+        return f"{heading}```{part.language}\n{part.text.rstrip()}\n```"
+    ruler = [
+        "---:" if any(_is_number(row[place]) for row in part.rows) else ":---" for place in range(len(part.columns))
+    ]
+    lines = [list(part.columns), ruler, *([cell(value).replace("|", "\\|") for value in row] for row in part.rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number, or the text of one: ``31.20 ± 0.41*``."""
+    return isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)

@@ -1,0 +1,48 @@
+"""Frontiers against their definition, and pictures that can be written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phmrun.ledger import Run
+from phmrun.plots.canvas import save_figure
+from phmrun.plots.pareto import Point, draw_pareto, frontier, lower_is_better, short
+from phmrun.plots.speed import draw_speed, pace_of
+
+numbers = st.integers(0, 12).map(float)
+clouds = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12, unique=True)
+
+
+@given(clouds, st.booleans())
+def test_the_frontier_is_what_nothing_beats(cloud, lower):
+    points = [Point(str(place), size, score, None) for place, (size, score) in enumerate(cloud)]
+    sign = -1 if lower else 1
+
+    def beaten(point):
+        return any(
+            other.size <= point.size and sign * other.score >= sign * point.score and other[1:3] != point[1:3]
+            for other in points
+        )
+
+    assert set(frontier(points, lower=lower)) == {point for point in points if not beaten(point)}
+
+
+def test_names_and_numbers():
+    assert [short(value) for value in (999, 1000, 44_040_192, 2.5e9)] == ["999", "1K", "44M", "2.5B"]
+    assert [lower_is_better(name) for name in ("test/perplexity", "val/loss", "test/bleu")] == [True, True, False]
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_pictures(tmp_path, ending):
+    points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None), Point("lost", 5e6, 30.0, 0.1)]
+    save_figure(draw_pareto(points, "test/bleu"), tmp_path / f"pareto.{ending}")
+    run = Run.create(tmp_path, "nmt-x-1-0123456789ab", "task: nmt\n")
+    for step, rate in ((1, 100.0), (2, 300.0), (3, 200.0)):
+        run.history.append({"step": step, "train/units_per_second": rate})
+    run.update_metrics("test/sentences_per_second", {"value": 12.5, "signature": ""})
+    pace = pace_of(run, "dense")
+    assert (pace.training, pace.prediction) == (200.0, 12.5)
+    save_figure(draw_speed([pace, pace]), tmp_path / f"speed.{ending}")
+    for name in ("pareto", "speed"):
+        written = (tmp_path / f"{name}.{ending}").read_bytes()
+        assert written.startswith(b"\x89PNG" if ending == "png" else b"<?xml")

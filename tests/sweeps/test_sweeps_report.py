@@ -1,0 +1,57 @@
+"""The page of a sweep: what it says, from run directories that nobody trained."""
+
+import pytest
+
+from phmrun.config import to_yaml
+from phmrun.ledger import Run, State
+from phmrun.report.content import write_report
+from phmrun.sweeps.results import table_of_sweep
+from phmrun.sweeps.standing import survey
+
+
+@pytest.fixture
+def page(planned, tmp_path, written):
+    content = {
+        "title": "Layers & sizes",
+        "task": "toy",
+        "base": {"model": {"width": 12}},
+        "grid": {"layer": ["dense", {"structure": "phm", "n": 2}, {"structure": "phm", "n": 5}]},
+        "seeds": 2,
+    }
+    made = planned(content)
+    for place, cell in enumerate(made.cells[:3]):
+        run = Run.create(tmp_path / "runs", str(cell.run_id), to_yaml(cell.config))
+        run.write_parameters({"total": cell.parameters})
+        run.set_state(State.RUNNING)
+        for step in (10, 20):
+            run.history.append({"step": step, "time": step, "val/loss": 3.0 - step / 10 - place, "train/loss": 1.0})
+        run.update_metrics("test/accuracy", {"value": 80.0 + place, "signature": "labels:a+b"})
+        run.set_state(State.DONE, seconds=90.0, step=20)
+    stands = survey(made, tmp_path / "runs")
+    return write_report(made, stands, table_of_sweep(made, stands), {}, tmp_path / "out" / "page.html")
+
+
+def test_the_page_has_everything(page):
+    assert [path.name for path in page] == ["page.html", "page.md", "page-pareto-1.svg", "page-toy-history.svg"]
+    text = page[1].read_text()
+    assert text.startswith("# Layers & sizes\n\n6 cells: 3 done · 1 missing · 2 invalid. 4 min of training in all.")
+    assert "| dense | 144 | 80.50 ± 0.71 | 2 |" in text
+    assert "| phm n=2 | 72 | 82.00 | 1 of 2 |" in text
+    assert "| phm n=5 | – | – | 0 of 2 |" in text
+    assert "Not run: n = 5 does not divide 12" in text
+    assert "test/accuracy: labels:a+b" in text
+    assert "title: Layers & sizes" in text  # the sweep's own file
+    assert "  width: 12" in text  # and the whole configuration of a cell
+    assert "| torch | " in text
+    assert "phmrun sweep " in text
+    page_text = page[0].read_text()
+    assert page_text.count("data:image/svg+xml;base64,") == 2
+    assert "Layers &amp; sizes" in page_text
+
+
+def test_a_sweep_that_has_not_begun(planned, tmp_path):
+    made = planned({"task": "toy"})
+    stands = survey(made, tmp_path / "runs")
+    written = write_report(made, stands, table_of_sweep(made, stands), {}, tmp_path / "page.html")
+    assert len(written) == 2
+    assert "1 missing" in written[1].read_text()
