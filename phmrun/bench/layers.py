@@ -182,13 +182,13 @@ def _misfit(case: Case, dtype: torch.dtype) -> str | None:
     return next((reason for reason in reasons if reason), None)
 
 
-def checked_options(structure: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a structure, each of the type that it takes.
+def checked_options(structure: str, options: Mapping[str, Any], *, table: bool = False) -> dict[str, Any]:
+    """The options of a structure, or of an embedding where a ``table`` is meant, each of the type that it takes.
 
     Raises:
         PhmrunError: There is no such structure or option, or the value is none of its.
     """
-    known = {option.name: option for option in options_of(structure)}
+    known = {option.name: option for option in options_of(structure, table=table)}
     checked = {}
     for name, value in options.items():
         if name not in known:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from phmrun.cli.measuring import (
     duration,
     listed,
     mebibytes,
+    name_and_options,
     number,
     numbers,
     print_machine,
@@ -131,7 +132,7 @@ def bench_layers(
     """
     load_plugins(plugin)
     modules = _modules(module or ["linear"])
-    structures = [_structure(text) for text in layer or STRUCTURES.names()]
+    structures = [name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
     orders, shapes = numbers(n, "--n"), [_shape(text) for text in listed(shape)]
     batches = [_batch(text, "--tokens") for text in listed(tokens)]
     training = [_batch(text, "--training-tokens") for text in listed(training_tokens)]
@@ -188,20 +189,6 @@ def _shape(text: str) -> tuple[int, int]:
     if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
         raise PhmrunError(f"{text!r} is not a shape", where="--shape", hint="Write it as INxOUT: 512x2048.")
     return int(sides[0]), int(sides[1])
-
-
-def _structure(text: str) -> tuple[str, dict[str, Any]]:
-    """Name and options from "phm n=8 variant=released"."""
-    from phmrun.config import parse_value
-
-    name, *options = text.split()
-    given = {}
-    for option in options:
-        key, separator, value = option.partition("=")
-        if not separator:
-            raise PhmrunError(f"{option!r} is not an option", where="--layer", hint="Write it as in --layer 'phm n=8'.")
-        given[key] = parse_value(value, key)
-    return name, given
 
 
 def _print_module(name: str, rows: Sequence["Measured"]) -> None:

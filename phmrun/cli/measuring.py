@@ -55,6 +55,25 @@ def number(text: str, flag: str) -> int:
     return int(text)
 
 
+def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
+    """Name and options from "phm n=8 variant=released".
+
+    Raises:
+        PhmrunError: An option has no value.
+    """
+    from phmrun.config import parse_value
+
+    name, *options = text.split()
+    given = {}
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator:
+            hint = f"Write it as in {flag} 'phm n=8'."
+            raise PhmrunError(f"{option!r} is not an option", where=flag, hint=hint)
+        given[key] = parse_value(value, key)
+    return name, given
+
+
 def print_machine(machine: dict[str, Any]) -> None:
     """The line above all figures."""
     parts: Iterable[str] = (

@@ -4,7 +4,8 @@ import types
 
 import pytest
 
-from phmrun.cli.bench_layers import _batch, _shape, _structure
+from phmrun.cli.bench_layers import _batch, _shape
+from phmrun.cli.measuring import name_and_options
 from phmrun.errors import PhmrunError
 
 SMALL = ["--no-rivals", "--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
@@ -144,7 +145,7 @@ def test_shapes_and_structures():
     assert _batch("640", "") == (640,)
     assert _batch("256×30", "") == (256, 30)
     assert _shape("512x2048") == _shape("512×2048") == (512, 2048)
-    assert _structure("phm n=8 variant=released") == ("phm", {"n": 8, "variant": "released"})
+    assert name_and_options("phm n=8 variant=released", "--layer") == ("phm", {"n": 8, "variant": "released"})
     with pytest.raises(PhmrunError):
         _shape("x2048")
 
@@ -216,3 +217,15 @@ def test_unknown_run(phmrun, run_dir):
     result = phmrun("bench", "run", "nmt-bulitin-phm-7-0123456789ab", "--runs-dir", str(run_dir.parent))
     assert result.code == 2
     assert run_dir.name in result.err
+
+
+def test_embeddings(phmrun):
+    arguments = ["--embedding", "define depth=2 expansion=32 max_groups=2 multiple_of=4", "--words", "40"]
+    arguments += ["--width", "16", "--tokens", "5", "--repeats", "1", "--threads", "1"]
+    report = json.loads(phmrun("bench", "embeddings", *arguments, "--json").out)
+    assert report["rows"][0]["difference"] < 1e-6
+    table = phmrun("bench", "embeddings", *arguments).out
+    assert "5 of 40 words, 16 numbers each" in table
+    wrong = phmrun("bench", "embeddings", "--embedding", "define depht=2")
+    assert wrong.code == 2
+    assert "depth" in wrong.err
