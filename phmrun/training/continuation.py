@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from phmrun.decoding.sampling import Choice
 from phmrun.layers import for_inference
+from phmrun.layers.codebooks import CodebookEmbedding, compress
 from phmrun.metrics import Score
 from phmrun.models.reading import LanguageModel, State
 from phmrun.models.transformer_xl import TransformerXL
@@ -77,6 +78,7 @@ class Storyteller:
         scoring: How texts are scored.
         prompting: What becomes of the user's lines.
         memory: Words before the stretch that a Transformer-XL's attention reaches; the network's own unless given.
+        compression: Codebooks, and codewords in each, that the table of input vectors is compressed into.
         weights: Which of the run's weights these are, for the signature of a score.
         device: Where to compute.
     """
@@ -89,6 +91,7 @@ class Storyteller:
         prompting: Prompting,
         *,
         memory: int | None = None,
+        compression: tuple[int, int] | None = None,
         weights: str = "given",
         device: torch.device | str = "cpu",
     ) -> None:
@@ -98,11 +101,15 @@ class Storyteller:
         self.weights = weights
         self.device = torch.device(device)
         copied = for_inference(network, "dense").to(device)
+        self.network = cast(LanguageModel, copied)
+        self.table: CodebookEmbedding | None = None
+        if compression is not None:
+            inputs = self.network.embedding if self.network.define is None else self.network.define
+            self.table = self.network.define = compress(cast(Tensor, inputs.weight), *compression)
         self.reach = "state"
         if isinstance(copied, TransformerXL):
             copied.memory = copied.memory if memory is None else memory
             self.reach = str(copied.memory)
-        self.network = cast(LanguageModel, copied)
         self.prompt = "a line of text" if prompting.mode == "surprisal" else "the beginning of a text"
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
@@ -168,7 +175,9 @@ class Storyteller:
         mean, count = float(nats.mean()), len(tokens)
         signature = f"{self._signature()}|weights:{self.weights}"
         unknown = int((tokens == self.vocabulary.unknown).sum())
-        extras = {"bits_per_word": mean * NAT, "unknown_words": unknown}
+        extras: dict[str, float] = {"bits_per_word": mean * NAT, "unknown_words": unknown}
+        if self.table is not None:
+            extras["table_bytes"] = self.table.bytes
         scores = {
             "perplexity": Score("perplexity", perplexity(mean), signature, count, "words", extras=extras),
             "perplexity-of-unigram": Score(
@@ -191,7 +200,8 @@ class Storyteller:
 
     def _signature(self) -> str:
         scoring = self.scoring
-        return f"{self._unit()}|streams:{scoring.streams}|length:{scoring.length}|memory:{self.reach}"
+        codes = "" if self.table is None else "|codebooks:{}x{}".format(*self.table.codewords.shape)
+        return f"{self._unit()}|streams:{scoring.streams}|length:{scoring.length}|memory:{self.reach}{codes}"
 
     def _read(self, tokens: Sequence[int], state: State | None) -> tuple[Tensor, State]:
         """Hidden vectors ``[length, width]`` of further words, and what to remember of them."""

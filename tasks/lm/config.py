@@ -160,6 +160,12 @@ class LanguageDecodingConfig(Section):
     length: int | None = Field(None, ge=1, description="Scoring: words read at a time; null: batch.length.")
     memory: int | None = Field(None, ge=0, description="Transformer-XL: words before them; null: model.memory.")
     characters: Annotated[bool, Unhashed()] = Field(False, description="Scoring: bits per character as well.")
+    codebooks: Annotated[int, Unhashed()] = Field(
+        0,
+        ge=0,
+        description="Scoring: inputs from a compressed table, sums of a codeword of each of so many; 0: as is.",
+    )
+    codewords: Annotated[int, Unhashed()] = Field(16, ge=2, description="See `codebooks`: codewords in each of them.")
     batch: Annotated[int, Unhashed()] = Field(100, ge=1, description="Scoring: most parts read at a time.")
     mode: Annotated[Literal["continue", "surprisal"], Unhashed()] = Field(
         "continue", description="predict: continuations of each line, or how many bits each of its words takes."

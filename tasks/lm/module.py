@@ -115,6 +115,7 @@ def build_predictor(
             decoding.across_lines,
         ),
         memory=decoding.memory,
+        compression=(decoding.codebooks, decoding.codewords) if decoding.codebooks else None,
         weights=weights,
         device=device,
     )

@@ -216,3 +216,19 @@ def test_unused_entries_are_never_said(vocabulary):
         network.output.tables[0].bias[len(vocabulary.words) :] = 100.0
     (answer,) = teller(network, vocabulary, prompting=Prompting(words=3)).predict(["w01"])
     assert set(answer.text.split()) <= set(vocabulary.words)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("embedding", EMBEDDINGS, ids=["dense", "adaptive", "define"])
+def test_inputs_from_a_compressed_table(embedding, data, vocabulary):
+    """All 40 words can be told apart by their codes, so that enough codewords give back the table."""
+    network = lstm(vocabulary, embedding)
+    exact = teller(network, vocabulary).evaluate(data, "test").scores["perplexity"]
+    coarse = teller(network, vocabulary, compression=(2, 2)).evaluate(data, "test").scores["perplexity"]
+    told = teller(network, vocabulary, compression=(24, 16))
+    fine = told.evaluate(data, "test").scores["perplexity"]
+    assert abs(fine.value - exact.value) < abs(coarse.value - exact.value)
+    assert fine.value == pytest.approx(exact.value, rel=1e-3)
+    assert "|codebooks:24x16|" in fine.signature
+    assert fine.extras["table_bytes"] == told.table.bytes == 40 * 24 * 4 // 8 + 24 * 16 * 16 * 8
+    assert network.define is None or network.define.expand is not None, "the network itself is left alone"

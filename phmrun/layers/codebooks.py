@@ -1,0 +1,131 @@
+"""A table of vectors as sums of codewords: M codebooks of K codewords each, one code per word and codebook.
+
+Formula:        E[v] ≈ Σ_m C_m[code[v, m]], m = 1 … M, C_m [K, width]
+Memory:         V·M·log₂(K) bits of codes, M·K·width numbers
+Source:         Shu and Nakayama, "Compressing Word Embeddings via Deep Compositional Code Learning", ICLR 2018 (the
+                form; 32 codebooks of 16 codewords in Table 5 of Mehta et al. 2020)
+
+Shu and Nakayama learn the codes with a neural network. Here they are found without one, by turns: the codewords that
+fit given codes best are a problem of least squares, and a word's best code in one codebook, those in the others given,
+is a search among K.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.errors import PhmrunError
+
+ROUNDS = 12
+"""Turns of codes and codewords."""
+RIDGE = 1e-4
+"""Added to the diagonal of the normal equations, in parts of a codeword's mean number of words."""
+CHUNK = 16_384
+"""Words whose distances to the codewords are computed at a time."""
+
+
+class CodebookEmbedding(nn.Module):
+    """Looks up sums of codewords; what ``compress`` makes of a table.
+
+    Args:
+        codes: ``[words, M]``, each below K.
+        codewords: ``[M, K, width]``.
+    """
+
+    codes: Tensor
+    codewords: Tensor
+
+    def __init__(self, codes: Tensor, codewords: Tensor) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = len(codes), codewords.shape[2]
+        self.register_buffer("codes", codes.to(torch.uint8 if codewords.shape[1] <= 256 else torch.int32))
+        self.register_buffer("codewords", codewords)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``[…]`` of token numbers ``-> […, width]``."""
+        return _decoded(self.codes[tokens], self.codewords)
+
+    @property
+    def weight(self) -> Tensor:
+        """The table of all vectors ``[words, width]``."""
+        return _decoded(self.codes, self.codewords)
+
+    @property
+    def bytes(self) -> int:
+        """Codes packed to bits, and codewords as they are."""
+        books, size, _ = self.codewords.shape
+        bits = self.num_embeddings * books * math.ceil(math.log2(size))
+        return math.ceil(bits / 8) + self.codewords.numel() * self.codewords.element_size()
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        books, size, width = self.codewords.shape
+        return f"{self.num_embeddings}, {width}, codebooks={books}, codewords={size}"
+
+
+@torch.no_grad()
+def compress(
+    table: Tensor, codebooks: int, codewords: int, *, rounds: int = ROUNDS, seed: int = 0
+) -> CodebookEmbedding:
+    """Codes and codewords whose sums come near the rows of a table.
+
+    Args:
+        table: ``[words, width]``.
+        codebooks: M.
+        codewords: K.
+        rounds: Turns of codes and codewords.
+        seed: Of the first codewords.
+
+    Raises:
+        PhmrunError: There is nothing to choose among.
+    """
+    if codebooks < 1 or codewords < 2:
+        raise PhmrunError(f"{codebooks} codebooks of {codewords} codewords cannot tell words apart")
+    rows = table.detach().double()
+    generator = torch.Generator().manual_seed(seed)
+    # The first codewords of a codebook are some of the remainders that the codebooks before it have left.
+    books = rows.new_zeros(codebooks, codewords, rows.shape[1])
+    codes = torch.zeros(len(rows), codebooks, dtype=torch.int64, device=rows.device)
+    rest = rows.clone()
+    for book in range(codebooks):
+        chosen = torch.randint(len(rows), (codewords,), generator=generator).to(rows.device)
+        books[book] = rest[chosen]
+        codes[:, book] = _nearest(rest, books[book])
+        rest -= books[book][codes[:, book]]
+    for _ in range(rounds):
+        books = _least_squares(rows, codes, codewords)
+        rest = rows - _decoded(codes, books)
+        for book in range(codebooks):
+            rest += books[book][codes[:, book]]
+            codes[:, book] = _nearest(rest, books[book])
+            rest -= books[book][codes[:, book]]
+    return CodebookEmbedding(codes, _least_squares(rows, codes, codewords).to(table.dtype))
+
+
+def _decoded(codes: Tensor, books: Tensor) -> Tensor:
+    """Sums of codewords, ``[…, M] -> […, width]``, one codebook after the other."""
+    total = books[0][codes[..., 0].long()]
+    for book in range(1, len(books)):
+        total = total + books[book][codes[..., book].long()]
+    return total
+
+
+def _nearest(rows: Tensor, words: Tensor) -> Tensor:
+    """The number of the nearest codeword of each row."""
+    norms = words.square().sum(1)
+    return torch.cat([(norms - 2 * part @ words.t()).argmin(1) for part in rows.split(CHUNK)])
+
+
+def _least_squares(rows: Tensor, codes: Tensor, size: int) -> Tensor:
+    """The codewords ``[M, K, width]`` whose sums fit the rows best, codes given."""
+    count, books = codes.shape
+    places = codes + size * torch.arange(books, device=codes.device)  # columns of the matrix of zeros and ones
+    gram = rows.new_zeros(books * size, books * size)
+    sums = rows.new_zeros(books * size, rows.shape[1])
+    for part, values in zip(places.split(CHUNK), rows.split(CHUNK), strict=True):
+        ones = rows.new_zeros(len(part), books * size).scatter_(1, part, 1.0)
+        gram += ones.t() @ ones
+        sums += ones.t() @ values
+    gram.diagonal().add_(RIDGE * count / size)
+    return torch.linalg.solve(gram, sums).view(books, size, -1)
