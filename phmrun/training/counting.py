@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from phmrun.config import Experiment, Task
+from phmrun.config import EmbeddingConfig, Experiment, LayerConfig, Task
 from phmrun.layers import Structure
-from phmrun.registry import TASKS
+from phmrun.registry import EMBEDDINGS, TASKS
 from phmrun.training.optimizers import STATE
 
 BYTES = 4
@@ -23,17 +23,30 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
         sizes: Of the vocabulary; unless given, the sizes that the config asks for.
 
     Returns:
-        ``total`` and ``dense_total`` (the same model with dense maps); ``by_scope`` and ``modules``, whose entries have
-        ``count`` and ``dense``; ``block_matrices``, the weight matrices inside the blocks; ``memory``, bytes in single
+        ``total`` and ``dense_total`` (the same model with dense maps, and one table in the place of an embedding of
+        several matrices); ``by_scope`` and ``modules``, whose entries have ``count`` and ``dense``; ``block_matrices``, the weight matrices inside the blocks; ``memory``, bytes in single
         precision of weights, gradients and the optimizer's state.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
     """
+    counts = count_network(_on_meta(config, sizes), config.training.optimizer.name)
+    if config.embedding.structure not in EMBEDDINGS:
+        return counts
+    tables = {"embedding": EmbeddingConfig(), "output": LayerConfig()}  # the two may be tied
+    plain = count_network(_on_meta(config.model_copy(update=tables), sizes))
+    for scope in {**counts["by_scope"], **plain["by_scope"]}:
+        entry = counts["by_scope"].setdefault(scope, {"count": 0})
+        entry["dense"] = plain["by_scope"].get(scope, {"dense": 0})["dense"]
+    return {**counts, "dense_total": plain["dense_total"]}
+
+
+def _on_meta(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
+    """The network of an experiment without weights."""
     task: Task = TASKS.get(config.task)
     with torch.device("meta"):
-        network = task.load("module")(config, *(sizes or config.sizes)).network
-    return count_network(network, config.training.optimizer.name)
+        network: nn.Module = task.load("module")(config, *(sizes or config.sizes)).network
+    return network
 
 
 def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:

@@ -19,7 +19,7 @@ from phmrun.ledger.card import write_card
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
 from phmrun.training.checkpoints import LAST
-from phmrun.training.counting import count_network, count_parameters
+from phmrun.training.counting import count_parameters
 from phmrun.training.data import DataModule
 from phmrun.training.fitting import Fitted, fit, is_leader, processes, quiet_lightning, seed_everything
 from phmrun.training.predictor import Predictor
@@ -198,7 +198,7 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     data.vocabulary.save(run.vocabulary)
     for path in plugins:
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
-    counts = count_network(network, config.training.optimizer.name)
+    counts = count_parameters(config, data.vocabulary.sizes)
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
     run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
     LOG.info(

@@ -96,12 +96,14 @@ def test_the_names_are_those_of_the_command_line():
     assert counts["embedding"]["count"] < dense["embedding"]["count"] / 2
     assert counts["output"]["count"] == 128 * 32  # to the words' own vectors
     assert counts["encoder"] == dense["encoder"]
+    assert counts["embedding"]["dense"] == dense["embedding"]["count"]
+    assert sum(entry["dense"] for entry in counts.values()) == sum(entry["count"] for entry in dense.values())
     assert "output" not in dense
 
 
 def test_what_an_output_has_of_its_own_can_have_a_structure():
     define = {"structure": "define", "width": 32, "expansion": 256, "max_groups": 4}
     counts = count_parameters(config_of(embedding=define, output={"structure": "phm", "n": 2}))["by_scope"]
-    assert counts["output"] == {"count": 128 * 32 // 2 + 8, "dense": 128 * 32}
+    assert counts["output"] == {"count": 128 * 32 // 2 + 8, "dense": 0}  # a dense table is tied as it is
     with pytest.raises(PhmrunError, match="tied to the embedding, whose structure is 'dense'"):
         count_parameters(config_of(output={"structure": "phm", "n": 2}))
