@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from phmrun.layers import AdaptiveSoftmax
 from phmrun.layers.cross_entropy import CrossEntropy
@@ -26,16 +26,8 @@ class Reading(NamedTuple):
 
 
 class LanguageModel(Protocol):
-    """A network that predicts the next word.
+    """A network that predicts the next word."""
 
-    Attributes:
-        embedding: Looks up the words' own vectors.
-        define: Looks up the inputs, where they are not the words' own vectors.
-        output: Predicts.
-    """
-
-    embedding: nn.Module
-    define: nn.Module | None
     output: AdaptiveSoftmax
 
     def __call__(self, tokens: Tensor, state: State | None = None) -> Reading:

@@ -104,8 +104,9 @@ class Storyteller:
         self.network = cast(LanguageModel, copied)
         self.table: CodebookEmbedding | None = None
         if compression is not None:
-            inputs = self.network.embedding if self.network.define is None else self.network.define
-            self.table = self.network.define = compress(cast(Tensor, inputs.weight), *compression)
+            inputs = copied.embedding if copied.define is None else copied.define
+            self.table = compress(cast(Tensor, cast(nn.Module, inputs).weight), *compression)
+            copied.define = self.table  # what looks the inputs up, where there is one
         self.reach = "state"
         if isinstance(copied, TransformerXL):
             copied.memory = copied.memory if memory is None else memory
