@@ -165,7 +165,7 @@ class LanguageDecodingConfig(Section):
         ge=0,
         description="Scoring: inputs from a compressed table, sums of a codeword of each of so many; 0: as is.",
     )
-    codewords: Annotated[int, Unhashed()] = Field(16, ge=2, description="See `codebooks`: codewords in each of them.")
+    codewords: int = Field(16, ge=2, description="See `codebooks`: codewords in each of them.")
     batch: Annotated[int, Unhashed()] = Field(100, ge=1, description="Scoring: most parts read at a time.")
     mode: Annotated[Literal["continue", "surprisal"], Unhashed()] = Field(
         "continue", description="predict: continuations of each line, or how many bits each of its words takes."
