@@ -24,8 +24,9 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
 
     Returns:
         ``total`` and ``dense_total`` (the same model with dense maps, and one table in the place of an embedding of
-        several matrices); ``by_scope`` and ``modules``, whose entries have ``count`` and ``dense``; ``block_matrices``, the weight matrices inside the blocks; ``memory``, bytes in single
-        precision of weights, gradients and the optimizer's state.
+        several matrices); ``by_scope`` and ``modules``, whose entries have ``count`` and ``dense``;
+        ``block_matrices``, the weight matrices inside the blocks; ``memory``, bytes in single precision of weights,
+        gradients and the optimizer's state.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
