@@ -160,7 +160,7 @@ class LanguageDecodingConfig(Section):
     length: int | None = Field(None, ge=1, description="Scoring: words read at a time; null: batch.length.")
     memory: int | None = Field(None, ge=0, description="Transformer-XL: words before them; null: model.memory.")
     characters: Annotated[bool, Unhashed()] = Field(False, description="Scoring: bits per character as well.")
-    codebooks: Annotated[int, Unhashed()] = Field(
+    codebooks: int = Field(
         0,
         ge=0,
         description="Scoring: inputs from a compressed table, sums of a codeword of each of so many; 0: as is.",

@@ -81,5 +81,6 @@ def test_what_is_asked_of_a_trained_run_is_no_part_of_its_name():
     }
     names = {run_id(resolved(values), fingerprints={}) for values in ({}, asked)}
     assert len(names) == 1
-    assert run_id(resolved({"decoding": {"streams": 1}}), fingerprints={}) not in names
+    for scoring in ({"streams": 1}, {"length": 9}, {"memory": 3}, {"codebooks": 8}):
+        assert run_id(resolved({"decoding": scoring}), fingerprints={}) not in names
     assert "model.preset" not in semantic_values(resolved({"model": {"preset": "small"}}))
