@@ -26,8 +26,10 @@ def show(plan: Plan, stands: Sequence[Stand], slots: int) -> None:
     for found in groups.values():
         labels = found[0].cell.labels
         rows.append([*(labels.get(key, "") for key in keys), found[0].parameters, len(found), _counted(tally(found))])
-    console.print_table([*keys, "parameters", "seeds", "state"], rows, title=plan.sweep.title or None)
     out = console.stdout()
+    if plan.sweep.title:
+        out.print(plan.sweep.title, style="italic", markup=False, soft_wrap=True)
+    console.print_table([*keys, "parameters", "seeds", "state"], rows)
     for stand in stands:
         if stand.standing is Standing.RUNNING:
             out.print(f"running: {stand.cell.label}{_progress(stand)}", markup=False, soft_wrap=True)

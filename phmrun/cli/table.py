@@ -159,7 +159,9 @@ def _print(laid: "Laid", style: TableFormat) -> None:
     from phmrun.cli.formats import Format, escaped, print_formatted
 
     if style is TableFormat.TEXT:
-        console.print_table(laid.columns, laid.rows, title=laid.title or None)
+        if laid.title:
+            console.stdout().print(laid.title, style="italic", markup=False, soft_wrap=True)
+        console.print_table(laid.columns, laid.rows)
         for note in laid.notes:
             console.stdout().print(note, markup=False, highlight=False, soft_wrap=True)
         return

@@ -20,6 +20,8 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "worst": min,
 }
 BUILTIN = "builtin"
+DENSE = (None, "dense", "adaptive", "projective")
+"""Structures of plain matrices: one, or one for each cluster of words."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ class Entry:
 
     @property
     def dense(self) -> bool:
-        """Whether no part of its network has another structure than a dense one."""
+        """Whether every part of its network is made of plain matrices."""
         structures = [value.get("structure") for value in self.config.values() if isinstance(value, Mapping)]
-        return all(name in (None, "dense") for name in structures)
+        return all(name in DENSE for name in structures)
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,15 @@ def _runs(figure: Figure, score: str) -> list[Path]:
 
 
 def _kind(score: str) -> str:
-    """The score without its split: "bleu" of "test/bleu"."""
-    return score.partition("/")[2]
+    """The score without its split and part: "accuracy" of "test/accuracy-matched"."""
+    name = score.partition("/")[2]
+    return "accuracy" if _part(score) else name
+
+
+def _part(score: str) -> str:
+    """The part of the items that an accuracy is of; empty: all, or no such score."""
+    name = score.partition("/")[2]
+    return "" if name.startswith("accuracy-of-") else name.partition("accuracy-")[2]
 
 
 class _Items:
@@ -89,6 +96,8 @@ def _counts(path: Path, score: str) -> Counts | None:
     """``[items, kinds]`` of one run; ``None`` where its predictions or its data are not here."""
     split = score.partition("/")[0]
     try:
+        if _kind(score) == "accuracy":
+            return _of_labels(Run(path), split, _part(score))
         return _READERS[_kind(score)](Run(path), split)
     except (PhmrunError, OSError, ValueError):
         return None
@@ -100,12 +109,12 @@ def _of_translations(run: Run, split: str) -> Counts:
     return bleu_counts(outputs, references)
 
 
-def _of_labels(run: Run, split: str) -> Counts:
-    """Items that were labelled right, of those that were labelled; gold labels stand beside the predicted ones."""
+def _of_labels(run: Run, split: str, part: str) -> Counts:
+    """Items of a part that were labelled right, of those that were labelled; the gold labels stand beside them."""
     lines = (run.predictions / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
     heading = lines[0].split("\t")
-    predicted, gold = heading.index("predicted"), heading.index("label")
-    rows = [line.split("\t") for line in lines[1:]]
+    predicted, gold, parts = (heading.index(name) for name in ("predicted", "label", "part"))
+    rows = [row for row in (line.split("\t") for line in lines[1:]) if not part or row[parts] == part]
     return np.array([[row[predicted] == row[gold], 1] for row in rows], dtype=np.float64)
 
 
@@ -138,7 +147,6 @@ MEASURES: Mapping[str, Measure] = {
 
 _READERS: Mapping[str, Callable[[Run, str], Counts]] = {
     "bleu": _of_translations,
-    "accuracy": _of_labels,
     "uas": _of_trees,
     "las": _of_trees,
 }

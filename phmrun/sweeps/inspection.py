@@ -14,7 +14,7 @@ from phmrun.training.experiment import build_data, fingerprints
 COURSE = {"seed", "batch", "training", "decoding", "hardware", "logging"}
 """What an experiment does with its network and its data; neither depends on it."""
 LAYERS = {"layer", "embedding", "output"}
-"""What the data do not depend on either."""
+"""What the data do not depend on either; the network depends on the sizes of the data's vocabulary, not on the rest."""
 
 
 def inspector(plugins: Mapping[Path, str]) -> Inspect:
@@ -27,8 +27,9 @@ def inspector(plugins: Mapping[Path, str]) -> Inspect:
     marks = _remembered(lambda config: fingerprints(build_data(config), plugins))
 
     def inspect(config: Experiment) -> Inspected:
-        network = config.model_dump(mode="json", exclude=COURSE)
-        data = {key: value for key, value in network.items() if key not in LAYERS}
+        values = config.model_dump(mode="json", exclude=COURSE)
+        network = {key: value for key, value in values.items() if key != "data"} | {"sizes": config.sizes}
+        data = {key: value for key, value in values.items() if key not in LAYERS}
         return Inspected(count(config, _key(network)), marks(config, _key(data)))
 
     return inspect

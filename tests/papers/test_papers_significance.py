@@ -77,6 +77,15 @@ def test_labels(made):
     assert found.p < 0.01
 
 
+def test_labels_of_a_part(made):
+    rows = "".join(f"{'a' if place % 3 else 'b'}\t1\ta\t{'odd' if place % 2 else 'even'}\n" for place in range(60))
+    one = made("sva", "dense", "test/accuracy-odd", 0.0, {}, f"predicted\tprobability\tlabel\tpart\n{rows}", "tsv")
+    right = [place % 3 > 0 for place in range(60) if place % 2]
+    (counts,) = _Items().of([one.run.path], "test/accuracy-odd")
+    assert counts[:, 0].tolist() == [float(each) for each in right]
+    assert differences(table([one, made("sva", "phm", "test/accuracy-of-majority", 1.0, PHM, rows, "tsv")])) == {}
+
+
 def test_trees(made, tmp_path):
     configured("parse", tmp_path / "parse")
     gold = conllu.load(tmp_path / "parse" / "test.conllu")

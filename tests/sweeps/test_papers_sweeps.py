@@ -1,0 +1,66 @@
+"""Every paper's table that can be trained, and every small twin: planned with real networks, so that none can rot."""
+
+import os
+
+import pytest
+
+from phmrun.config import packaged_names
+from phmrun.datasets import CATALOGUE
+from phmrun.layers import options_of
+from phmrun.papers import load_table, table_names
+from phmrun.sweeps import load_sweep, plan
+from phmrun.sweeps.inspection import inspector
+from phmrun.sweeps.plan import column_groups, is_trained
+
+TABLES = [name for name in table_names() if (table := load_table(name)).task and column_groups(table)]
+TWINS = [name for name in packaged_names() if name.startswith("configs/papers/") and name.endswith("-small.yaml")]
+
+
+@pytest.fixture(scope="module")
+def look():
+    """One memory for all sweeps: many have networks in common."""
+    return inspector({})
+
+
+def planned(name, look):
+    return plan(load_sweep(name), look, options_of)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_rows_of_a_table_are_experiments(name, look):
+    table, made = load_table(name), planned(name, look)
+    columns = len(set(column_groups(table).values()))
+    assert len(made.cells) == columns * sum(is_trained(row) for row in table.rows)
+    for cell in made.cells:
+        assert cell.fault is None or cell.blocked, f"{cell.label}: {cell.fault}"
+        assert cell.config.data.name in CATALOGUE.names()  # the paper's data, never what a task takes unasked
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_twin_is_its_table_in_reduced_settings(name, look):
+    made, whole = planned(name, look), planned(load_sweep(name).file.table, look)
+    assert made.sweep.file.reduced
+    assert load_sweep(name).file.table == name.replace("-small", "")
+    assert len(made.cells) >= 2
+    assert {cell.at["row"] for cell in made.cells} <= {cell.at["row"] for cell in whole.cells}
+    assert not made.runs.keys() & whole.runs.keys()
+    for cell in made.cells:
+        assert cell.fault is None or cell.blocked, f"{cell.label}: {cell.fault}"
+        assert cell.parameters is None or cell.parameters < 20_000_000
+        training = cell.config.training
+        assert (training.max_steps or 0) <= 1500
+        assert training.max_epochs is None or training.max_epochs <= 8
+    if "PHMRUN_DATA" in os.environ:
+        assert not [cell.label for cell in made.cells if cell.blocked]
+
+
+def test_every_task_has_a_twin():
+    tasks = {load_table(load_sweep(name).file.table).task for name in TWINS}
+    assert tasks >= {"nmt", "style", "sva", "nli", "parse", "lm"}
+
+
+def test_structures_of_a_row_survive_in_its_twin(look):
+    cells = planned("configs/papers/phm/table5-small.yaml", look).cells
+    layers = [(cell.config.layer.structure, cell.config.layer.options.get("n")) for cell in cells]
+    assert layers == [("dense", None), ("phm", 2), ("phm", 4), ("phm", 8), ("phm", 16)]
+    assert {cell.config.data.name for cell in cells} == {"shakespeare"}
