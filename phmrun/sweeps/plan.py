@@ -6,6 +6,7 @@ data), which its maker is free to remember.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -127,9 +128,10 @@ def plan(
     numbers = sweep.seeds(seeds)
     wanted = {key: values for key, values in (only or {}).items() if key != SEED}
     kept_seeds = [seed for seed in numbers if fits({SEED: seed}, None, _seeds_of(only))]
+    remembered = cache(options_of)  # which reads the metadata of packages each time
     cells: list[Cell] = []
     for outline in _outlines(sweep):
-        config, origin, fault = _resolved(outline, options_of)
+        config, origin, fault = _resolved(outline, remembered)
         if any(fits(outline.at, config, pattern) for pattern in _exclusions(sweep)):
             continue
         if fits(outline.at, config, wanted):
@@ -205,9 +207,10 @@ def _outlines(sweep: Sweep) -> Iterator[_Outline]:
         task: Task = TASKS.get(name, where=sweep.source.at("tasks" if file.tasks else "task"))
         own = Source(sweep.where, settings, _below(sweep.source.lines, f"tasks.{name}"))
         at = {"task": name} if file.tasks else {}
+        first = [task_defaults(task.name), *files, base, own]
         for values in _combinations(sweep):
             cell = [Source(f"{sweep.where} ({key}={label_of(v)})", nested({key: v})) for key, v in _ordered(values)]
-            yield _Outline(at | values, task.name, [task_defaults(task.name), *files, base, own, *cell])
+            yield _Outline(at | values, task.name, [*first, *cell])
 
 
 def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
