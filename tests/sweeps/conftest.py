@@ -1,6 +1,7 @@
 """Tasks without a network, and sweeps written on the spot."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,14 @@ import yaml
 from phmrun.config import Task
 from phmrun.registry import TASKS
 from phmrun.sweeps import Plan, load_sweep, plan
+
+
+@pytest.fixture(autouse=True)
+def interrupts_are_heeded() -> Iterator[None]:
+    """What a shell runs in the background ignores interrupts, and so would the processes that tests start from it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -216,6 +216,11 @@ from phmrun.layers import Structure, register
 class Scaled(Structure):
     """A dense matrix times a constant."""
 
+    formula = "W = scale · M"
+    count_formula = "k·d"
+    constraint = "none"
+    source = "a test"
+
     def __init__(self, out_features, in_features, *, scale: Annotated[float, "The constant."] = 1.0):
         super().__init__(out_features, in_features, scale=scale)
         self.scale = scale
