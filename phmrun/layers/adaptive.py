@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.layers.cross_entropy import CrossEntropy, linear_cross_entropy
+from phmrun.layers.cross_entropy import CHUNK, CrossEntropy, linear_cross_entropy
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.linear import Linear, on_device
 
@@ -237,7 +237,10 @@ class AdaptiveSoftmax(nn.Module):
         """The -log p(target) of each position in nats, shaped as ``targets``; see :meth:`forward`."""
         total: Tensor | None = None
         for places, vectors, weight, bias, classes in self._clusters_of(hidden, targets):
-            part = F.cross_entropy(F.linear(vectors, weight, bias), classes, reduction="none")
+            rows = zip(vectors.split(CHUNK), classes.split(CHUNK), strict=True)
+            part = torch.cat(
+                [F.cross_entropy(F.linear(row, weight, bias), wanted, reduction="none") for row, wanted in rows]
+            )
             total = part if total is None else total.index_add(0, places, part)
         return cast(Tensor, total).view(targets.shape)
 

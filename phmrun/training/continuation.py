@@ -115,8 +115,7 @@ class Storyteller:
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """A continuation of each line, or its surprisal."""
-        with torch.inference_mode():
-            yield from self._surprisals(lines) if self.prompting.mode == "surprisal" else self._continuations(lines)
+        return self._surprisals(lines) if self.prompting.mode == "surprisal" else self._continuations(lines)
 
     def evaluate(self, data: StreamData, split: str) -> Evaluation:
         """Perplexity of a split: "perplexity", "perplexity-of-unigram", and "bits_per_character" where asked for."""
@@ -209,6 +208,7 @@ class Storyteller:
         reading = self.network(torch.tensor([list(tokens)], device=self.device), state)
         return reading.hidden[0], reading.state
 
+    @torch.inference_mode()
     def _surprisals(self, lines: Iterable[str]) -> Iterator[Answer]:
         end, state, before = self.vocabulary.end, None, self.vocabulary.end
         for line in lines:
@@ -224,6 +224,7 @@ class Storyteller:
                 {"words": words, "bits": bits, "perplexity": perplexity(float(nats.mean()))},
             )
 
+    @torch.inference_mode()
     def _continuations(self, lines: Iterable[str]) -> Iterator[Answer]:
         for number, line in enumerate(lines):
             generator = torch.Generator().manual_seed(self.prompting.seed + number)
