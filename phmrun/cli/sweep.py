@@ -21,6 +21,8 @@ phmrun sweep sweep.yaml --jobs 2
 
 phmrun sweep sweep.yaml --seeds 5 --only layer=phm --only layer=dense
 
+phmrun sweep search sweep.yaml --only layer=phm --vary training.optimizer.lr=1e-4..1e-2 --trials 20
+
 phmrun sweep configs/papers/phm/table2.yaml --executor slurm --sbatch partition=gpu --sbatch gres=gpu:1
 
 The same command again runs what is not done."""
@@ -79,6 +81,14 @@ Jobs = Annotated[
         "--jobs", "-j", min=1, help="Runs at a time (default: one per GPU, else one).", rich_help_panel=HARDWARE
     ),
 ]
+Threads = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="CPU threads of a run; 0: the cores divided by --jobs, and with one job torch's own choice.",
+        rich_help_panel=HARDWARE,
+    ),
+]
 
 
 @app.command("run", epilog=EPILOG)
@@ -97,14 +107,7 @@ def run(
         bool, typer.Option("--retry-failed", help="Also run what has failed before.", rich_help_panel=CELLS)
     ] = False,
     jobs: Jobs = None,
-    threads: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="CPU threads of a run; 0: the cores divided by --jobs, and with one job torch's own choice.",
-            rich_help_panel=HARDWARE,
-        ),
-    ] = 0,
+    threads: Threads = 0,
     executor: Annotated[
         ExecutorName,
         typer.Option(
@@ -195,6 +198,43 @@ def status(
     _show(made, stands, jobs or 1, as_json)
     if not as_json:
         sweep_output.tell_failures([stand for stand in stands if stand.standing is Standing.FAILED], {})
+
+
+@app.command("search")
+def search(
+    file: File,
+    *,
+    vary: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY=RANGE",
+            help="What to try: training.optimizer.lr=1e-4..1e-2 (logarithmic from a factor of ten on), or "
+            "model.dropout=0.1,0.2,0.3; may be repeated.",
+            rich_help_panel=CELLS,
+        ),
+    ],
+    trials: Annotated[
+        int, typer.Option(min=1, help="Runs around every cell, with those of former calls.", rich_help_panel=CELLS)
+    ] = 20,
+    only: Only = None,
+    seeds: Seeds = None,
+    jobs: Jobs = None,
+    threads: Threads = 0,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Seeks good values around every cell that --only leaves, by Optuna (extra `search`).
+
+    A trial is a run like any other, compared by its best validation (training.monitor). What was tried is kept on disk:
+    the same command goes on where it stopped, and a larger --trials adds to it. Exit code 5 if no trial has a score.
+    """
+    from phmrun.cli import sweep_search, sweep_work
+    from phmrun.sweeps.search import read_variation
+
+    variations = [read_variation(text) for text in vary]
+    made = sweep_work.planned(file, only, seeds)
+    found = sweep_search.search_around(made, runs_dir, variations, trials=trials, jobs=jobs, threads=threads)
+    raise typer.Exit(sweep_search.show(found, as_json))
 
 
 @app.command("cancel")

@@ -6,12 +6,15 @@ from pathlib import Path
 
 from phmrun.cli import console
 from phmrun.cli.sweep_output import tell_faults
+from phmrun.config.layering import OptionsOf
 from phmrun.progress import note
 from phmrun.registry import load_plugins
 from phmrun.sweeps import Plan, load_sweep, plan
 from phmrun.sweeps.executors.executor import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
+from phmrun.sweeps.file import Sweep
+from phmrun.sweeps.plan import Inspect
 from phmrun.sweeps.scheduler import Event, Scheduler
 from phmrun.sweeps.selection import read_selection
 from phmrun.sweeps.standing import Stand, Standing, distinct
@@ -28,11 +31,17 @@ def planned(file: str, only: Sequence[str] | None = None, seeds: int | None = No
         seeds: So many seeds instead of the file's.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
+    inspect, options_of = by_torch(sweep)
+    return plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
+
+
+def by_torch(sweep: Sweep) -> tuple[Inspect, OptionsOf]:
+    """A look at networks and data, and the options of the structures, the sweep's own layers among them."""
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
     from phmrun.layers import options_of  # imports torch, and only now is it needed
     from phmrun.sweeps.inspection import inspector
 
-    return plan(sweep, inspector(plugins), options_of, seeds=seeds, only=wanted)
+    return inspector(plugins), options_of
 
 
 def workplace(made: Plan, runs_dir: Path) -> Workplace:

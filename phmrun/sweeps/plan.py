@@ -141,6 +141,26 @@ def plan(
     return Plan(sweep, cells)
 
 
+def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
+    """A cell with further values: resolved, named and checked anew.
+
+    Args:
+        cell: A cell whose configuration is valid.
+        values: By dotted key.
+        inspect: As for :func:`plan`.
+        options_of: As for :func:`plan`.
+    """
+    if cell.config is None:
+        raise ValueError(f"the cell {cell.label} cannot be run")
+    seed = cell.config.seed
+    own = Source(cell.label, cell.config.model_dump(mode="json"))
+    outline = _Outline({**cell.at, **values}, cell.config.task, [own, Source("a trial", nested(values))])
+    config, origin, fault = _resolved(outline, options_of)
+    said = {**cell.origin, **{key: origin[key] for key in values if key in origin}}
+    (one,) = _with_seeds(outline, config, said, fault, [seed], inspect)
+    return one
+
+
 def _nothing_left(sweep: Sweep, only: Mapping[str, Sequence[Any]]) -> PhmrunError:
     if not only:
         return PhmrunError("every cell of the sweep is excluded", where=sweep.where)

@@ -2,16 +2,23 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import toy_experiment
+import toy_planner
 import yaml
+from click.testing import Result
+from typer.testing import CliRunner
 
+from phmrun.cli import sweep as verbs
+from phmrun.cli import sweep_work
 from phmrun.config import Task
 from phmrun.registry import TASKS
 from phmrun.sweeps import Plan, load_sweep, plan
+from phmrun.sweeps.workplace import Workplace
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +57,16 @@ def planned(written) -> Callable[..., Plan]:
         return plan(load_sweep(written(content)), toy_experiment.inspect, toy_experiment.options_of, **options)
 
     return make
+
+
+@pytest.fixture
+def phmrun(monkeypatch, tmp_path) -> Callable[..., Result]:
+    """Calls ``phmrun sweep`` with stand-ins for torch's view of the experiments and for training."""
+    monkeypatch.setattr(sweep_work, "by_torch", lambda sweep: (toy_experiment.inspect, toy_experiment.options_of))
+    monkeypatch.setattr(sweep_work, "Workplace", partial(Workplace, program=toy_planner.PROGRAM))
+    monkeypatch.setattr(sweep_work, "_devices", lambda made: [])
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(verbs.app, [*arguments, "--runs-dir", str(tmp_path / "runs")])
+
+    return call

@@ -1,10 +1,12 @@
 """A stand-in for ``phmrun train`` that takes no torch and no second: it keeps the run directory as the real one does.
 
 The dataset's name says what befalls it: "oom" and "bad" fail, in training and before it, "killed" is killed once.
-It makes ten steps, each kept whole, and its score is made of all of them.
+It makes ten steps, each kept whole, and its score is made of all of them. Its one validation is best at a learning rate
+of 0.001.
 """
 
 import hashlib
+import math
 import os
 import signal
 import sys
@@ -19,7 +21,7 @@ from phmrun.ledger import Run, State
 STEPS = 10
 
 
-def train(run: Run, data: str, pace: float) -> int:
+def train(run: Run, data: str, lr: float, pace: float) -> int:
     steps = run.path / "steps"
     done = steps.read_text().split() if steps.exists() else []
     with (run.path / "starts").open("a") as starts:
@@ -36,6 +38,7 @@ def train(run: Run, data: str, pace: float) -> int:
             return 4
         if data == "killed" and step == 3:
             os.kill(os.getpid(), signal.SIGKILL)
+    run.history.append({"step": STEPS, "val/loss": (math.log10(lr or 1.0) + 3) ** 2})
     run.update_metrics("test/score", {"value": int(done[-1], 16) % 1000, "signature": "toy"})
     run.set_state(State.DONE, step=STEPS, seconds=STEPS * pace)
     return 0
@@ -45,7 +48,7 @@ def main() -> int:
     given = sys.argv[1:]
     config, runs_dir = Path(given[given.index("--config") + 1]), Path(given[given.index("--runs-dir") + 1])
     values = load_yaml(config)
-    data = values["data"]["name"]
+    data, lr = values["data"]["name"], values["training"]["optimizer"]["lr"]
     pace = float(os.environ.get("FAKE_PACE", "0.01"))
     time.sleep(5 * pace)  # as the real one imports and reads before it takes its lock
     if data == "bad":
@@ -54,7 +57,7 @@ def main() -> int:
     run = Run.create(runs_dir, config.stem, config.read_text())
     try:
         with run.lock():
-            return 0 if run.status.state is State.DONE else train(run, data, pace)
+            return 0 if run.status.state is State.DONE else train(run, data, lr, pace)
     except PhmrunError as error:
         print(f"phmrun: error: {error}", file=sys.stderr)
         return error.code

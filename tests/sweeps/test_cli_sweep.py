@@ -6,47 +6,17 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import pytest
-import toy_planner
 from tiny_experiments import write_corpus
-from typer.testing import CliRunner
 
-from phmrun.cli import sweep as verbs
-from phmrun.cli import sweep_work
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.sweeps import load_sweep, plan
-from phmrun.sweeps.selection import read_selection
-from phmrun.sweeps.workplace import Workplace
 
 FOUR = {
     "title": "A toy",
     "task": "toy",
     "grid": {"layer": ["dense", {"structure": "phm", "n": 3}], "model.width": [6, 4]},
 }
-
-
-@pytest.fixture
-def phmrun(monkeypatch, tmp_path):
-    """Calls ``phmrun sweep`` with stand-ins for torch's view of the experiments and for training."""
-
-    def planned(file, only=None, seeds=None):
-        import toy_experiment
-
-        wanted = read_selection(only or [])
-        return plan(
-            load_sweep(file), toy_experiment.inspect, toy_experiment.options_of, seeds=seeds, only=wanted
-        )  # fmt: skip
-
-    monkeypatch.setattr(sweep_work, "planned", planned)
-    monkeypatch.setattr(sweep_work, "Workplace", partial(Workplace, program=toy_planner.PROGRAM))
-    monkeypatch.setattr(sweep_work, "_devices", lambda made: [])
-
-    def call(*arguments: str):
-        return CliRunner().invoke(verbs.app, [*arguments, "--runs-dir", str(tmp_path / "runs")])
-
-    return call
 
 
 def test_the_plan(phmrun, written):
