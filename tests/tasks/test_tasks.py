@@ -158,6 +158,25 @@ def test_killed_and_resumed_is_bit_identical(task, name, options, tmp_path):
     same(outcome(run_of(straight)), outcome(run_of(resumed)))
 
 
+@pytest.mark.parametrize("name", SQUARE_STRUCTURES)
+def test_square_classifiers_resume_bit_identically_and_learn(name, tmp_path):
+    """What Matsuno et al. propose: the bilinear forms of both classifiers, and nothing else, have the structure."""
+    config = configured("parse", tmp_path / "corpus", {"output": {"structure": name}})
+    module, data = network_of("parse", config)
+    found = {key: part for key, part in module.network.named_modules() if isinstance(part, Structure)}
+    classifiers = {key for key in found if scope_of(key) in ("arc_classifier", "label_classifier")}
+    assert classifiers
+    assert {key: part.name for key, part in found.items()} == {
+        key: name if key in classifiers else "dense" for key in found
+    }
+    module.loss(next(iter(data.train_dataloader()))).total.backward()
+    for key in classifiers:
+        assert all(bool(parameter.grad.any()) for parameter in found[key].parameters()), key
+    straight = run_experiment(config, tmp_path / "straight")
+    killed(config, tmp_path / "resumed", ("micro-batch", 11))
+    same(outcome(run_of(straight)), outcome(run_of(run_experiment(config, tmp_path / "resumed"))))
+
+
 # With accumulation of 2, a checkpoint every 2 steps and a validation every 3 of 10: the odd micro-batches are within a
 # step; the files written are step-2, last, best (step 3), step-4, last, step-6 …
 MOMENTS: dict[str, list[Kill]] = {
