@@ -50,7 +50,8 @@ class RunSummary:
     @property
     def main_score(self) -> str | None:
         """The first score that the run's evaluation wrote, of the test set if there is one."""
-        names = [name for name in self.metrics if self.score(name) is not None and not name.startswith("validation/")]
+        scored = (name for name in self.metrics if self.score(name) is not None)
+        names = [name for name in scored if not name.startswith(("train/", "validation/"))]
         return next((name for name in names if name.startswith("test/")), names[0] if names else None)
 
     def to_json(self) -> dict[str, Any]:

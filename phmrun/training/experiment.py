@@ -189,7 +189,8 @@ def _train(
     if mirror is None:
         raise SystemExit(0)  # the first process of the run scores it
     run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
-    return _finish(run, fitted, mirror, "test" if "test" in data.files else "dev")
+    split = "test" if "test" in data.files else "dev"
+    return _finish(run, fitted, mirror, split, config.training.label_smoothing)
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
@@ -230,11 +231,11 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     return mirror
 
 
-def _finish(run: Run, fitted: Fitted, mirror: Mirror, split: str) -> TrainResult:
+def _finish(run: Run, fitted: Fitted, mirror: Mirror, split: str, smoothing: float) -> TrainResult:
     """Scores the trained model on a split, and closes run and mirror."""
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
-    if fitted.best is not None:
-        run.update_metrics("validation/best", {"value": fitted.best, "step": fitted.best_step})
+    for name, score in _course(run, fitted, smoothing).items():
+        run.update_metrics(name, score)
     metrics = evaluate_run(open_run(run), split=split)
     state = State.DONE if fitted.complete else State.INTERRUPTED
     run.set_state(state, fitted.reason, step=fitted.step, seconds=fitted.seconds)
@@ -245,6 +246,25 @@ def _finish(run: Run, fitted: Fitted, mirror: Mirror, split: str) -> TrainResult
     mirror.finish()
     write_card(run)
     return TrainResult(run.id, run.path, metrics, state)
+
+
+def _course(run: Run, fitted: Fitted, smoothing: float) -> dict[str, dict[str, Any]]:
+    """The best validation, its loss, and the last training loss, in nats per unit of the task."""
+    scores: dict[str, dict[str, Any]] = {}
+    rows = run.history.read()
+    if fitted.best is not None:
+        scores["validation/best"] = {"value": fitted.best, "step": fitted.best_step}
+    for row in rows:
+        if row["step"] == fitted.best_step and "val/loss" in row:
+            scores["validation/loss"] = {
+                "value": row["val/loss"],
+                "step": row["step"],
+                "signature": "unit:nats|label-smoothing:0|dropout:off",
+            }
+        if "train/loss" in row:
+            signature = f"unit:nats|label-smoothing:{smoothing:g}|dropout:on|mean-of-the-last-steps"
+            scores["train/loss"] = {"value": row["train/loss"], "step": row["step"], "signature": signature}
+    return scores
 
 
 def _report(row: Mapping[str, Any]) -> None:

@@ -120,6 +120,12 @@ def test_scores_carry_signatures(finished):
     assert metrics["validation/best"]["value"] == min(
         row["val/loss"] for row in run.history.read() if "val/loss" in row
     )
+    rows = run.history.read()
+    assert metrics["train/loss"]["value"] == [row["train/loss"] for row in rows if "train/loss" in row][-1]
+    best = metrics["validation/best"]["step"]
+    assert [metrics["validation/loss"]["value"]] == [
+        r["val/loss"] for r in rows if r["step"] == best and "val/loss" in r
+    ]
     assert finished[2].metrics == {name: score for name, score in metrics.items() if name.startswith("test/")}
 
 
