@@ -101,12 +101,12 @@ def _scores(chosen: "list[RunSummary]", asked: str | None, sorted_by: str) -> li
     """
     from phmrun.ledger import listing
 
+    if asked is None:
+        main = dict.fromkeys(name for run in chosen if (name := run.main_score))
+        return list(main | ({sorted_by: None} if any(run.score(sorted_by) is not None for run in chosen) else {}))
     known = listing.score_names(chosen)
     if asked == "all":
         return known
-    if asked is None:
-        main = dict.fromkeys(name for run in chosen if (name := run.main_score))
-        return list(main | ({sorted_by: None} if sorted_by in known else {}))
     names = [name.strip() for name in asked.split(",") if name.strip()]
     for name in names:
         if name not in known:

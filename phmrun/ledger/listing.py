@@ -10,7 +10,7 @@ from typing import Any
 from phmrun.errors import unknown
 from phmrun.ledger.lock import living_holder
 from phmrun.ledger.status import State, Status
-from phmrun.ledger.values import restored
+from phmrun.ledger.values import parsed
 
 CONFIG, STATUS, METRICS, LOCK = "config.yaml", "status.json", "metrics.json", "lock"
 DAMAGED = "damaged"
@@ -91,7 +91,7 @@ def summarise(path: Path) -> RunSummary | None:
         return RunSummary(path.name, path, None, damage=f"{STATUS}: {error}")
     status = as_found(status, path)
     try:
-        metrics = restored(json.loads((path / METRICS).read_bytes()))
+        metrics = parsed((path / METRICS).read_bytes())
     except FileNotFoundError:
         metrics = {}
     except (OSError, ValueError) as error:

@@ -17,7 +17,7 @@ from phmrun.ledger.history import History
 from phmrun.ledger.listing import CONFIG, LOCK, METRICS, STATUS, RunSummary, as_found, list_runs
 from phmrun.ledger.lock import Lock
 from phmrun.ledger.status import State, Status, now
-from phmrun.ledger.values import plain, restored
+from phmrun.ledger.values import parsed, plain
 
 _RUN_NAME = re.compile(r".+-[0-9a-f]{12}")
 _ENDED = (State.DONE, State.FAILED, State.INTERRUPTED)
@@ -275,7 +275,7 @@ class Run:
 
     def _read_object(self, path: Path) -> dict[str, Any]:
         try:
-            content = restored(json.loads(path.read_bytes()))
+            content = parsed(path.read_bytes())
         except FileNotFoundError:
             return {}
         except ValueError as error:

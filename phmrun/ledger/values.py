@@ -51,6 +51,16 @@ def restored(value: Any) -> Any:
     return value
 
 
+def parsed(content: bytes) -> Any:
+    """What stands in a JSON file of a run, non-finite floats restored.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    value = json.loads(content)
+    return restored(value) if b'NaN"' in content or b'Infinity"' in content else value
+
+
 def to_line(row: Mapping[str, Any]) -> str:
     """One row as one line of JSON, line end included."""
     return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"

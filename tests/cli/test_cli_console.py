@@ -44,6 +44,15 @@ def test_numbers_stand_at_the_right_and_text_is_not_markup(capsys):
     assert lines[3].rstrip().endswith("0.1235")
 
 
+def test_a_long_table_is_written_as_a_short_one_is(capsys, monkeypatch):
+    rows = [(f"名{number}" * (number % 3), number * 1000, None if number % 5 else 0.5) for number in range(20)]
+    console.print_table(("name", "count", "share"), rows, title="Runs")
+    short = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    monkeypatch.setattr(console, "_LONG_TABLE", 20)
+    console.print_table(("name", "count", "share"), rows, title="Runs")
+    assert capsys.readouterr().out.splitlines() == short
+
+
 def test_long_cells_are_not_cut(capsys):
     console.print_table(("metric", "value", "signature"), [("bleu", 1.0, "x" * 300)])
     assert capsys.readouterr().out.count("x") == 300
