@@ -1,5 +1,6 @@
 """Score against size: which layers give most for their parameters, and which are beaten on both counts."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -80,7 +81,7 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
-    sizes = sorted({point.size for point in points})
+    sizes = legible([point.size for point in points])
     if len(sizes) <= 6:
         axes.set_xticks(sizes, [short(value) for value in sizes], rotation=30, ha="right", fontsize=8)
         axes.set_xticks([], minor=True)
@@ -89,6 +90,22 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize=7)
     return figure
+
+
+def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
+    """The sizes that are named below the axis: those whose names would lie over one another are left out.
+
+    Args:
+        sizes: In any order.
+        least: The smallest distance on the logarithmic axis, in parts of its length.
+    """
+    ordered = sorted(set(sizes))
+    room = least * math.log(ordered[-1] / ordered[0])
+    kept = ordered[:1]
+    for value in ordered[1:]:
+        if math.log(value / kept[-1]) >= room:
+            kept.append(value)
+    return kept
 
 
 def short(value: float) -> str:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from phmrun.ledger import Run
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.pareto import Point, draw_pareto, frontier, lower_is_better, short
+from phmrun.plots.pareto import Point, draw_pareto, frontier, legible, lower_is_better, short
 from phmrun.plots.speed import draw_speed, pace_of
 
 numbers = st.integers(0, 12).map(float)
@@ -30,6 +30,12 @@ def test_the_frontier_is_what_nothing_beats(cloud, lower):
 def test_names_and_numbers():
     assert [short(value) for value in (999, 1000, 44_040_192, 2.5e9)] == ["999", "1K", "44M", "2.5B"]
     assert [lower_is_better(name) for name in ("test/perplexity", "val/loss", "test/bleu")] == [True, True, False]
+
+
+def test_names_below_the_axis_do_not_lie_over_one_another():
+    assert legible([950_530, 937_730, 1_048_322, 950_018, 982_850]) == [937_730, 950_018, 982_850, 1_048_322]
+    assert legible([5.0]) == [5.0]
+    assert legible([1, 10, 100, 10]) == [1, 10, 100]
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
