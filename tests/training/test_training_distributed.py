@@ -5,28 +5,39 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tiny_experiments import configured, run_experiment, run_of
+from tiny_experiments import NO_DROPOUT, configured, run_experiment, run_of
 
 from phmrun.ledger import Run, State
 
 PHMRUN = Path(sys.executable).with_name("phmrun")
-STILL = {"model": {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}}
+TWO = {"hardware": {"devices": 2, "strategy": "ddp"}}
+ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "nmt": (
+        {"model": {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}},
+        {"training": {"accumulate": 4}},
+        {"training": {"accumulate": 2}},
+    ),
+    "lm": ({"model": NO_DROPOUT["lm"]}, {"batch": {"size": 8}}, {"batch": {"size": 4}}),
+}
+"""By task: what makes it deterministic, and the settings of one process that equal those of two."""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PHMRUN.is_file(), reason="Lightning starts the second process by the command, which is missing")
-def test_two_processes_equal_one_with_twice_the_accumulation(tmp_path):
-    training = {"max_steps": None, "max_epochs": 2, "validate_every": 3}
-    one = configured("nmt", tmp_path / "corpus", STILL, {"training": {**training, "accumulate": 4}})
+@pytest.mark.parametrize("task", ALIKE)
+def test_two_processes_equal_one_with_their_batches(task, tmp_path):
+    still, alone_has, each_has = ALIKE[task]
+    course = {"training": {"max_steps": None, "max_epochs": 2, "validate_every": 3}}
+    one = configured(task, tmp_path / "corpus", still, course, alone_has)
     alone = run_of(run_experiment(one, tmp_path / "alone"))
 
-    two = {"training": {**training, "accumulate": 2}, "hardware": {"devices": 2, "strategy": "ddp"}}
-    values = configured("nmt", tmp_path / "corpus", STILL, two).model_dump(mode="json")
+    values = configured(task, tmp_path / "corpus", still, course, each_has, TWO).model_dump(mode="json")
     (tmp_path / "two.yaml").write_text(json.dumps({key: value for key, value in values.items() if key != "task"}))
-    command = [PHMRUN, "train", "nmt", "--config", tmp_path / "two.yaml", "--runs-dir", tmp_path / "together"]
+    command = [PHMRUN, "train", task, "--config", tmp_path / "two.yaml", "--runs-dir", tmp_path / "together"]
     finished = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert finished.returncode == 0, finished.stderr
 
@@ -43,3 +54,8 @@ def test_two_processes_equal_one_with_twice_the_accumulation(tmp_path):
     weights = [torch.load(run.checkpoints / "last.ckpt")["state_dict"] for run in (together, alone)]
     for name, tensor in weights[0].items():
         torch.testing.assert_close(tensor, weights[1][name], rtol=1e-3, atol=1e-3)
+    scores = [
+        {name: s["value"] for name, s in r.metrics().items() if name.startswith("test/")} for r in (together, alone)
+    ]
+    for name in scores[1].keys() - {"test/sentences_per_second"}:
+        assert scores[0][name] == pytest.approx(scores[1][name], rel=1e-3), name
