@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -42,21 +43,28 @@ class Course:
         self.slots = slots
         self.estimate = Estimate(stands)
         self._overheads: list[float] = []
+        self._started: set[str] = set()
 
     def take(self, event: Event) -> None:
         """Takes in an event."""
-        stand = event.stand
-        self.stands[str(stand.cell.run_id)] = stand
+        stand, name = event.stand, str(event.stand.cell.run_id)
+        self.stands[name] = stand
+        if stand.standing is Standing.RUNNING:
+            self._started.add(name)
+        else:
+            self._started.discard(name)
         if stand.standing is Standing.DONE and stand.run and stand.run.status:
             self.estimate.learn(stand.cell, stand.run.status.seconds)
             if event.seconds is not None:
                 self._overheads.append(max(0.0, event.seconds - stand.run.status.seconds))
 
     def refresh(self) -> list[Stand]:
-        """Looks at the runs at work again, and returns them."""
+        """Looks at the runs at work again, and returns them; one that was started is, though it has no lock yet."""
         for name, stand in self.stands.items():
             if stand.standing is Standing.RUNNING:
-                self.stands[name] = look(stand.cell, self.runs_dir)
+                seen = look(stand.cell, self.runs_dir)
+                waiting = name in self._started and seen.standing in (Standing.MISSING, Standing.INTERRUPTED)
+                self.stands[name] = replace(seen, standing=Standing.RUNNING) if waiting else seen
         return [stand for stand in self.stands.values() if stand.standing is Standing.RUNNING]
 
     def left(self) -> float | None:
@@ -115,13 +123,10 @@ def said(event: Event) -> str:
 
 
 def headline(run: RunSummary) -> str:
-    """The first score of the test set, or of anything."""
-    names = sorted(run.metrics, key=lambda name: not name.startswith("test/"))
-    for name in names:
-        value = run.score(name)
-        if value is not None:
-            return f"{name} {number(value)}"
-    return ""
+    """Its main score, with the name; nothing without one."""
+    name = run.main_score
+    value = run.score(name) if name else None
+    return f"{name} {number(value)}" if value is not None else ""
 
 
 def pace_of(run: RunSummary | None) -> float | None:

@@ -1,6 +1,7 @@
 """How long the rest will take, and what an onlooker is shown."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -123,6 +124,21 @@ def test_lines_where_there_is_no_terminal(at, caplog):
         "failed after 3 s model.width 4 · seed 2: out of memory",
         "interrupted after 3 s model.width 6 · seed 1: killed by signal 9",
     ]
+
+
+def test_a_run_that_was_started_runs_before_it_has_taken_its_lock(at):
+    made = at()
+    course = Course(made.stands(), made.runs_dir, 1)
+    run = made.put(0, State.QUEUED)
+    stand = look(made.plan.cells[0], made.runs_dir)
+    assert stand.standing is Standing.MISSING
+    course.take(Event(replace(stand, standing=Standing.RUNNING)))
+    for _ in range(2):
+        assert course.summary(course.refresh()) == "0 of 6 done · 1 running"
+    run.set_state(State.DONE, seconds=1.0)
+    assert [stand.standing for stand in course.refresh()] == []
+    course.take(Event(look(made.plan.cells[0], made.runs_dir), 3.0, 0))
+    assert course.summary(course.refresh()) == "1 of 6 done · about 15 s left"
 
 
 def test_a_table_on_a_terminal(at):
