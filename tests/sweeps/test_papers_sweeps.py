@@ -48,7 +48,7 @@ def test_a_twin_is_its_table_in_reduced_settings(name, look):
         assert cell.fault is None or cell.blocked, f"{cell.label}: {cell.fault}"
         assert cell.parameters is None or cell.parameters < 20_000_000
         training = cell.config.training
-        assert (training.max_steps or 0) <= 7000
+        assert (training.max_steps or 0) <= 4500
         assert training.max_epochs is None or training.max_epochs <= 15
     if "PHMRUN_DATA" in os.environ:
         assert not [cell.label for cell in made.cells if cell.blocked]
