@@ -5,7 +5,7 @@ Parameters:     those of the mapping and of the HGT; + (k + n)·m
 Source:         Mehta et al., "DeFINE: Deep Factorized Input Token Embeddings for Neural Sequence Modeling", ICLR 2020
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,26 @@ CHUNK = 16_384
 
 HGT_SETTINGS = ("max_groups", "schedule", "shared", "shuffle", "activation", "multiple_of")
 """Arguments of :class:`HGT` that :class:`DeFINE` hands on."""
+
+
+class _Watched(NamedTuple):
+    """A parameter that a table was computed from: where it stands, and in what state it was."""
+
+    place: dict[str, nn.Parameter | None]
+    name: str
+    parameter: nn.Parameter
+    version: int
+
+
+def _has_changed(watched: _Watched) -> bool:
+    """Whether a parameter was replaced, or changed in place."""
+    place, name, parameter, version = watched
+    return place[name] is not parameter or _version(parameter) != version
+
+
+def _version(parameter: nn.Parameter) -> int:
+    """How often a parameter was changed in place; one made in inference mode does not count it."""
+    return 0 if parameter.is_inference() else parameter._version
 
 
 class DeFINE(nn.Module):
@@ -98,7 +118,7 @@ class DeFINE(nn.Module):
         if dtype is not None:
             self.to(dtype)
         self._table: Tensor | None = None
-        self._table_of: tuple[tuple[int, int], ...] = ()
+        self._table_of: list[_Watched] = []
 
     def reset_parameters(self, std: float | None = None) -> None:
         """Entries of the embeddings with standard deviation ``std``, 1/√m unless given, where a last norm can do it.
@@ -143,11 +163,15 @@ class DeFINE(nn.Module):
 
     def _current_table(self) -> Tensor:
         """The table, computed if there is none for these parameters in this state."""
-        state = tuple((id(parameter), parameter._version) for parameter in self.parameters())
-        if self._table is None or self._table_of != state:
+        if self._table is None or any(map(_has_changed, self._table_of)):
             with torch.autocast(next(self.parameters()).device.type, enabled=False):
                 self._table = self.weight
-            self._table_of = state
+            self._table_of = [
+                _Watched(module._parameters, name, parameter, _version(parameter))
+                for module in self.modules()
+                for name, parameter in module._parameters.items()
+                if parameter is not None
+            ]
         return self._table
 
     def _apply(self, fn: Any, recurse: bool = True) -> "DeFINE":

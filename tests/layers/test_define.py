@@ -109,6 +109,14 @@ def test_inference_mode_and_autocast_use_the_table():
         assert not torch.equal(module(tokens), first)
 
 
+def test_a_module_made_in_inference_mode_has_a_table():
+    tokens = torch.arange(30)
+    with torch.inference_mode():
+        module = small().eval()
+        torch.testing.assert_close(module(tokens), module.embed(tokens))
+        torch.testing.assert_close(module(tokens), module.embed(tokens))
+
+
 def test_the_table_is_computed_once(monkeypatch):
     module = small().eval()
     calls = []
@@ -132,6 +140,10 @@ def changed_by_assigning(module):
     module.load_state_dict({name: value + 1 for name, value in module.state_dict().items()}, assign=True)
 
 
+def changed_by_replacing(module):
+    module.reduce.bias = torch.nn.Parameter(module.reduce.bias.detach() + 1.0)
+
+
 def changed_by_training(module):
     module.train()
     torch.optim.SGD(module.parameters(), 1.0).zero_grad()
@@ -145,7 +157,15 @@ def changed_by_type(module):
 
 
 @pytest.mark.parametrize(
-    "change", [changed_by_step, changed_by_loading, changed_by_assigning, changed_by_training, changed_by_type]
+    "change",
+    [
+        changed_by_step,
+        changed_by_loading,
+        changed_by_assigning,
+        changed_by_replacing,
+        changed_by_training,
+        changed_by_type,
+    ],
 )
 def test_the_table_follows_the_parameters(change):
     module = small().eval()
