@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phmrun.config import Experiment, parse_value
+from phmrun.config import parse_value
 from phmrun.errors import PhmrunError
-from phmrun.ledger.history import History
 from phmrun.sweeps.plan import Cell
 from phmrun.sweeps.standing import Stand, Standing
 
@@ -159,7 +158,7 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         journal.parent.mkdir(parents=True, exist_ok=True)
         self.cell = cell
-        self.monitor = monitored(cell.config)
+        self.monitor = f"val/{cell.config.training.monitor}"
         self._variations = {variation.key: variation for variation in variations}
         self._make = make
         self._states = optuna.trial.TrialState
@@ -168,7 +167,7 @@ class Search:
         self._study = optuna.create_study(
             storage=storage,
             study_name=f"{cell.run_id}: {about}",
-            direction="minimize" if cell.config.training.monitor == "loss" else "maximize",
+            direction="minimize" if self.monitor == "val/loss" else "maximize",
             load_if_exists=True,
         )
         begun = len(self._study.get_trials(deepcopy=False))
@@ -193,7 +192,7 @@ class Search:
     def settle(self, trial: Trial, stand: Stand) -> bool:
         """Keeps what came of a trial; whether it has come to its end."""
         if stand.standing is Standing.DONE and stand.run is not None:
-            score = best_validation(stand.run.path / "history.jsonl", self.monitor)
+            score = stand.run.score("validation/best")
             state = None if score is not None else self._states.FAIL
             self._study.tell(trial.number, score, state=state, skip_if_finished=True)
         elif stand.standing in (Standing.FAILED, Standing.INVALID, Standing.BLOCKED):
@@ -219,16 +218,3 @@ class Search:
 
     def _rounded(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {key: self._variations[key].rounded(value) for key, value in values.items()}
-
-
-def monitored(config: Experiment) -> str:
-    """The score of validations by which trials are compared, as the history names it."""
-    return f"val/{config.training.monitor}"
-
-
-def best_validation(history: Path, score: str) -> float | None:
-    """The best value of a score in a run's history: of a loss the least, of others the greatest; ``None``: none."""
-    values = [float(row[score]) for row in History(history).read() if score in row]
-    if not values:
-        return None
-    return min(values) if score == "val/loss" else max(values)
