@@ -61,7 +61,7 @@ def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
     Raises:
         PhmrunError: An option has no value.
     """
-    from phmrun.config import parse_value
+    from phmrun.documents import parse_yaml
 
     name, *options = text.split()
     given = {}
@@ -70,7 +70,7 @@ def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
         if not separator:
             hint = f"Write it as in {flag} 'phm n=8'."
             raise PhmrunError(f"{option!r} is not an option", where=flag, hint=hint)
-        given[key] = parse_value(value, key)
+        given[key] = parse_yaml(value, key)
     return name, given
 
 

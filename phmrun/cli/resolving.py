@@ -14,11 +14,11 @@ from phmrun.config import (
     Task,
     config_source,
     nested,
-    parse_value,
     read_source,
     resolve,
     task_defaults,
 )
+from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import TASKS, load_plugins
 
@@ -108,7 +108,7 @@ def settings(texts: list[str], section: str | None = None) -> list[tuple[str, An
             problems.append(Problem(label, f"a trained run is changed in its section {section} only", valid=[section]))
             continue
         try:
-            parsed.append((key.removeprefix(f"{section}.") if section else key, parse_value(value, label), label))
+            parsed.append((key.removeprefix(f"{section}.") if section else key, parse_yaml(value, label), label))
         except PhmrunError as error:
             problems.append(Problem(label, f"the value is not YAML: {error.what}"))
     if problems:

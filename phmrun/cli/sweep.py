@@ -73,7 +73,8 @@ Only = Annotated[
     ),
 ]
 Seeds = Annotated[
-    int | None, typer.Option(min=1, help="So many seeds of every cell (default: the file's).", rich_help_panel=CELLS)
+    int | None,
+    typer.Option(min=1, max=10_000, help="So many seeds of every cell (default: the file's).", rich_help_panel=CELLS),
 ]
 Jobs = Annotated[
     int | None,

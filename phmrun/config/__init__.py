@@ -1,7 +1,7 @@
 """What an experiment is: a typed configuration, merged from layers of sources, validated, named. Imports no torch."""
 
 from phmrun.config.decoding import decoding_section, with_decoding
-from phmrun.config.documents import load_yaml, parse_value, to_yaml
+from phmrun.config.documents import load_yaml, to_yaml
 from phmrun.config.experiment import Experiment
 from phmrun.config.identity import run_id, semantic_values
 from phmrun.config.json_schema import json_schema
@@ -52,7 +52,6 @@ __all__ = [
     "load_yaml",
     "nested",
     "packaged_names",
-    "parse_value",
     "read_source",
     "resolve",
     "run_id",

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from phmrun.config.documents import line_numbers, parse_mapping, read_config_text
+from phmrun.config.documents import parse_mapping, read_config_text
 from phmrun.config.experiment import Experiment
 from phmrun.config.identity import semantic_values
 from phmrun.config.problems import ConfigError, Problem, choices, from_validation, unknown_key
@@ -86,7 +86,7 @@ def read_source(path: Path, label: str | None = None) -> Source:
     """
     text = read_config_text(path)
     name = label or str(path)
-    return Source(name, parse_mapping(text, name), line_numbers(text))
+    return Source(name, *parse_mapping(text, name))
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

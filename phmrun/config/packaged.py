@@ -5,7 +5,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from phmrun.config.documents import line_numbers, parse_mapping
+from phmrun.config.documents import parse_mapping
 from phmrun.config.layering import Source, read_source
 from phmrun.errors import PhmrunError, nearest
 
@@ -51,7 +51,7 @@ def _packaged(name: str) -> Source:
     for part in name.split("/")[1:]:
         resource = resource.joinpath(part)
     text = resource.read_text(encoding="utf-8")
-    return Source(name, parse_mapping(text, name), line_numbers(text))
+    return Source(name, *parse_mapping(text, name))
 
 
 def _walk(folder: Traversable, name: str) -> Iterator[str]:

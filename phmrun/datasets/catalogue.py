@@ -6,9 +6,8 @@ from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from phmrun.datasets.dataset import FORMATS, MARKUPS, Dataset, File, Part, Remote, is_safe
+from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -47,8 +46,8 @@ class Catalogue:
     @cached_property
     def _datasets(self) -> dict[str, Dataset]:
         datasets: dict[str, Dataset] = {}
-        for text in _texts() if self._text is None else [self._text]:
-            entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        for source, text in _texts() if self._text is None else [("catalogue", self._text)]:
+            entries = parse_yaml(text, source)
             for name, entry in _table(entries, "catalogue").items():
                 if name in datasets:
                     raise PhmrunError("there are two entries of that name", where=f"catalogue: {name}")
@@ -60,11 +59,11 @@ class Catalogue:
 CATALOGUE = Catalogue()
 
 
-def _texts() -> Iterator[str]:
+def _texts() -> Iterator[tuple[str, str]]:
     """The files that come with phmrun."""
     for path in sorted((files("phmrun.datasets") / "entries").iterdir(), key=lambda path: path.name):
         if path.name.endswith(".yaml"):
-            yield path.read_text(encoding="utf-8")
+            yield path.name, path.read_text(encoding="utf-8")
 
 
 def _dataset(name: str, entry: Any) -> Dataset:

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 from phmrun.datasets.catalogue import CATALOGUE
 from phmrun.datasets.dataset import Dataset, File, Remote
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import sha256_of, write_json
 
@@ -249,7 +249,7 @@ def _read(dataset: Dataset, name: str) -> dict[str, Any]:
     """One of the small files beside the data."""
     path = dataset_dir(dataset) / name
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -1,16 +1,18 @@
 """What a run is, in the few words that a listing shows, read from its config."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-import yaml
+from phmrun.documents import parse_yaml
+from phmrun.errors import ExitCode, PhmrunError
 
 
 def about_config(config_yaml: str) -> dict[str, Any]:
     """Task, data, layer and seed of a resolved config; what the config does not say is left out."""
     try:
-        config = yaml.safe_load(config_yaml)
-    except yaml.YAMLError:
+        config = parse_yaml(config_yaml, "config.yaml")
+    except PhmrunError:
         return {}
     if not isinstance(config, Mapping):
         return {}
@@ -22,6 +24,24 @@ def about_config(config_yaml: str) -> dict[str, Any]:
         "seed": config.get("seed"),
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def config_values(path: Path) -> dict[str, Any]:
+    """What a run's ``config.yaml`` says, as plain values.
+
+    Raises:
+        PhmrunError: (exit 3) It cannot be read.
+    """
+    try:
+        values = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"the configuration cannot be read: {error}"
+        raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
+    except PhmrunError as error:
+        raise PhmrunError(
+            f"the configuration cannot be read: {error.what}", where=error.where, code=ExitCode.DATA
+        ) from error
+    return values if isinstance(values, dict) else {}
 
 
 def layer_label(layer: Any) -> str | None:

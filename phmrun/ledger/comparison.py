@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import yaml
-
-from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.errors import unknown
+from phmrun.ledger.about import config_values
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run
 
@@ -42,7 +41,7 @@ def configurations(runs: Sequence[Run]) -> list[Difference]:
     Raises:
         PhmrunError: (exit 3) A configuration is missing or damaged.
     """
-    flat = [_flat(_config(run)) for run in runs]
+    flat = [_flat(config_values(run.config_path)) for run in runs]
     keys = dict.fromkeys(key for values in flat for key in values)
     rows = [Difference(key, tuple(values.get(key) for values in flat)) for key in keys]
     return [row for row in rows if any(value != row.values[0] for value in row.values)]
@@ -83,15 +82,6 @@ def figures(runs: Sequence[Run]) -> list[str]:
     """The figures of validations that some run has, in the order of their first appearance."""
     names = dict.fromkeys(name for run in runs for row in run.history.read() for name in row)
     return [name for name in names if name.startswith("val/")]
-
-
-def _config(run: Run) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        where = str(run.config_path)
-        raise PhmrunError(f"the configuration cannot be read: {error}", where=where, code=ExitCode.DATA) from error
-    return values if isinstance(values, dict) else {}
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """The course of a run: one JSON object per line, appended as training goes on."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
 from phmrun.ledger.values import restored, to_line
@@ -97,7 +97,7 @@ class History:
 def _parsed(line: bytes) -> Row | None:
     """The row that a line holds; ``None`` for anything else."""
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except (ValueError, UnicodeDecodeError):
         return None
     return restored(row) if isinstance(row, dict) else None

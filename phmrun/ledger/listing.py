@@ -1,12 +1,12 @@
 """All runs of a directory at a glance: two small files are read per run, and nothing is imported for it."""
 
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import parse_json
 from phmrun.errors import unknown
 from phmrun.ledger.lock import living_holder
 from phmrun.ledger.status import State, Status
@@ -86,7 +86,7 @@ def summarise(path: Path) -> RunSummary | None:
     except OSError as error:
         return RunSummary(path.name, path, None, damage=f"{STATUS}: {error.strerror}")
     try:
-        status = Status.from_json(json.loads(content))
+        status = Status.from_json(parse_json(content))
     except (ValueError, TypeError) as error:
         return RunSummary(path.name, path, None, damage=f"{STATUS}: {error}")
     status = as_found(status, path)

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 
 HEARTBEAT = 10.0
@@ -211,7 +212,7 @@ def _read(path: Path) -> tuple[Holder, float] | None:
 def _holder_in(content: bytes) -> Holder | None:
     """The holder that a lock file's content names, if it names one."""
     try:
-        holder = Holder(**json.loads(content))
+        holder = Holder(**parse_json(content))
     except (ValueError, TypeError):
         return None
     # The token becomes a part of a file name.

@@ -1,14 +1,13 @@
 """A run's whole history as one W&B run, whatever happened while it was trained."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.documents import parse_json
+from phmrun.errors import PhmrunError
+from phmrun.ledger.about import config_values
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State
 from phmrun.ledger.wandb_mirror import Mirror, labels_path, wandb_mode
@@ -63,7 +62,8 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
     labels.pop("mode", None)
     labels |= {key: value for key, value in (("project", project), ("entity", entity)) if value}
     rows, scores, samples = run.history.read(), run.metrics(), run.samples()
-    mirror = Mirror(run, mode, config=_config(run), whole=True, **labels)
+    config = config_values(run.config_path) if run.config_path.exists() else {}
+    mirror = Mirror(run, mode, config=config, whole=True, **labels)
     directory, url = mirror.directory, mirror.url
     if directory is None:
         raise PhmrunError("W&B gave no directory", hint="Try --offline.")
@@ -79,21 +79,10 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
 def _labels(run: Run) -> dict[str, Any]:
     """Project, group, tags of the run: those it was mirrored with, else what can be told from its status."""
     try:
-        return dict(json.loads(labels_path(run).read_bytes()))
+        return dict(parse_json(labels_path(run).read_bytes()))
     except (FileNotFoundError, ValueError):
         about = run.status.about
         return {"project": "phmrun", "job_type": about.get("task"), "tags": str(about.get("layer", "")).split()}
-
-
-def _config(run: Run) -> dict[str, Any]:
-    """The run's config as plain values."""
-    try:
-        config = yaml.safe_load(run.config_path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except yaml.YAMLError as error:
-        raise PhmrunError(f"this is not YAML: {error}", where=str(run.config_path), code=ExitCode.DATA) from error
-    return config if isinstance(config, dict) else {}
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A run: one experiment, one directory, which is the only source of truth about it."""
 
-import json
 import os
 import re
 import shutil
@@ -10,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.files import write_json, write_text
 from phmrun.ledger.about import about_config
@@ -262,7 +262,7 @@ class Run:
 
     def _read_status(self) -> Status:
         try:
-            return Status.from_json(json.loads(self.status_path.read_bytes()))
+            return Status.from_json(parse_json(self.status_path.read_bytes()))
         except FileNotFoundError as error:
             raise PhmrunError(f"{STATUS} is missing", where=str(self.path), code=ExitCode.DATA) from error
         except (ValueError, TypeError) as error:

@@ -11,6 +11,8 @@ from enum import Enum
 from os import PathLike, fspath
 from typing import Any
 
+from phmrun.documents import parse_json
+
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -57,7 +59,7 @@ def parsed(content: bytes) -> Any:
     Raises:
         ValueError: It is not JSON.
     """
-    value = json.loads(content)
+    value = parse_json(content)
     return restored(value) if b'NaN"' in content or b'Infinity"' in content else value
 
 

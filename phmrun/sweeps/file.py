@@ -13,6 +13,7 @@ from phmrun.config.schema import Section
 from phmrun.errors import PhmrunError, unknown
 from phmrun.papers import PaperTable, load_table
 
+MOST_SEEDS = 10_000
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -38,9 +39,9 @@ class SweepFile(Section):
     )
     include: list[dict[str, Any]] = Field([], description="Further cells, each by its own settings.")
     exclude: list[dict[str, Any]] = Field([], description="Cells left out: those that have all of these values.")
-    seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = Field(
-        1, description="Every cell is run with so many seeds, from 1 on, or with these."
-    )
+    seeds: (
+        Annotated[int, Field(ge=1, le=MOST_SEEDS)] | Annotated[list[Seed], Field(min_length=1, max_length=MOST_SEEDS)]
+    ) = Field(1, description="Every cell is run with so many seeds, from 1 on, or with these.")
     plugins: list[str] = Field([], description="Python files that register layers of your own.")
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 from phmrun.config import Experiment, Source, Task, config_source, nested, resolve, run_id, task_defaults
@@ -20,6 +21,8 @@ from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.selection import fits
 
 SEED = "seed"
+MOST_CELLS = 100_000
+"""Cells of a sweep, each of which is resolved and named before anything starts."""
 
 
 class Inspected(NamedTuple):
@@ -126,6 +129,7 @@ def plan(
         PhmrunError: The file names what does not exist, or no cell is left.
     """
     numbers = sweep.seeds(seeds)
+    _check_size(sweep, len(numbers))
     wanted = {key: values for key, values in (only or {}).items() if key != SEED}
     kept_seeds = [seed for seed in numbers if fits({SEED: seed}, None, _seeds_of(only))]
     remembered = cache(options_of)  # which reads the metadata of packages each time
@@ -159,6 +163,19 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     said = {**cell.origin, **{key: origin[key] for key in values if key in origin}}
     (one,) = _with_seeds(outline, config, said, fault, [seed], inspect)
     return one
+
+
+def _check_size(sweep: Sweep, seeds: int) -> None:
+    """Refuses a grid that nobody can run, before it is written out."""
+    file = sweep.file
+    cells = (prod(len(values) for values in file.grid.values()) + len(file.include)) * max(len(file.tasks), 1) * seeds
+    if cells > MOST_CELLS:
+        raise PhmrunError(
+            f"{'10^' + str(len(str(cells)) - 1) if cells > 10**15 else f'{cells:,}'} cells are more than the "
+            f"{MOST_CELLS:,} of one sweep",
+            where=sweep.source.at("grid"),
+            hint="Take fewer seeds or values, or several files.",
+        )
 
 
 def _nothing_left(sweep: Sweep, only: Mapping[str, Sequence[Any]]) -> PhmrunError:

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import yaml
-
 from phmrun.errors import PhmrunError
-from phmrun.ledger.listing import RunSummary
+from phmrun.ledger.about import config_values
+from phmrun.ledger.listing import CONFIG, RunSummary
 from phmrun.ledger.status import State
 from phmrun.papers.results import Entry, Heading, ResultTable, paper_headings, score_headings, tabulate
 from phmrun.sweeps.plan import SEED, Plan, column_groups
@@ -92,7 +91,6 @@ def _entry(stand: Stand) -> Entry:
 def _config(run: RunSummary) -> dict[str, Any]:
     """The configuration of a run as plain values; empty if it is damaged."""
     try:
-        values = yaml.safe_load((run.path / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        return config_values(run.path / CONFIG)
+    except PhmrunError:
         return {}
-    return values if isinstance(values, dict) else {}

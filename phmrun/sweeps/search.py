@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phmrun.config import parse_value
+from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
 from phmrun.sweeps.plan import Cell
 from phmrun.sweeps.standing import Stand, Standing
@@ -88,7 +88,7 @@ def read_variation(text: str) -> Variation:
         )
     found = _INTERVAL.fullmatch(values)
     if not found:
-        return Choice(key, tuple(parse_value(value, f"--vary {text}") for value in values.split(",")))
+        return Choice(key, tuple(parse_yaml(value, f"--vary {text}") for value in values.split(",")))
     try:
         low, high = (int(end) if _WHOLE.fullmatch(end) else float(end) for end in found.groups())
     except ValueError:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from phmrun.config import Experiment, LayerConfig, parse_value
+from phmrun.config import Experiment, LayerConfig
 from phmrun.config.schema import Section
+from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
 from phmrun.ledger.about import layer_label
 
@@ -24,7 +25,7 @@ def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
             raise PhmrunError(
                 f"{text!r} is not of the form key=value", where="--only", hint="As in --only layer=phm --only seed=1."
             )
-        wanted.setdefault(key.strip(), []).append(parse_value(value, f"--only {text}"))
+        wanted.setdefault(key.strip(), []).append(parse_yaml(value, f"--only {text}"))
     return wanted
 
 

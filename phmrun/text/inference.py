@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.lines import malformed, numbered_lines
 
@@ -259,7 +260,7 @@ def _json_lines(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
     """One object a line."""
     for number, line in numbered_lines(path):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
         except (ValueError, RecursionError) as error:
             raise malformed(f"not JSON: {error}", f"{path}:{number}") from error
         yield number, _values(record, fields, f"{path}:{number}")

@@ -4,7 +4,6 @@ The result lies in ``cache/<hash>/``, as that of :mod:`phmrun.text.preparation`:
 store per sentence of an item (``sentence-1/``, ``sentence-2/``) and ``labels.npy``.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json
 from phmrun.progress import note, progress
@@ -149,7 +149,7 @@ def prepare_items(
     work = _Work(tuple(labels), sentences, words, max_length)
     build_once(path, LAST, lambda place: _build(place, readers, work))
     try:
-        statistics = json.loads((path / LAST).read_text(encoding="utf-8"))
+        statistics = parse_json((path / LAST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         what = f"the prepared data are damaged: {error}"
         raise PhmrunError(

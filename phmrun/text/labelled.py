@@ -1,12 +1,12 @@
 """Words and labels: what turns a sentence into numbers, and a number into the name of a class."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 from phmrun.text.vocabulary import load_vocabulary
@@ -77,7 +77,7 @@ class LabelledVocabulary:
         """
         path = directory / "labels.json"
         try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored = parse_json(path.read_text(encoding="utf-8"))
             labels, lowercase, splitting = stored["labels"], stored["lowercase"], stored["splitting"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             what = f"the vocabulary is missing or damaged: {error!r}"

@@ -6,7 +6,6 @@ directory beside and renamed when it is complete; killed at any moment, it leave
 result.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -14,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json
 from phmrun.progress import note, progress
@@ -128,7 +128,7 @@ def open_prepared(path: Path, files: Mapping[str, tuple[Path, Path]]) -> Prepare
         PhmrunError: (exit 3) It is damaged.
     """
     try:
-        statistics = json.loads((path / LAST).read_text(encoding="utf-8"))
+        statistics = parse_json((path / LAST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         what = f"the prepared corpus is damaged: {error}"
         raise PhmrunError(

@@ -5,7 +5,6 @@ at most 65,536 entries, else four), ``offsets.bin`` (8 bytes each: where sentenc
 and ``store.json``, which is written last: a directory without it is no store. All numbers are little-endian.
 """
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 
@@ -35,7 +35,7 @@ class TokenStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            description = json.loads((path / "store.json").read_text(encoding="utf-8"))
+            description = parse_json((path / "store.json").read_text(encoding="utf-8"))
             sentences, tokens = int(description["sentences"]), int(description["tokens"])
             self._tokens: NDArray[np.unsignedinteger] = _mapped(path / "tokens.bin", description["dtype"], tokens)
             self._offsets: NDArray[np.int64] = _mapped(path / "offsets.bin", "<i8", sentences + 1)

@@ -1,12 +1,12 @@
 """From the files of a language-modelling corpus to a vocabulary and token stores in the cache."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json
 from phmrun.progress import note, progress
@@ -78,7 +78,7 @@ def prepare_stream(files: Mapping[str, Path], settings: StreamSettings, *, cache
     path = cache / content_name(content)
     build_once(path, STATISTICS, partial(_build, files=files, settings=settings))
     try:
-        statistics = json.loads((path / STATISTICS).read_text(encoding="utf-8"))
+        statistics = parse_json((path / STATISTICS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         what = f"the prepared corpus is damaged: {error}"
         raise PhmrunError(

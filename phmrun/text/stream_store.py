@@ -4,7 +4,6 @@ A store is a directory: ``tokens.bin`` (two bytes a token where the vocabulary h
 little-endian) and ``store.json``, which is written last: a directory without it is no store.
 """
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 
@@ -35,7 +35,7 @@ class StreamStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            description = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+            description = parse_json((path / DESCRIPTION).read_text(encoding="utf-8"))
             self.tokens: NDArray[np.unsignedinteger] = np.memmap(
                 path / TOKENS, dtype=description["dtype"], mode="r", shape=(int(description["tokens"]),)
             )

@@ -6,13 +6,13 @@ word, and nothing else.
 """
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Self
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json, write_text
 from phmrun.text.labelled import Splitting, spaced
@@ -93,7 +93,7 @@ class StreamVocabulary:
         """
         path = directory / WORDS
         try:
-            description = json.loads((directory / DESCRIPTION).read_text(encoding="utf-8"))
+            description = parse_json((directory / DESCRIPTION).read_text(encoding="utf-8"))
             rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
             loaded = cls(
                 [word for word, _ in rows],

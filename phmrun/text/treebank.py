@@ -1,6 +1,5 @@
 """What a parser knows of a treebank: a vocabulary of words, tags, letters and labels, and sentences as numbers."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 from phmrun.text.conllu import EMPTY, Sentence, universal
@@ -111,7 +111,7 @@ class TreebankVocabulary:
         """
         path = directory / FILE
         try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored = parse_json(path.read_text(encoding="utf-8"))
             words, tags, letters, labels = (tuple(map(str, stored.pop(key))) for key in _LISTS)
             return cls(words, tags, letters, labels, **stored)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -5,7 +5,6 @@ next experiment looks up what it needs without reading the text again. A first l
 words, how many numbers), as word2vec and fastText write it, is passed over.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json
 from phmrun.progress import progress
@@ -92,7 +92,7 @@ def open_vectors(path: Path, cache: Path) -> WordVectors:
     place = cache / content_name({"vectors": VERSION, "sha256": sha256_of(path)})
     build_once(place, LAST, lambda directory: _convert(path, directory))
     try:
-        description = json.loads((place / LAST).read_text(encoding="utf-8"))
+        description = parse_json((place / LAST).read_text(encoding="utf-8"))
         vectors = WordVectors(place, int(description["words"]), int(description["width"]))
         if (place / "vectors.bin").stat().st_size != 4 * vectors.words * vectors.width:
             raise ValueError("vectors.bin has another size than it says")

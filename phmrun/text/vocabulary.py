@@ -4,12 +4,12 @@ On disk a pair of vocabularies is ``shared/`` (joint) or ``source/`` and ``targe
 ``vocabulary.json`` (kind, size) and one model file. Nothing on disk is executable: no pickle.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json
 
@@ -183,7 +183,7 @@ def read_description(directory: Path) -> dict[str, str | int]:
     """
     path = directory / "vocabulary.json"
     try:
-        description = json.loads(path.read_text(encoding="utf-8"))
+        description = parse_json(path.read_text(encoding="utf-8"))
         kind, form = description["kind"], description["format"]
         sizes = [int(description[key]) for key in ("size", "entries", "requested")]
     except FileNotFoundError as error:

@@ -51,7 +51,7 @@ def test_dry_run_shows_origins_and_writes_nothing(phmrun, experiment, tmp_path, 
     assert "20,000" in result.out
     assert "123,456" in result.out
     text = result.out[: result.out.index("\n\n")]
-    layer = parse_mapping(text, "stdout")["layer"]
+    layer = parse_mapping(text, "stdout")[0]["layer"]
     assert {"structure": "phm", "n": 4, "variant": "paper"}.items() <= layer.items()
 
 

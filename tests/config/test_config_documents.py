@@ -3,24 +3,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.config import Source, load_yaml, parse_value, resolve, to_yaml
-from phmrun.config.documents import line_numbers, parse_mapping
+from phmrun.config import Source, load_yaml, resolve, to_yaml
+from phmrun.config.documents import parse_mapping
 from phmrun.errors import PhmrunError
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1e-3", 0.001), ("1E5", 1e5), ("-.5", -0.5), ("3", 3), ("-3", -3), ("010", 10), ("0x1f", 31), ("1.", 1.0),
-        ("no", "no"), ("on", "on"), ("yes", "yes"), ("true", True), ("False", False), ("null", None), ("~", None),
-        ("", None), ("1:30:00", "1:30:00"), ("2020-01-01", "2020-01-01"), ("1_000", "1_000"), ("e5", "e5"),
-        ("'3'", "3"), ("[1, a]", [1, "a"]), ("{a: 1}", {"a": 1}), ("1e", "1e"), ("+", "+"), ("2017", 2017),
-    ],
-)  # fmt: skip
-def test_scalars(text, value):
-    parsed = parse_value(text, "--set")
-    assert parsed == value
-    assert type(parsed) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +14,7 @@ def test_scalars(text, value):
         ("a: 1\nb: [1\n", 3, "expected"),
         ("a: 1\nb: 2\na: 3\n", 3, "given twice, first in line 1"),
         ("a:\n  b: 1\n  b: 1\n", 3, "given twice"),
-        ("a: 1\n\tb: 2\n", 2, "cannot start any token"),
+        ("a: 1\n\tb: 2\n", 2, "violates indentation"),
         ("a: 1\n1: 2\n", 2, "must be text"),
         ("a: 1\n[x]: 2\n", 2, "must be text"),
         ("a: !!python/object:os.system x\n", 1, "could not determine a constructor"),
@@ -68,11 +53,11 @@ def test_deep_nesting_is_refused_in_words():
 
 def test_line_numbers():
     text = "# head\na: 1\nb:\n  c:\n    d: 1\n  e: [1,\n    2]\nf: 2\n"
-    assert line_numbers(text) == {"a": 2, "b": 3, "b.c": 4, "b.c.d": 5, "b.e": 6, "f": 8}
+    assert parse_mapping(text, "x")[1] == {"a": 2, "b": 3, "b.c": 4, "b.c.d": 5, "b.e": 6, "f": 8}
 
 
 def test_merge_keys_still_work():
-    assert parse_mapping("a: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n", "x") == {"a": {"b": 1}, "c": {"b": 1, "d": 2}}
+    assert parse_mapping("a: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n", "x")[0] == {"a": {"b": 1}, "c": {"b": 1, "d": 2}}
 
 
 def test_comments_are_aligned_and_harmless(schema, options_of):
@@ -81,7 +66,7 @@ def test_comments_are_aligned_and_harmless(schema, options_of):
     marked = [line for line in text.splitlines() if "  # " in line]
     assert [line.split("  # ")[1] for line in marked] == ["here", "there"]
     assert len({line.index("  # ") for line in marked}) == 1
-    assert parse_mapping(text, "x") == config.model_dump(mode="json")
+    assert parse_mapping(text, "x")[0] == config.model_dump(mode="json")
 
 
 @settings(deadline=None)
@@ -96,8 +81,8 @@ def test_what_is_written_is_read_back(schema, options_of, name, clip, label):
     values = {"data": {"name": name}, "training": {"clip": clip}, "logging": {"project": label}}
     config = resolve(schema, [Source("x", values)], options_of).config
     text = to_yaml(config)
-    assert parse_mapping(text, "x") == config.model_dump(mode="json")
-    assert schema.model_validate(parse_mapping(text, "x")).training == config.training
+    assert parse_mapping(text, "x")[0] == config.model_dump(mode="json")
+    assert schema.model_validate(parse_mapping(text, "x")[0]).training == config.training
 
 
 def test_other_yaml_readers_agree(schema, options_of):

@@ -1,0 +1,227 @@
+"""The one reader of YAML and the one of JSON: strict, and bounded, whoever wrote the text.
+
+The YAML of version 1.1 reads ``no`` as false, ``1e-3`` as text and ``1:30:00`` as 5400. The reader here takes the core
+schema of version 1.2 instead: ``true`` and ``false`` only, numbers as every programmer writes them, times as text.
+
+A few hundred bytes of YAML can stand for gigabytes (an alias to a list of aliases), for a list that holds itself, or
+for a number of thousands of digits; a few thousand brackets exhaust the stack. What a text stands for is therefore
+counted before it is built.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from phmrun.errors import PhmrunError
+
+LARGEST = 1 << 18
+"""Characters of a YAML text."""
+LARGEST_WRITTEN_OUT = 1 << 20
+"""Characters of the same text with its aliases written out."""
+DEEPEST = 50
+"""Levels of lists and mappings within each other."""
+MOST_DIGITS = 100
+"""Characters of a number: more than any of 64 bits has, less than what a float cannot hold."""
+_LONGEST_KEY = 300
+"""Characters of a dotted key whose line is kept."""
+_SHOWN = 160
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+
+_SCALARS = (
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("tag:yaml.org,2002:int", r"[-+]?[0-9]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        "tag:yaml.org,2002:float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|nan)",
+        list("-+.0123456789"),
+    ),
+    ("tag:yaml.org,2002:merge", r"<<", ["<"]),
+)
+_KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+_PREFIX = "tag:yaml.org,2002:"
+_TAGS = tuple(f"{_PREFIX}{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge"))
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """SafeLoader with the scalars of YAML 1.2, no duplicate keys, and only text as keys."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  (PyYAML's own protocol)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: dict[str, int] = {}
+        for key_node, _ in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag not in _KEY_TAGS:
+                raise _fault(f"the key {_short(getattr(key_node, 'value', ''))} must be text", key_node)
+            if key_node.value in seen:
+                raise _fault(
+                    f"the key {_short(key_node.value)} is given twice, first in line {seen[key_node.value]}", key_node
+                )
+            seen[key_node.value] = line
+        result: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return result
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        text = self._number(node, "int")
+        return int(text, 16 if "x" in text else 10)
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        text = self._number(node, "int", "float").lower()
+        return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+
+    def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:
+        text = self.construct_scalar(node).lower()
+        if text not in ("true", "false"):  # a tag claims what the text is not
+            raise _fault(f"{_short(text)} is neither true nor false", node)
+        return bool(text == "true")
+
+    def _number(self, node: yaml.ScalarNode, *kinds: str) -> str:
+        text: str = self.construct_scalar(node)
+        if len(text) > MOST_DIGITS:
+            raise _fault(f"a number of {len(text):,} characters is too long", node)
+        if self.resolve(yaml.ScalarNode, text, (True, False)) not in [f"{_PREFIX}{kind}" for kind in kinds]:
+            raise _fault(f"{_short(text)} is no number", node)
+        return text
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.construct_yaml_bool)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
+class Dumper(yaml.SafeDumper):
+    """SafeDumper that also quotes what only the reader here would take for a number."""
+
+    yaml_implicit_resolvers = {key: list(value) for key, value in yaml.SafeDumper.yaml_implicit_resolvers.items()}  # noqa: RUF012
+
+
+for _tag, _pattern, _first in _SCALARS:
+    for _class in (_Loader, Dumper):
+        _class.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), _first)
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """The value of a YAML text.
+
+    Args:
+        text: The text.
+        name: What stands for it in messages: the file, or an option of the command line.
+
+    Raises:
+        PhmrunError: It is not YAML, gives a key twice, is too large, or stands for too much; with the line.
+    """
+    return parse_yaml_lines(text, name)[0]
+
+
+def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
+    """The value of a YAML text, and the line of every dotted key in it; see :func:`parse_yaml`."""
+    if len(text) > LARGEST:
+        raise PhmrunError(f"{len(text):,} characters are more than the {LARGEST:,} that are read", where=name)
+    try:
+        _check_depth(text)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None, {}
+            _check_size(node)
+            lines = dict(_line_numbers(node, ""))  # before merged keys are added to the nodes
+            return loader.construct_document(node), lines
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise PhmrunError(_cut(error.problem or "this is not YAML"), where=where) from error
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise PhmrunError(f"this is not YAML: {_cut(str(error))}", where=name) from error
+
+
+def parse_json(content: bytes | str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: It is not JSON, or nests too deeply, or holds text that is no Unicode.
+    """
+    try:
+        value = json.loads(content)
+        if _SURROGATE.search(content if isinstance(content, str) else content.decode("utf-8", "ignore")):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a pair fails here, not when it is printed
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def _check_depth(text: str) -> None:
+    """Counts brackets and indentation, event by event: composing a deep text would exhaust the stack."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise _fault("the values are nested too deeply", event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _check_size(root: yaml.Node) -> None:
+    """Counts what the text stands for, aliases written out; a value that holds itself has no end."""
+    sizes: dict[yaml.Node, tuple[int, int]] = {}
+    within: set[yaml.Node] = set()
+
+    def measure(node: yaml.Node) -> tuple[int, int]:
+        if node in within:
+            raise _fault("a value holds itself", node)
+        if node.tag not in _TAGS:
+            raise _fault(f"could not determine a constructor for the tag {_short(node.tag)}", node)
+        if node not in sizes:
+            within.add(node)
+            size, depth = 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0), 0
+            for child in _children(node):
+                more, below = measure(child)
+                size, depth = size + more, max(depth, below + 1)
+                if size > LARGEST_WRITTEN_OUT:
+                    what = f"with its aliases written out, this is more than {LARGEST_WRITTEN_OUT:,} characters"
+                    raise _fault(what, node)
+                if depth > DEEPEST:
+                    raise _fault("the values are nested too deeply", node)
+            within.remove(node)
+            sizes[node] = size, depth
+        return sizes[node]
+
+    measure(root)
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def _line_numbers(node: yaml.Node, prefix: str) -> Iterator[tuple[str, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            key = f"{prefix}{key_node.value}"
+            if len(key) <= _LONGEST_KEY:
+                yield key, key_node.start_mark.line + 1
+                yield from _line_numbers(value_node, f"{key}.")
+
+
+def _fault(what: str, node: Any) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
+
+
+def _short(value: Any) -> str:
+    """A value as a message shows it."""
+    return _cut(repr(value) if isinstance(value, str) else "that is a list or a mapping")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"

@@ -1,0 +1,104 @@
+import pytest
+
+from phmrun.documents import DEEPEST, LARGEST, parse_json, parse_yaml, parse_yaml_lines
+from phmrun.errors import PhmrunError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001), ("1E5", 1e5), ("-.5", -0.5), ("3", 3), ("-3", -3), ("010", 10), ("0x1f", 31), ("1.", 1.0),
+        ("no", "no"), ("on", "on"), ("yes", "yes"), ("true", True), ("False", False), ("null", None), ("~", None),
+        ("", None), ("1:30:00", "1:30:00"), ("2020-01-01", "2020-01-01"), ("1_000", "1_000"), ("e5", "e5"),
+        ("'3'", "3"), ("[1, a]", [1, "a"]), ("{a: 1}", {"a": 1}), ("1e", "1e"), ("+", "+"), ("2017", 2017),
+    ],
+)  # fmt: skip
+def test_scalars(text, value):
+    parsed = parse_yaml(text, "--set")
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_aliases_are_counted_where_they_are_written_out():
+    lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    with pytest.raises(PhmrunError, match="aliases written out") as caught:
+        parse_yaml("\n".join(lines), "laughs.yaml")
+    assert caught.value.where.startswith("laughs.yaml:")
+    assert caught.value.code == 2
+
+
+def test_a_long_text_behind_many_aliases_is_counted_too():
+    text = f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 1000)}]"
+    with pytest.raises(PhmrunError, match="aliases written out"):
+        parse_yaml(text, "x")
+
+
+def test_merged_keys_are_counted():
+    lines = ["m0: &m0 {k: 1}"] + [f"m{i}: &m{i}\n  <<: [*m{i - 1}, *m{i - 1}, *m{i - 1}]" for i in range(1, 14)]
+    with pytest.raises(PhmrunError, match="aliases written out"):
+        parse_yaml("\n".join(lines), "x")
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: {c: *a}}", "a: &a\n  <<: *a", "? &a [*a]\n: 1"])
+def test_a_value_that_holds_itself_is_refused_with_its_line(text):
+    with pytest.raises(PhmrunError, match="holds itself") as caught:
+        parse_yaml(text, "cycle.yaml")
+    assert caught.value.where == "cycle.yaml:1"
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "\n- - - -"])
+def test_depth_is_bounded_before_anything_is_built(opening):
+    with pytest.raises(PhmrunError, match="nested too deeply") as caught:
+        parse_yaml(opening * 60_000 if opening != "\n- - - -" else "- " * 51 + "a", "deep.yaml")
+    assert caught.value.where == "deep.yaml:1"
+
+
+def test_depth_through_aliases_is_bounded():
+    lines = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 2 * DEEPEST)]
+    with pytest.raises(PhmrunError, match="nested too deeply"):
+        parse_yaml("\n".join(lines), "x")
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 5000, "0x" + "f" * 5000, "1" * 5000 + ".5", "-" + "9" * 5000, "1e" + "9" * 200]
+)
+def test_numbers_of_thousands_of_digits_are_refused_with_their_line(number):
+    with pytest.raises(PhmrunError, match="characters is too long") as caught:
+        parse_yaml(f"a: 1\nb: {number}\n", "digits.yaml")
+    assert caught.value.where == "digits.yaml:2"
+
+
+@pytest.mark.parametrize(
+    "text", ["!!int x", "!!int ''", "!!int 1.5", "!!set {a}", "!!float x", "!!timestamp x", "!!binary x", "!!bool x"]
+)
+def test_a_tag_that_claims_what_the_text_is_not_is_an_error(text):
+    with pytest.raises(PhmrunError):
+        parse_yaml(f"a: {text}", "x")
+
+
+def test_a_large_text_is_refused_unread():
+    with pytest.raises(PhmrunError, match="are read"):
+        parse_yaml("a" * (LARGEST + 1), "x")
+
+
+def test_messages_quote_a_part_of_a_long_text_only():
+    with pytest.raises(PhmrunError) as caught:
+        parse_yaml("!" * 100_000, "x")
+    assert len(str(caught.value)) < 400
+
+
+def test_lines_of_every_key():
+    assert parse_yaml_lines("a: 1\nb: &x\n  c: 2\nd: *x\n", "x") == (
+        {"a": 1, "b": {"c": 2}, "d": {"c": 2}}, {"a": 1, "b": 2, "b.c": 3, "d": 4, "d.c": 3},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '"\\ud800"', '{"\\ud800": 1}', "{", "9" * 5000, b"\xff", ""])
+def test_json_that_python_reads_or_chokes_on_is_a_value_error(text):
+    with pytest.raises(ValueError, match=r".+"):
+        parse_json(text)
+
+
+def test_json():
+    assert parse_json(b'{"a": [1, 2.5, null, "\\ud83d\\ude00"]}') == {"a": [1, 2.5, None, "😀"]}
