@@ -38,9 +38,8 @@ def config_values(path: Path) -> dict[str, Any]:
         what = f"the configuration cannot be read: {error}"
         raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
     except PhmrunError as error:
-        raise PhmrunError(
-            f"the configuration cannot be read: {error.what}", where=error.where, code=ExitCode.DATA
-        ) from error
+        what = f"the configuration cannot be read: {error.what}"
+        raise PhmrunError(what, where=error.where, code=ExitCode.DATA) from error
     return values if isinstance(values, dict) else {}
 
 

@@ -173,3 +173,15 @@ def test_a_grid_is_a_product_that_grows(planned, widths, clips, orders, seeds, m
 def test_planning_needs_no_torch(written):
     code = "import sys, phmrun.sweeps.plan, phmrun.sweeps.view, phmrun.sweeps.stopping\nprint('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("seeds", [10**9, [*range(10_001)] * 2])
+def test_no_thousand_million_seeds(written, seeds):
+    with pytest.raises(PhmrunError, match="seeds"):
+        load_sweep(written({"task": "toy", "seeds": seeds}))
+
+
+def test_a_grid_that_nobody_can_run_is_refused_before_it_is_written_out(planned):
+    grid = {f"model.key{i}": list(range(10)) for i in range(30)}
+    with pytest.raises(PhmrunError, match=r"10\^30 cells are more than the 100,000"):
+        planned({"task": "toy", "grid": grid})
