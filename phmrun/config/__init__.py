@@ -7,6 +7,7 @@ from phmrun.config.identity import run_id, semantic_values
 from phmrun.config.json_schema import json_schema
 from phmrun.config.layering import Option, Resolved, Source, leaves, nested, read_source, resolve
 from phmrun.config.packaged import config_source, packaged_names, task_defaults
+from phmrun.config.paths import with_absolute_paths
 from phmrun.config.problems import ConfigError, Problem
 from phmrun.config.records import load_run_config
 from phmrun.config.schema import Section, Unhashed
@@ -58,5 +59,6 @@ __all__ = [
     "semantic_values",
     "task_defaults",
     "to_yaml",
+    "with_absolute_paths",
     "with_decoding",
 ]

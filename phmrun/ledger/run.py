@@ -194,6 +194,15 @@ class Run:
         )
         return self._write_status(after)
 
+    def write_config(self, config_yaml: str) -> None:
+        """Writes the resolved config, unless it is there as it is.
+
+        Args:
+            config_yaml: It; may differ from the one before in what is no part of the run's identity.
+        """
+        if self.config_path.read_text(encoding="utf-8") != config_yaml:
+            write_text(self.config_path, config_yaml)
+
     def lock(self) -> Lock:
         """The run's lock, to be held in a ``with`` block by the process that changes the run.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml
+from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
 from phmrun.errors import PhmrunError
 from phmrun.files import cache_dir, write_text
@@ -101,6 +101,7 @@ def train(
             holds the run (exit 2).
     """
     quiet_lightning(verbosity > 0)
+    config = with_absolute_paths(config)
     data = build_data(config)
     marks = fingerprints(data, plugins or {})
     parent = Run.find(runs_dir, extend) if extend else None
@@ -109,12 +110,15 @@ def train(
     verify_sizes(config.data.name, cache_dir())
     data.prepare()
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
-    run = Run.create(runs_dir, run_id(config, fingerprints=marks), to_yaml(config, _said(origin)))
+    text = to_yaml(config, _said(origin))
+    run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
     with run.lock() if is_leader() else nullcontext():
         if restart and is_leader():
             if run.status.step:
                 restart(run)
-            _clear(run, config, origin)
+            _clear(run, text)
+        if is_leader():
+            run.write_config(text)  # the data may have moved
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
@@ -201,7 +205,8 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
     counts = count_parameters(config, data.vocabulary.sizes)
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
-    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
+    marks = data.fingerprints()
+    run.write_parameters({**counts, "data": data.statistics(), "fingerprints": marks, "steps_per_epoch": epoch})
     LOG.info(
         "run %s · %s parameters (%.1f%% of dense) · %s",
         run.id,
@@ -236,7 +241,8 @@ def _finish(run: Run, fitted: Fitted, mirror: Mirror, split: str, smoothing: flo
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
     for name, score in _course(run, fitted, smoothing).items():
         run.update_metrics(name, score)
-    metrics = evaluate_run(open_run(run), split=split)
+    with _told(run, State.INTERRUPTED, "trained, but not scored: "):
+        metrics = evaluate_run(open_run(run), split=split)
     state = State.DONE if fitted.complete else State.INTERRUPTED
     run.set_state(state, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     samples = run.samples()
@@ -276,23 +282,29 @@ def _report(row: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _told(run: Run) -> Iterator[None]:
-    """Writes into the status how training ended, whatever way that was."""
+def _told(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
+    """Writes into the status how training ended, whatever way that was, unless that has been written already.
+
+    Args:
+        run: The run.
+        failed: What it is after an error.
+        before: What stands before the reason.
+    """
     try:
         yield
     except KeyboardInterrupt:
-        _set(run, State.INTERRUPTED, "by the user")
+        _set(run, State.INTERRUPTED, f"{before}by the user")
         raise
     except PhmrunError as error:
-        _set(run, State.FAILED, error.what)
+        _set(run, failed, before + error.what)
         raise
     except Exception as error:
-        _set(run, State.FAILED, f"{type(error).__name__}: {error}")
+        _set(run, failed, f"{before}{type(error).__name__}: {error}")
         raise
 
 
 def _set(run: Run, state: State, reason: str) -> None:
-    if is_leader():
+    if is_leader() and run.status.state is State.RUNNING:
         run.set_state(state, reason)
 
 
@@ -319,16 +331,16 @@ def _log_file(run: Run) -> Iterator[None]:
         handler.close()
 
 
-def _clear(run: Run, config: Experiment, origin: Mapping[str, str]) -> None:
+def _clear(run: Run, config_yaml: str) -> None:
     """Empties the run directory but for its lock, and writes the config anew."""
     for path in run.path.iterdir():
         if path.name == "lock":
             continue
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()
-    Run.create(run.path.parent, run.id, to_yaml(config, _said(origin)))
+    Run.create(run.path.parent, run.id, config_yaml)
 
 
 def _said(origin: Mapping[str, str]) -> dict[str, str]:

@@ -140,6 +140,7 @@ def fit(
     checkpoints = Checkpoints(directory, training.checkpoint_every, training.keep_last)
     callbacks = [Randomness(), meter, *([averaging] if averaging else []), validation, limit, progress, checkpoints]
     trainer = build_trainer(training, hardware, callbacks, directory, total)
+    trainer.precision_plugin.convert_module(module)  # before a checkpoint's weights come: they may have 64 bits
     run_trainer(trainer, module, data, last)
     reason = "the last step"
     if validation.stopped_early:

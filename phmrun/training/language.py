@@ -98,9 +98,10 @@ class LanguageModelling(TrainingModule):
         checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes this process's part of it up again."""
-        rank = self.trainer.global_rank if self._trainer is not None else 0
-        if state := checkpoint.get(MEMORY):
+        """Takes this process's part of it up again; with another number of processes, all begin without memory."""
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self._trainer is not None else (0, 1)
+        state = checkpoint.get(MEMORY)
+        if state and all(len(part) == world for part in state):
             self.memory[True] = tuple(part[rank].clone() for part in state)
 
     def _penalty(self, hidden: Tensor, outputs: Tensor) -> Tensor | float:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.training.checkpoints import window_completed
+from phmrun.training.processes import gathered, rank, world
 
 Record = Callable[[dict[str, Any]], None]
 PATIENCE_ON_GPU = 10
@@ -37,17 +38,20 @@ class Meter(Callback):
         self._marked = (0.0, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums since the last row, so that a resumed run writes the same rows.
+        """The sums since the last row, of every process, so that a resumed run writes the same rows.
 
         Raises:
             PhmrunError: (exit 4) A loss is no finite number; such weights are not worth a checkpoint.
         """
         self.settle()
-        return {"nll": self.nll, "units": self.units, "seconds": self.elapsed()}
+        nll, units = zip(*gathered((self.nll, self.units)), strict=True)
+        return {"nll": list(nll), "units": list(units), "seconds": self.elapsed()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes the sums up again."""
-        self.nll, self.units, self.seconds = state_dict["nll"], state_dict["units"], state_dict["seconds"]
+        """Takes this process's sums up again; those of processes that are no more go to the first."""
+        nll, units = (_as_list(state_dict[name]) for name in ("nll", "units"))
+        mine = slice(rank(), rank() + 1) if len(nll) == world() else slice(None if rank() == 0 else len(nll), None)
+        self.nll, self.units, self.seconds = sum(nll[mine]), sum(units[mine]), state_dict["seconds"]
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Starts the clock."""
@@ -109,6 +113,11 @@ class Meter(Callback):
                 "train/units_per_second": round(pace, 1),
             }
         )
+
+
+def _as_list(value: Any) -> list[Any]:
+    """The values of all processes; an earlier release kept only the first one's."""
+    return value if isinstance(value, list) else [value]
 
 
 def current_rate(trainer: pl.Trainer) -> float:

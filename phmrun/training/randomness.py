@@ -8,23 +8,28 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
+from phmrun.training.processes import gathered, rank
+
 
 class Randomness(Callback):
     """Saves every random state with a checkpoint, and restores it at the first batch of a resumed run.
 
-    Not before: setting up loaders and models draws from the same generators.
+    Not before: setting up loaders and models draws from the same generators. Each of several processes has states of
+    its own, since it has drawn as much as its own batches took.
     """
 
     def __init__(self) -> None:
         self._restored: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of torch, CUDA, NumPy and Python, as tensors and lists."""
-        return {"states": random_states()}
+        """The states of torch, CUDA, NumPy and Python, as tensors and lists, of every process."""
+        return {"states": gathered(random_states())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keeps the states for the first batch."""
-        self._restored = state_dict["states"]
+        """Keeps this process's states for the first batch; where it has none, it goes on with those that it has."""
+        states = state_dict["states"]
+        states = states if isinstance(states, list) else [states]
+        self._restored = states[rank()] if rank() < len(states) else None
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int) -> None:
         """Restores them once."""

@@ -181,7 +181,7 @@ def evaluate_run(
         PhmrunError: There is no such split, or the checkpoint cannot be used.
     """
     run, config = trained.run, trained.config
-    data: DataModule = TASKS.get(config.task).load("data")(config, cache_dir())
+    data = _data_of(config, run)
     if split not in data.files:
         raise unknown("split", split, data.files, where="--split")
     place = choose_device(device)
@@ -202,6 +202,44 @@ def evaluate_run(
     run.write_samples(evaluation.columns, evaluation.samples)
     write_card(run)
     return metrics
+
+
+def _data_of(config: Experiment, run: Run) -> DataModule:
+    """The data that a run was trained with.
+
+    Raises:
+        PhmrunError: (exit 3) They are no longer where they were, or have changed.
+    """
+    try:
+        data: DataModule = TASKS.get(config.task).load("data")(config, cache_dir())
+    except PhmrunError as error:
+        raise PhmrunError(
+            error.what,
+            where=error.where,
+            valid=error.valid,
+            hint="If the data have moved, give the run's own `phmrun train …` once more with their new place: "
+            f"it trains nothing, and {run.id} remembers them.",
+            code=error.code,
+        ) from error
+    _require_same(data.fingerprints(), run)
+    return data
+
+
+def _require_same(found: Mapping[str, str], run: Run) -> None:
+    """Refuses data that have changed since the run was trained.
+
+    Raises:
+        PhmrunError: (exit 3) A file has another checksum.
+    """
+    kept = run.parameters().get("fingerprints", {})
+    changed = [name for name, mark in found.items() if kept.get(name, mark) != mark]
+    if changed:
+        raise PhmrunError(
+            f"the data have changed since the run was trained: {', '.join(changed)}",
+            where=str(run.path),
+            hint="Put the old files back, or train a run with the new ones.",
+            code=ExitCode.DATA,
+        )
 
 
 def choose_device(name: str) -> str:

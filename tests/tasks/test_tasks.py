@@ -240,6 +240,13 @@ def test_loader_workers_change_nothing(straight, tmp_path):
     same(outcome(run_of(result)), outcome(run_of(run_experiment(config, tmp_path))))
 
 
+def test_64_bits_pass_through_a_checkpoint_whole(tmp_path):
+    config = configured("sva", tmp_path / "corpus", {"training": {"precision": "64"}})
+    straight = run_experiment(config, tmp_path / "straight")
+    killed(config, tmp_path / "resumed", ("micro-batch", 11))
+    same(outcome(run_of(straight)), outcome(run_of(run_experiment(config, tmp_path / "resumed"))))
+
+
 def test_patience_ends_both_at_the_same_step(tmp_path):
     """With a learning rate of nothing no validation is better than the first."""
     frozen = {"training": {"optimizer": {"lr": 1e-30}, "patience": 1, "max_steps": 50}}

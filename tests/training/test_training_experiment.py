@@ -1,6 +1,8 @@
 """A whole experiment through the Python interface: plans, limits, failures, restarts and extensions."""
 
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -47,6 +49,69 @@ def test_restart_begins_anew(tmp_path):
     assert [run.id for run in asked] == [first.id]
     assert not (again.path / "note.txt").exists()
     assert [row["val/loss"] for row in again.history.read() if "val/loss" in row] == kept
+
+
+def test_restart_of_a_run_that_holds_a_link(tmp_path):
+    config = configured("sva", tmp_path / "corpus")
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept.txt").write_text("kept")
+    (run.path / "link").symlink_to(tmp_path / "elsewhere")
+    run_experiment(config, tmp_path / "runs", restart=lambda _: None)
+    assert not (run.path / "link").exists()
+    assert (tmp_path / "elsewhere" / "kept.txt").read_text() == "kept"
+
+
+def relative(task, home, corpus, monkeypatch):
+    """The config of a small experiment whose data are named from the folder ``home``, which becomes the working one."""
+    home.mkdir(exist_ok=True)
+    monkeypatch.chdir(home)
+    return configured(task, Path(corpus))
+
+
+@pytest.mark.parametrize("task", ["nmt", "parse", "lm"])
+def test_a_run_goes_on_in_another_folder_and_with_moved_data(task, tmp_path, monkeypatch):
+    config = relative(task, tmp_path / "one", "corpus", monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(experiment, "evaluate_run", _no_longer)
+        with pytest.raises(PhmrunError, match="no longer"):
+            run_experiment(config, tmp_path / "runs")
+    (run,) = (Run(summary.path) for summary in Run.list(tmp_path / "runs"))
+    assert run.status.state is State.INTERRUPTED
+    assert run.status.reason == "trained, but not scored: the data are no longer there"
+    assert run.status.step == 10
+
+    trained = run.checkpoints.joinpath("last.ckpt").stat().st_mtime_ns
+    shutil.rmtree(tmp_path / "one" / "corpus")
+    moved = relative(task, tmp_path / "other", "text", monkeypatch)
+    result = run_experiment(moved, tmp_path / "runs")
+    assert (result.run_id, result.state) == (run.id, State.DONE)
+    assert run.checkpoints.joinpath("last.ckpt").stat().st_mtime_ns == trained
+
+    monkeypatch.chdir(tmp_path)
+    assert experiment.evaluate(run).keys() <= run.metrics().keys()
+    shutil.move(tmp_path / "other" / "text", tmp_path / "text")
+    with pytest.raises(PhmrunError) as lost:
+        experiment.evaluate(run)
+    assert lost.value.code is ExitCode.DATA
+    assert "phmrun train" in str(lost.value)
+    assert run_experiment(configured(task, Path("text")), tmp_path / "runs").run_id == run.id  # as it says
+    experiment.evaluate(run)
+
+
+def _no_longer(*_, **__):
+    raise PhmrunError("the data are no longer there", code=ExitCode.DATA)
+
+
+def test_changed_data_are_not_scored_as_the_old_ones(tmp_path):
+    run = run_of(run_experiment(configured("sva", tmp_path / "corpus"), tmp_path / "runs"))
+    test = tmp_path / "corpus" / "test.tsv"
+    test.write_text("".join(test.read_text().splitlines(keepends=True)[1:]))
+    before = snapshot(run)
+    with pytest.raises(PhmrunError, match="changed since the run was trained: test") as changed:
+        experiment.evaluate(run)
+    assert changed.value.code is ExitCode.DATA
+    assert snapshot(run) == before
 
 
 def test_extending_a_run(tmp_path):

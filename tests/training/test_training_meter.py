@@ -7,6 +7,7 @@ from toy import ToyModule, train_toy
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.training import fitting
+from phmrun.training import meter as meter_module
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +79,22 @@ def test_seconds_go_on_counting(tmp_path):
     callbacks = load_checkpoint(tmp_path / "last.ckpt")["callbacks"]
     seconds = next(state["seconds"] for name, state in callbacks.items() if "Meter" in name)
     assert 0 < seconds < train_toy(tmp_path).fitted.seconds
+
+
+@pytest.mark.parametrize(
+    ("kept", "world", "sums"),
+    [
+        (([1.0, 2.0], [3, 4]), 2, [(1.0, 3), (2.0, 4)]),
+        (([1.0, 2.0], [3, 4]), 1, [(3.0, 7)]),
+        (([5.0], [6]), 2, [(5.0, 6), (0.0, 0)]),
+        ((5.0, 6), 1, [(5.0, 6)]),
+    ],
+    ids=["two-two", "two-one", "one-two", "of-an-earlier-release"],
+)
+def test_every_process_takes_up_its_own_sums(kept, world, sums, monkeypatch):
+    monkeypatch.setattr(meter_module, "world", lambda: world)
+    for number, expected in enumerate(sums):
+        monkeypatch.setattr(meter_module, "rank", lambda number=number: number)
+        meter = meter_module.Meter(lambda row: None, 1)
+        meter.load_state_dict({"nll": kept[0], "units": kept[1], "seconds": 7.0})
+        assert (meter.nll, meter.units, meter.seconds) == (*expected, 7.0)

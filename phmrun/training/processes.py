@@ -1,0 +1,31 @@
+"""What the processes that train together know of each other."""
+
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+
+Value = TypeVar("Value")
+
+
+def together() -> bool:
+    """Whether this process trains with others."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def rank() -> int:
+    """This process's number among those that train together, from 0."""
+    return dist.get_rank() if together() else 0
+
+
+def world() -> int:
+    """How many processes train together."""
+    return dist.get_world_size() if together() else 1
+
+
+def gathered(value: Value) -> list[Value]:
+    """Every process's value, in the order of their numbers; called by all of them at once."""
+    if not together():
+        return [value]
+    values: list[Any] = [None] * world()
+    dist.all_gather_object(values, value)
+    return values

@@ -1,0 +1,64 @@
+"""``python tests/kills --kills 100``: so many kills over all tasks, processes and precisions, and what came of them."""
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.update(OMP_NUM_THREADS="1", WANDB_MODE="disabled")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+
+def run() -> int:
+    """The command."""
+    import torch
+    from trials import CASES, Site, attempt
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20, help="how many trainings to kill")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--only", default="", help="cases whose name holds this: nmt-2")
+    parser.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    draw = random.Random(given.seed)
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="kills-"))
+    os.environ["PHMRUN_CACHE"] = str(folder / "cache")
+    cases = [case for case in CASES if given.only in str(case)]
+    sites: dict[str, Site] = {}
+    done = moved = trials = 0
+    failed = []
+    while done < given.kills:
+        order = draw.sample(cases, len(cases))
+        for case in order:
+            if done >= given.kills:
+                break
+            if str(case) not in sites:
+                sites[str(case)] = Site(folder / str(case), case)
+            trial = attempt(sites[str(case)], draw)
+            trials += 1
+            done += len(trial.kills)
+            moved += trial.moved
+            if trial.differences:
+                failed.append(trial)
+            print(
+                json.dumps(
+                    {
+                        "case": str(case),
+                        "kills": trial.kills,
+                        "from": trial.steps,
+                        "moved": trial.moved,
+                        "differences": trial.differences[:5],
+                    }
+                ),
+                flush=True,
+            )
+    print(f"{trials} trainings, {done} kills, {moved} moves to another folder, {len(failed)} not bit-identical")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

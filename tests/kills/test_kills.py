@@ -1,0 +1,23 @@
+"""A few of the trials of ``python tests/kills``; ``PHMRUN_KILLS`` says how many of each case."""
+
+import os
+import random
+
+import pytest
+from trials import CASES, PHMRUN, Site, attempt
+
+ROUNDS = int(os.environ.get("PHMRUN_KILLS", "1"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PHMRUN.is_file(), reason="the command phmrun is missing")
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if (case.task, case.world, case.precision) in {("lm", 2, "32"), ("sva", 1, "64")}]
+    if ROUNDS == 1 else CASES, ids=str,
+)  # fmt: skip
+def test_killed_at_any_moment_it_ends_the_same(case, tmp_path):
+    site = Site(tmp_path / "site", case)
+    draw = random.Random(str(case))
+    for _ in range(ROUNDS):
+        trial = attempt(site, draw)
+        assert not trial.differences, trial

@@ -1,0 +1,274 @@
+"""Trainings that are killed at random moments, continued, and compared bit by bit with ones that nobody touched.
+
+Each training is a process of its own, forked from this one so that it need not import torch again, and dies by SIGKILL.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import torch
+from tiny_experiments import SETTINGS, configured
+
+from phmrun.cli.app import main
+from phmrun.ledger import Run, State
+
+PHMRUN = Path(sys.executable).with_name("phmrun")
+COURSE = {
+    "max_steps": 40,
+    "validate_every": 7,
+    "checkpoint_every": 5,
+    "keep_last": 3,
+    "average": 2,
+    "accumulate": 2,
+    "patience": 0,
+}
+UNLIKE = {"time", "train/units_per_second"}
+"""Columns of the history that no two trainings share."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained, and how."""
+
+    task: str
+    world: int
+    precision: str
+
+    def __str__(self) -> str:
+        return f"{self.task}-{self.world}-{self.precision}"
+
+
+CASES = [Case(*parts) for parts in product(SETTINGS, (1, 2), ("32", "64", "bf16-mixed"))]
+
+
+@dataclass
+class Site:
+    """Two folders from which the same experiment can be run: one names its data relatively, and the other has a copy.
+
+    Attributes:
+        folder: Where both are.
+        case: The experiment.
+    """
+
+    folder: Path
+    case: Case
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        here = Path.cwd()
+        for place, corpus in (("one", "corpus"), ("other", "data/text")):
+            home = self.folder / place
+            home.mkdir(parents=True)
+            os.chdir(home)
+            try:
+                hardware = {"devices": self.case.world, "strategy": "ddp"} if self.case.world > 1 else {}
+                sections = {"training": {**COURSE, "precision": self.case.precision}, "hardware": hardware}
+                config = configured(self.case.task, Path(corpus), sections, dict(self.overrides))
+            finally:
+                os.chdir(here)
+            values = config.model_dump(mode="json", exclude={"task"})
+            (home / "experiment.yaml").write_text(json.dumps(values), encoding="utf-8")
+
+    def start(self, place: str, runs: str, *more: str) -> int:
+        """Starts a training in one of the folders; its process id, which is also that of its group."""
+        command = ["train", self.case.task, "--config", "experiment.yaml", "--runs-dir", f"../{runs}", *more]
+        return forked(command, self.folder / place, self.folder / "output.txt")
+
+    @cached_property
+    def straight(self) -> tuple[dict[str, Any], float]:
+        """What a training comes to that nobody touches, and the seconds that it takes."""
+        began = time.monotonic()
+        code = ended(self.start("one", "straight"), 300)
+        assert code == 0, (self.folder / "output.txt").read_text()
+        return facts(self.run("straight")), time.monotonic() - began
+
+    def run(self, runs: str) -> Run:
+        """The only run of a directory of runs."""
+        (path,) = (path for path in (self.folder / runs).iterdir() if not path.name.startswith("."))
+        return Run(path)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One experiment that was killed a few times.
+
+    Attributes:
+        case: The experiment.
+        kills: What was killed, and when: ("all", seconds).
+        steps: The optimizer step that each new start went on from.
+        moved: How often it went on in another folder.
+        differences: In what the result differs from that of a training that nobody touched.
+    """
+
+    case: Case
+    kills: list[tuple[str, float]]
+    steps: list[int]
+    moved: int
+    differences: list[str]
+
+
+def attempt(site: Site, draw: random.Random, most: int = 3) -> Trial:
+    """Trains, kills up to ``most`` times, goes on to the end, and compares."""
+    expected, seconds = site.straight
+    runs = "killed"
+    shutil.rmtree(site.folder / runs, ignore_errors=True)
+    kills: list[tuple[str, float]] = []
+    steps: list[int] = []
+    places = ["one"]
+    for _ in range(draw.randint(1, most)):
+        victim = draw.choice(["all", "first", "other"]) if site.case.world > 1 else "all"
+        moment = draw.uniform(0.0, seconds)
+        pid = site.start(places[-1], runs)
+        time.sleep(moment)
+        if kill(pid, victim):
+            kills.append((victim, round(moment, 2)))
+        places.append(draw.choice(["one", "other"]))
+        steps.append(_step(site.folder / runs))
+    code = ended(site.start(places[-1], runs), 300)
+    if code:
+        said = (site.folder / "output.txt").read_text(encoding="utf-8", errors="replace")
+        return Trial(site.case, kills, steps, len(set(places)) - 1, [f"exit code {code}: {said[-2000:]}"])
+    moved = sum(before != after for before, after in pairwise(places))
+    return Trial(site.case, kills, steps, moved, differences(expected, facts(site.run(runs))))
+
+
+def _step(runs: Path) -> int:
+    """The step of the last checkpoint of the only run there; 0 where there is none."""
+    for path in runs.glob("*/checkpoints/last.ckpt"):
+        return int(torch.load(path, weights_only=True, mmap=True)["global_step"])
+    return 0
+
+
+def forked(command: Sequence[str], folder: Path, output: Path, entry: Any = main) -> int:
+    """Runs the command line in a new process, in a folder; its process id, which is also that of its group."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.chdir(folder)
+        sys.argv = [str(PHMRUN), *command]
+        entry(list(command))
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
+    finally:
+        os._exit(70)
+
+
+def ended(pid: int, limit: float) -> int:
+    """The exit code of a child, negative for a signal; it is killed after ``limit`` seconds."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            _sweep_up(pid)
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    os.killpg(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def kill(pid: int, victim: str) -> bool:
+    """Kills a training: all its processes, its first or the others; whether there was something to kill.
+
+    Processes that are left must end by themselves.
+    """
+    alive = os.waitpid(pid, os.WNOHANG)[0] == 0
+    if not alive:
+        _sweep_up(pid)
+        return False
+    others = [member for member in members(pid) if member != pid]
+    if victim == "all" or (victim == "other" and not others):
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    elif victim == "first":
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    else:
+        os.kill(others[0], signal.SIGKILL)
+        ended(pid, 60)
+    deadline = time.monotonic() + 60
+    while members(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = members(pid)
+    _sweep_up(pid)
+    if left:
+        raise AssertionError(f"{len(left)} processes outlived {victim}")
+    return True
+
+
+def _sweep_up(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def members(group: int) -> list[int]:
+    """The living processes of a group."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] not in "ZX":
+            found.append(int(path.parent.name))
+    return found
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """Everything that a training comes to, but for its times."""
+    found: dict[str, Any] = {"state": (run.status.state is State.DONE, run.status.step)}
+    for path in sorted(run.checkpoints.glob("*.ckpt")):
+        content = torch.load(path, weights_only=True)
+        kept = ("state_dict", "global_step", "optimizer_states", "lr_schedulers", "callbacks", "reading")
+        found[path.name] = {name: content[name] for name in kept if name in content}
+    found["history"] = [
+        {name: value for name, value in row.items() if name not in UNLIKE} for row in run.history.read()
+    ]
+    found["metrics"] = {name: score for name, score in run.metrics().items() if "per_second" not in name}
+    found["predictions"] = {path.name: path.read_bytes() for path in sorted(run.predictions.iterdir())}
+    found["left over"] = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*.tmp"))
+    return found
+
+
+def differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """The places where two results are not the same, bit for bit."""
+    return list(_differences(one, other, where))
+
+
+def _differences(one: Any, other: Any, where: str) -> Iterator[str]:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        if one.keys() != other.keys():
+            yield f"{where}: {sorted(map(str, one.keys() ^ other.keys()))} on one side only"
+        for name in one.keys() & other.keys():
+            if name != "seconds":
+                yield from _differences(one[name], other[name], f"{where}/{name}")
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        if len(one) != len(other):
+            yield f"{where}: {len(one)} and {len(other)}"
+        for number, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+            yield from _differences(mine, theirs, f"{where}/{number}")
+    elif isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        if one.dtype != other.dtype or not torch.equal(one, other):
+            most = (one.double() - other.double()).abs().max() if one.shape == other.shape else "shape"
+            yield f"{where}: {most}"
+    elif one != other and not (one != one and other != other):
+        yield f"{where}: {one!r} and {other!r}"
