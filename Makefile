@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 help:  ## Show what there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-$(STAMP): pyproject.toml setup.py constraints.txt
+$(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
@@ -22,7 +22,7 @@ demo: $(STAMP)  ## Train a PHM Transformer on the built-in corpus, score it, tra
 	@echo "The old teacher who the children admire calls the girl up." | $(BIN)/phmrun predict latest --runs-dir runs/demo --quiet
 
 test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest with coverage
-	$(BIN)/python -m pytest --cov=phmrun --cov=tasks --cov-report=term:skip-covered
+	$(BIN)/python -m pytest --cov=phmrun --cov-report=term:skip-covered
 
 lint: $(STAMP)  ## Run ruff and mypy
 	$(BIN)/ruff check .

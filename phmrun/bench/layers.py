@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from phmrun.bench.machine import last_level_cache, waiter
-from phmrun.bench.subjects import Batch, Form, Inputs, Shape, Subject
+from phmrun.bench.modules import Batch, Form, Inputs, Shape, Subject
 from phmrun.bench.timing import Timing, interleave
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of

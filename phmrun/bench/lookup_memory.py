@@ -8,7 +8,7 @@ import torch
 
 from phmrun.bench.layers import Case
 from phmrun.bench.machine import memory_in_use, peak_memory
-from phmrun.bench.subjects import EmbeddingSubject
+from phmrun.bench.modules import EmbeddingSubject
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.bench.contenders import Sources
+from phmrun.bench.systems import Sources
 from phmrun.errors import PhmrunError
+from phmrun.families.sequence_to_sequence.data import ParallelBatch
 from phmrun.text.vocabulary import BOS, EOS, PAD
-from phmrun.training.parallel import ParallelBatch
 
 LONGEST = 1024
 """Positions; longer sentences would need more."""

@@ -14,7 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from phmrun.bench.contenders import (
+from phmrun.bench.machine import facts, peak_memory, waiter, warn_if_busy
+from phmrun.bench.marian import Marian, transformers_library
+from phmrun.bench.profiling import Operation, profile_call
+from phmrun.bench.systems import (
     Answering,
     Contender,
     Ours,
@@ -24,25 +27,22 @@ from phmrun.bench.contenders import (
     answering,
     decoding,
 )
-from phmrun.bench.machine import facts, peak_memory, waiter, warn_if_busy
-from phmrun.bench.marian import Marian, transformers_library
-from phmrun.bench.profiling import Operation, profile_call
 from phmrun.bench.timing import Timing, interleave
 from phmrun.config import LayerConfig
 from phmrun.decoding import max_length
+from phmrun.engine.checkpoints import LAST
+from phmrun.engine.data import DataModule
+from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
 from phmrun.errors import PhmrunError
+from phmrun.families.sequence_to_sequence.data import ParallelData, padded_sources
+from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.families.sequence_to_sequence.predictor import search_from
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.about import layer_label
 from phmrun.progress import progress
 from phmrun.registry import TASKS
 from phmrun.text.parallel import read_parallel
-from phmrun.training.checkpoints import LAST
-from phmrun.training.data import DataModule
-from phmrun.training.parallel import ParallelData, padded_sources
-from phmrun.training.sequences import SequenceToSequence
-from phmrun.training.trained import Trained, choose_device, open_run
-from phmrun.training.translation import search_from
 
 LOG = logging.getLogger("phmrun.bench")
 
@@ -211,7 +211,7 @@ def bench_run(
     return Report(run, label, {**facts(), "device": place}, [phase for phase, _ in plans])
 
 
-def _load(trained: Trained) -> None:
+def _load(trained: TrainedModel) -> None:
     """The last checkpoint's weights; speed does not depend on which, so that a run of one step will do."""
     if (trained.run.checkpoints / LAST).is_file():
         trained.load("last")
@@ -219,9 +219,9 @@ def _load(trained: Trained) -> None:
         LOG.warning("the run has no checkpoint yet: its weights are those that training starts with")
 
 
-def _contender(trained: Trained, device: str) -> Ours | Answering:
+def _contender(trained: TrainedModel, device: str) -> Ours | Answering:
     """A run as what is measured."""
-    if isinstance(trained.module, SequenceToSequence):
+    if isinstance(trained.module, SequenceToSequenceModule):
         return Ours(trained.module, search_from(trained.config.decoding), device)  # type: ignore[attr-defined]
     return Answering(trained, device)
 
@@ -230,7 +230,7 @@ def _name(opponent: Opponent) -> str:
     return opponent.id if isinstance(opponent, Run) else opponent
 
 
-def _opponent(opponent: Opponent, trained: Trained, ours: Ours | Answering) -> Contender:
+def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> Contender:
     """Another run, or a model of the same sizes.
 
     Raises:
@@ -302,7 +302,7 @@ def evenly(total: int, count: int) -> list[int]:
     return [round(number) for number in np.linspace(0, total - 1, max(1, min(count, total)))] if total else []
 
 
-def _training(trained: Trained, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
+def _training(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
     """Optimizer steps."""
     training = trained.config.training
     count = max(1, amount.batches // training.accumulate) * training.accumulate

@@ -7,8 +7,8 @@ import torch
 
 from phmrun.bench.layers import ORDERS, Candidate, Case, cases
 from phmrun.bench.lookup_memory import large_tables
-from phmrun.bench.rivals import missing, rivals
-from phmrun.bench.subjects import SUBJECTS, Batch, Shape
+from phmrun.bench.modules import SUBJECTS, Batch, Shape
+from phmrun.bench.third_party import missing, rivals
 from phmrun.errors import PhmrunError
 
 

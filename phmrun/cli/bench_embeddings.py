@@ -42,7 +42,7 @@ def bench_embeddings(
     chosen = [name_and_options(text, "--embedding") for text in embedding or EMBEDDINGS.names()]
     from phmrun.bench import embeddings, machine
     from phmrun.bench.layers import checked_options
-    from phmrun.training.trained import choose_device
+    from phmrun.engine.trained_model import choose_device
 
     use_threads(threads)
     place = choose_device(device)

@@ -144,7 +144,7 @@ def bench_layers(
 
     from phmrun.bench import layers, lookup_memory, machine
     from phmrun.bench.survey import check_batches, survey
-    from phmrun.training.trained import choose_device
+    from phmrun.engine.trained_model import choose_device
 
     check_batches(modules, batches, "--tokens")
     check_batches(modules, training, "--training-tokens")

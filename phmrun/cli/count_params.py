@@ -46,7 +46,7 @@ def count_params(
     from phmrun.cli.resolving import resolve_options
 
     request = resolve_options(options)
-    from phmrun.training.counting import count_parameters
+    from phmrun.engine.counting import count_parameters
 
     count = count_parameters(request.resolved.config)
     if as_json:

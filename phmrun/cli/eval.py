@@ -29,7 +29,7 @@ def evaluate(
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
-    from phmrun.training import experiment
+    from phmrun.engine import experiment
 
     metrics = experiment.evaluate(
         found,

@@ -35,8 +35,8 @@ def export(
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
-    from phmrun.training import export as exporting
-    from phmrun.training.trained import open_run
+    from phmrun.engine.trained_model import open_run
+    from phmrun.export import formats as exporting
 
     exported = exporting.export(open_run(found), out, kind, checkpoint=checkpoint, average=average)
     if as_json:

@@ -62,11 +62,11 @@ def plot_correlation(
 ) -> None:
     """Draws how far the dimensions of a run's embeddings are correlated, a deep one's layer by layer."""
     load_plugins(plugin)
+    from phmrun.engine.trained_model import open_run
     from phmrun.ledger import Run
     from phmrun.plots.canvas import save_figure
     from phmrun.plots.correlation import correlation_panels, draw_correlation
     from phmrun.plots.history import default_name
-    from phmrun.training.trained import open_run
 
     found = Run.find(runs_dir, run)
     trained = open_run(found)

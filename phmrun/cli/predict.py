@@ -37,7 +37,7 @@ def predict(
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
-    from phmrun.training import experiment
+    from phmrun.engine import experiment
 
     interactive = sys.stdin.isatty()
     predictor = experiment.predictor(

@@ -12,8 +12,8 @@ from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
     from phmrun.cli.resolving import Request
+    from phmrun.engine.experiment import DryRun
     from phmrun.ledger import Run
-    from phmrun.training.experiment import DryRun
 
 EPILOG = """Examples:
 
@@ -61,11 +61,11 @@ def train(
 
     request = resolve_options(options, parent=_config_of(runs_dir, extend) if extend else None)
     if dry_run:
-        from phmrun.training import experiment
+        from phmrun.engine import experiment
 
         _show(request, experiment.dry_run(request.resolved.config), as_json)
         return
-    from phmrun.training import experiment
+    from phmrun.engine import experiment
 
     result = experiment.train(
         request.resolved.config,

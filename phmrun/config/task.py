@@ -15,12 +15,12 @@ class Task:
         name: The name on the command line.
         summary: What it is, in one line.
         schema: A subclass of ``phmrun.config.Experiment``, in a module that imports no torch.
-        vocabulary: A class of what turns text into numbers; see ``phmrun.training.data.Vocabulary``.
-        data: ``build_data(config, cache)``, which makes a ``phmrun.training.data.DataModule``.
-        module: ``build_module(config, *sizes)``, which makes a ``phmrun.training.module.TrainingModule`` for a
+        vocabulary: A class of what turns text into numbers; see ``phmrun.engine.data.Vocabulary``.
+        data: ``build_data(config, cache)``, which makes a ``phmrun.engine.data.DataModule``.
+        module: ``build_module(config, *sizes)``, which makes a ``phmrun.engine.module.TrainingModule`` for a
             vocabulary of these sizes.
         predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which makes a
-            ``phmrun.training.predictor.Predictor`` of a trained module.
+            ``phmrun.engine.predictor.Predictor`` of a trained module.
     """
 
     name: str

@@ -180,7 +180,7 @@ def _parallel(files: Mapping[str, Path]) -> Iterator[Sizes]:
 
 
 def _inference(path: Path, format: str) -> Iterator[Sizes]:
-    from phmrun.text.inference import read_pairs
+    from phmrun.text.nli_pairs import read_pairs
 
     reader = read_pairs(path, format)
     for _ in reader:

@@ -3,9 +3,9 @@
 from phmrun.decoding.beam import beam_search
 from phmrun.decoding.greedy import greedy_search
 from phmrun.decoding.hypothesis import Hypothesis, length_penalty
+from phmrun.decoding.search import max_length, translate
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.decoding.step import StepDecoder
-from phmrun.decoding.translation import max_length, translate
 
 __all__ = [
     "Hypothesis",

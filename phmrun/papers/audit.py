@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from phmrun.config import Experiment, Source, Task, config_source, resolve, task_defaults
+from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
-from phmrun.models.networks import build_network
+from phmrun.papers.networks import build_network
 from phmrun.papers.published import Column, PaperRow, PaperTable, load_table, table_names
 from phmrun.papers.verdict import Printed, Verdict, judge
 from phmrun.registry import TASKS
-from phmrun.training.counting import count_network, count_parameters
 
 Counts = dict[str, Any]
 
@@ -81,7 +81,7 @@ def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
 
 
 def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Counts:
-    """What :func:`~phmrun.training.counting.count_network` says of the network of a row.
+    """What :func:`~phmrun.engine.counting.count_network` says of the network of a row.
 
     Args:
         table: The table.

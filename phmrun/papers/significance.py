@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from phmrun.config import Experiment, load_run_config
+from phmrun.engine.experiment import build_data
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.metrics.bleu_counts import bleu_counts, bleu_of
@@ -16,7 +17,6 @@ from phmrun.papers.results import Figure, ResultTable
 from phmrun.progress import progress
 from phmrun.text import conllu
 from phmrun.text.parallel import read_parallel
-from phmrun.training.experiment import build_data
 
 
 def differences(table: ResultTable) -> dict[tuple[int, int], Difference]:

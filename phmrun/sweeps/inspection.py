@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.config import Experiment
+from phmrun.engine.counting import count_parameters
+from phmrun.engine.experiment import build_data, fingerprints
 from phmrun.errors import PhmrunError
 from phmrun.sweeps.plan import Inspect, Inspected
-from phmrun.training.counting import count_parameters
-from phmrun.training.experiment import build_data, fingerprints
 
 COURSE = {"seed", "batch", "training", "decoding", "hardware", "logging"}
 """What an experiment does with its network and its data; neither depends on it."""

@@ -2,19 +2,9 @@
 
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, batches, evaluation_batches
 from phmrun.text.parallel import read_lines, read_parallel
-from phmrun.text.preparation import Prepared, open_prepared, prepare_parallel
 from phmrun.text.store import ParallelStore, TokenStore, TokenStoreWriter
-from phmrun.text.vocabulary import (
-    BOS,
-    EOS,
-    KINDS,
-    PAD,
-    UNK,
-    Vocabularies,
-    Vocabulary,
-    load_vocabulary,
-    train_vocabulary,
-)
+from phmrun.text.vocabularies import Vocabularies, load_vocabulary, train_vocabulary
+from phmrun.text.vocabulary import BOS, EOS, KINDS, PAD, UNK, Vocabulary
 
 __all__ = [
     "BOS",
@@ -26,7 +16,6 @@ __all__ = [
     "BatchPlan",
     "BatchStream",
     "ParallelStore",
-    "Prepared",
     "TokenStore",
     "TokenStoreWriter",
     "Vocabularies",
@@ -34,8 +23,6 @@ __all__ = [
     "batches",
     "evaluation_batches",
     "load_vocabulary",
-    "open_prepared",
-    "prepare_parallel",
     "read_lines",
     "read_parallel",
     "train_vocabulary",

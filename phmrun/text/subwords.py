@@ -14,17 +14,7 @@ import sentencepiece
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
-from phmrun.text.vocabulary import (
-    BOS,
-    EOS,
-    PAD,
-    SPECIALS,
-    UNK,
-    content,
-    padded_size,
-    read_model,
-    write_description,
-)
+from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, content, padded_size, read_model, write_description
 
 MODEL = "subwords.model"
 UNKNOWN_SURFACE = "⁇"

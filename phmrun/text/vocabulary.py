@@ -1,11 +1,9 @@
 """What a vocabulary is: text to token ids and back, with the four ids that every vocabulary shares.
 
-On disk a pair of vocabularies is ``shared/`` (joint) or ``source/`` and ``target/``; each of these holds
-``vocabulary.json`` (kind, size) and one model file. Nothing on disk is executable: no pickle.
+On disk it is ``vocabulary.json`` (kind, size) and one model file. Nothing on disk is executable: no pickle.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
@@ -54,106 +52,6 @@ class Vocabulary(Protocol):
 
     def save(self, directory: Path) -> None:
         """Writes the vocabulary into ``directory``, which is made if missing."""
-
-
-@dataclass(frozen=True)
-class Vocabularies:
-    """The vocabularies of the two sides; one object for both where they are joint.
-
-    Args:
-        source: Vocabulary of the source language.
-        target: Vocabulary of the target language.
-    """
-
-    source: Vocabulary
-    target: Vocabulary
-
-    @property
-    def joint(self) -> bool:
-        """Whether both sides share one vocabulary, so that their embeddings can be tied."""
-        return self.source is self.target
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Entries of the source and of the target vocabulary."""
-        return len(self.source), len(self.target)
-
-    def save(self, directory: Path) -> None:
-        """Writes both into ``directory``: ``shared/``, or ``source/`` and ``target/``."""
-        if self.joint:
-            self.source.save(directory / "shared")
-        else:
-            self.source.save(directory / "source")
-            self.target.save(directory / "target")
-
-    @classmethod
-    def load(cls, directory: Path) -> "Vocabularies":
-        """Reads what :meth:`save` wrote.
-
-        Raises:
-            PhmrunError: (exit 3) The directory holds no complete pair of vocabularies.
-        """
-        shared = directory / "shared"
-        if shared.is_dir():
-            vocabulary = load_vocabulary(shared)
-            return cls(vocabulary, vocabulary)
-        return cls(load_vocabulary(directory / "source"), load_vocabulary(directory / "target"))
-
-
-def train_vocabulary(
-    lines: Iterable[str],
-    *,
-    kind: str,
-    size: int,
-    multiple_of: int = 1,
-    min_frequency: int = 1,
-    character_coverage: float = 1.0,
-) -> Vocabulary:
-    """Learns a vocabulary from text; the same lines in the same order give the same vocabulary.
-
-    Args:
-        lines: The training text, read once.
-        kind: ``unigram`` or ``bpe`` (SentencePiece), or ``word`` (split at white space).
-        size: Most entries, the four special ones included. Where the text allows fewer, the vocabulary is as large as
-            the text allows; compare ``requested`` with ``entries``.
-        multiple_of: The size is padded with unused entries to a multiple of this, for structures whose order must
-            divide it.
-        min_frequency: Words rarer than this are unknown (kind ``word`` only).
-        character_coverage: Share of the text's characters that the alphabet covers (SentencePiece only).
-
-    Raises:
-        PhmrunError: The kind is unknown or a number out of range (exit 2), or the text is empty or has more different
-            characters than ``size`` (exit 3).
-    """
-    if kind not in KINDS:
-        raise PhmrunError(f"there is no kind of vocabulary {kind!r}", valid=KINDS)
-    if size <= len(SPECIALS):
-        raise PhmrunError(f"a vocabulary of {size} entries has no room beside the {len(SPECIALS)} special ones")
-    if multiple_of < 1:
-        raise PhmrunError(f"a vocabulary's size cannot be padded to a multiple of {multiple_of}", valid=["1 or more"])
-    if kind == "word":
-        from phmrun.text.words import train_words
-
-        return train_words(lines, size=size, multiple_of=multiple_of, min_frequency=min_frequency)
-    from phmrun.text.subwords import train_subwords
-
-    return train_subwords(lines, kind=kind, size=size, multiple_of=multiple_of, character_coverage=character_coverage)
-
-
-def load_vocabulary(directory: Path) -> Vocabulary:
-    """Reads a vocabulary that its ``save`` wrote.
-
-    Raises:
-        PhmrunError: (exit 3) The directory holds no vocabulary, or one that this version cannot read.
-    """
-    description = read_description(directory)
-    if description["kind"] == "word":
-        from phmrun.text.words import WordVocabulary
-
-        return WordVocabulary.load(directory, description)
-    from phmrun.text.subwords import SubwordVocabulary
-
-    return SubwordVocabulary.load(directory, description)
 
 
 def write_description(directory: Path, vocabulary: Vocabulary, model: str) -> None:

@@ -5,15 +5,19 @@ the same word with a comma are two entries; subwords are the better choice there
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_text
 from phmrun.text.vocabulary import SPECIALS, UNK, content, padded_size, read_model, write_description
 
 MODEL = "words.txt"
+Splitting = Literal["space", "punctuation"]
+_WORD = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,]\d+)*|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 
 
 class WordVocabulary:
@@ -102,3 +106,9 @@ def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_fr
         raise PhmrunError("there is no text to learn a vocabulary from", code=ExitCode.DATA)
     vocab = Vocab(counts, max_size=size - len(SPECIALS), min_freq=min_frequency, specials=list(SPECIALS))
     return WordVocabulary(vocab.itos, size=padded_size(len(vocab.itos), multiple_of), requested=size)
+
+
+def spaced(sentence: str, lowercase: bool, splitting: Splitting) -> str:
+    """The words of a sentence with single spaces between them."""
+    text = sentence.lower() if lowercase else sentence
+    return " ".join(text.split() if splitting == "space" else _WORD.findall(text.replace("’", "'")))

@@ -5,9 +5,9 @@ from phmrun.config.task import Task
 TASK = Task(
     name="lm",
     summary="Language modelling: LSTM, AWD-LSTM or Transformer-XL over running text, from words to perplexity",
-    schema="tasks.lm.config:LanguageModelExperiment",
-    vocabulary="phmrun.text.stream_vocabulary:StreamVocabulary",
-    data="tasks.lm.data:build_data",
-    module="tasks.lm.module:build_module",
-    predictor="tasks.lm.module:build_predictor",
+    schema="phmrun.tasks.lm.config:LanguageModelExperiment",
+    vocabulary="phmrun.tasks.lm.vocabulary:StreamVocabulary",
+    data="phmrun.tasks.lm.data:build_data",
+    module="phmrun.tasks.lm.module:build_module",
+    predictor="phmrun.tasks.lm.predictor:build_predictor",
 )

@@ -117,7 +117,7 @@ class LanguageModelConfig(ModelConfig):
     inner: int = Field(256, ge=1, description="Transformer-XL: width inside the feed-forward networks.")
     heads: int = Field(4, ge=1, description="Transformer-XL: attention heads.")
     head_width: int = Field(32, ge=1, description="Transformer-XL: width of a head's queries, keys and values.")
-    memory: int = Field(48, ge=0, description="Transformer-XL: words before the stretch that attention reaches.")
+    memory: int = Field(48, ge=0, description="Transformer-XL: words before the segment that attention reaches.")
     tie: bool = Field(True, description="The output layer shares the words' own vectors.")
     output_bias: bool = Field(False, description="Biases in the output layer.")
     dropout: Share = Field(0.1, description="Share of units dropped between LSTMs; in the Transformer-XL of all units.")

@@ -5,9 +5,9 @@ from pathlib import Path
 from phmrun.datasets import builtin, checksums, locate
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
-from phmrun.text.stream_preparation import StreamSettings
-from phmrun.training.streams import StreamData
-from tasks.lm.config import LanguageModelExperiment, StreamDataConfig
+from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
+from phmrun.tasks.lm.preparation import StreamSettings
+from phmrun.tasks.lm.streams import StreamData
 
 CORPUS_SEED = 1
 """Seed of the built-in corpus; the experiment's seed varies the training, not the data."""

@@ -1,22 +1,132 @@
-"""The Lightning module of language modelling, and its predictor."""
+"""The language model in training: the loss over a segment of text, given what the network remembers."""
 
-from torch import nn
+import math
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
-from phmrun.decoding.sampling import Choice
+from phmrun.engine.module import Loss, TrainingModule
+from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
-from phmrun.models.lstm_language_model import LSTMLanguageModel
-from phmrun.models.transformer_xl import TransformerXL
+from phmrun.export.graph import ExportGraph
 from phmrun.registry import STRUCTURES
-from phmrun.text.stream_vocabulary import StreamVocabulary
-from phmrun.training.continuation import Prompting, Scoring, Storyteller
-from phmrun.training.language import LanguageModelling
-from phmrun.training.module import TrainingModule
-from phmrun.training.optimizers import optimizer_from, schedule_from
-from tasks.lm.config import LanguageModelExperiment
+from phmrun.tasks.lm.config import LanguageModelExperiment
+from phmrun.tasks.lm.language_model import LanguageModel, State
+from phmrun.tasks.lm.lstm import LSTMLanguageModel
+from phmrun.tasks.lm.streams import StreamBatch
+from phmrun.tasks.lm.transformer_xl import TransformerXL
+
+MEMORY = "reading"
+"""Key of a checkpoint under which the states of all processes are."""
 
 
-def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageModelling:
+class LanguageModelModule(TrainingModule):
+    """A language model trained on segments of streams, one after the other.
+
+    What the network remembers after a segment is what it reads the next one with, across optimizer steps, and in a
+    checkpoint across processes. Validation has a memory of its own.
+
+    Args:
+        network: A :class:`LanguageModel`.
+        optimizer: Builds the optimiser.
+        schedule: Learning rate by optimizer step.
+        activation: α, weight of the mean square of the last outputs, after dropout (AR; Merity et al. 2018, section 4).
+        change: β, weight of the mean square of their change from word to word, before dropout (TAR; ibid.).
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: OptimizerBuilder,
+        schedule: Schedule,
+        *,
+        activation: float = 0.0,
+        change: float = 0.0,
+    ) -> None:
+        super().__init__(network, optimizer, schedule)
+        self.activation = activation
+        self.change = change
+        self.memory: dict[bool, State] = {}
+        self._pace = 1.0
+
+    @property
+    def reader(self) -> LanguageModel:
+        """The network, by its type."""
+        return cast(LanguageModel, self.network)
+
+    def loss(self, batch: StreamBatch) -> Loss:
+        """Summed over the words that the batch predicts; remembers its end for the next one."""
+        state = None if batch.first else self.memory.get(self.training)
+        if state is not None:
+            state = tuple(part.to(batch.tokens.device) for part in state)
+        reading = self.reader(batch.tokens, state)
+        self.memory[self.training] = reading.state
+        hidden, targets = reading.hidden.flatten(0, 1), batch.targets.reshape(-1)
+        if batch.places is not None:
+            hidden, targets = hidden.index_select(0, batch.places), targets.index_select(0, batch.places)
+        loss, nll = self.reader.loss(hidden, targets)
+        if self.training:
+            loss = loss + batch.units * self._penalty(reading.hidden, reading.outputs)
+        return Loss(loss, nll, batch.units)
+
+    def export_graph(self) -> ExportGraph:
+        """From words to the probabilities of the next ones."""
+        from phmrun.tasks.lm.export import language_model_graph
+
+        return language_model_graph(cast(LSTMLanguageModel | TransformerXL, self.network))
+
+    def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:
+        """As for every task; segments of random length are learnt from in proportion to it."""
+        self._pace = batch.pace
+        return super().training_step(batch, batch_index)
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """The step's learning rate; the schedule sets it anew for the next."""
+        if self._pace != 1.0:
+            for group in optimizer.param_groups:
+                group["lr"] *= self._pace
+
+    def validate(self, batches: Iterable[StreamBatch]) -> dict[str, float]:
+        """Mean over all words: ``loss`` in nats, and ``perplexity``, its exponential."""
+        scores = super().validate(batches)
+        self.memory.pop(False, None)
+        return {**scores, "perplexity": perplexity(scores["loss"])}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds what the network remembers, of every process."""
+        state = self.memory.get(True, ())
+        world = self._trainer.world_size if self._trainer is not None else 1
+        gathered = [part.detach()[None] if world == 1 else self.trainer.strategy.all_gather(part) for part in state]
+        checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes this process's part of it up again; with another number of processes, all begin without memory."""
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self._trainer is not None else (0, 1)
+        state = checkpoint.get(MEMORY)
+        if state and all(len(part) == world for part in state):
+            self.memory[True] = tuple(part[rank].clone() for part in state)
+
+    def _penalty(self, hidden: Tensor, outputs: Tensor) -> Tensor | float:
+        penalty: Tensor | float = 0.0
+        if self.activation:
+            penalty = self.activation * hidden.square().mean()
+        if self.change and outputs.shape[1] > 1:
+            penalty = penalty + self.change * (outputs[:, 1:] - outputs[:, :-1]).square().mean()
+        return penalty
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), infinite where that is no number of double precision."""
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf
+
+
+def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageModelModule:
     """The Lightning module of an experiment.
 
     Args:
@@ -27,7 +137,7 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
         PhmrunError: Sizes, structures and tying that do not go together.
     """
     training = config.training
-    return LanguageModelling(
+    return LanguageModelModule(
         build_network(config, vocabulary),
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.width),
@@ -79,43 +189,4 @@ def build_network(config: LanguageModelExperiment, vocabulary: int) -> nn.Module
         layer=config.layer.arguments,
         embedding=embedding,
         output=output,
-    )
-
-
-def build_predictor(
-    config: LanguageModelExperiment,
-    module: TrainingModule,
-    vocabulary: StreamVocabulary,
-    *,
-    weights: str,
-    batch_size: int | None,
-    device: str,
-) -> Storyteller:
-    """A trained run that continues and scores text.
-
-    Args:
-        config: The resolved config.
-        module: The trained module.
-        vocabulary: Of the run.
-        weights: Which of the run's weights these are.
-        batch_size: Parts of a text read at a time; unless given, the config's.
-        device: Where to compute.
-    """
-    decoding = config.decoding
-    return Storyteller(
-        module.network,
-        vocabulary,
-        Scoring(decoding.streams, config.evaluation_length, batch_size or decoding.batch, decoding.characters),
-        Prompting(
-            decoding.mode,
-            decoding.words,
-            Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p),
-            decoding.seed,
-            decoding.nbest,
-            decoding.across_lines,
-        ),
-        memory=decoding.memory,
-        compression=(decoding.codebooks, decoding.codewords) if decoding.codebooks else None,
-        weights=weights,
-        device=device,
     )

@@ -5,9 +5,9 @@ from phmrun.config.task import Task
 TASK = Task(
     name="nli",
     summary="Natural language inference: does a premise entail a hypothesis, contradict it, or neither?",
-    schema="tasks.nli.config:InferenceExperiment",
-    vocabulary="phmrun.text.labelled:LabelledVocabulary",
-    data="tasks.nli.data:build_data",
-    module="tasks.nli.module:build_module",
-    predictor="tasks.nli.module:build_predictor",
+    schema="phmrun.tasks.nli.config:NLIExperiment",
+    vocabulary="phmrun.families.sentence_classification.vocabulary:ClassificationVocabulary",
+    data="phmrun.tasks.nli.data:build_data",
+    module="phmrun.tasks.nli.module:build_module",
+    predictor="phmrun.tasks.nli.module:build_predictor",
 )

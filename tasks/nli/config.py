@@ -4,12 +4,12 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from phmrun.config.labelled import LabelledDataConfig, LabelledExperiment
 from phmrun.config.sections import ModelConfig
-from phmrun.config.sequences import FilePath
+from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
+from phmrun.families.sequence_to_sequence.config import FilePath
 
 
-class InferenceDataConfig(LabelledDataConfig):
+class NLIDataConfig(ClassificationDataConfig):
     """Which sentence pairs, as which words, with which vectors."""
 
     vectors: FilePath = Field(
@@ -19,7 +19,7 @@ class InferenceDataConfig(LabelledDataConfig):
     )
 
 
-class InferenceModelConfig(ModelConfig):
+class NLIModelConfig(ModelConfig):
     """Shape of the network: one LSTM reads both sentences, an MLP compares them."""
 
     width: int = Field(300, ge=1, description="Numbers of an input vector of the LSTM.")
@@ -41,16 +41,16 @@ class InferenceModelConfig(ModelConfig):
     )
 
 
-class InferenceExperiment(LabelledExperiment):
+class NLIExperiment(ClassificationExperiment):
     """Configuration of the task nli."""
 
     task: Literal["nli"] = Field("nli", description="Natural language inference.")
-    data: InferenceDataConfig = Field(InferenceDataConfig(), description="Sentence pairs and their words.")
-    model: InferenceModelConfig = Field(InferenceModelConfig(), description="Shape of the network.")
+    data: NLIDataConfig = Field(NLIDataConfig(), description="Sentence pairs and their words.")
+    model: NLIModelConfig = Field(NLIModelConfig(), description="Shape of the network.")
 
     @property
     def format(self) -> str:
-        """How the files of its data are read; see :mod:`phmrun.text.inference`."""
+        """How the files of its data are read; see :mod:`phmrun.text.nli_pairs`."""
         from phmrun.datasets import CATALOGUE
 
         return "tsv" if self.data.name in ("builtin", "files") else CATALOGUE.get(self.data.name).format
@@ -58,7 +58,7 @@ class InferenceExperiment(LabelledExperiment):
     @property
     def labels(self) -> tuple[str, ...]:
         """How the second sentence can relate to the first."""
-        from phmrun.text.inference import LABELS
+        from phmrun.text.nli_pairs import LABELS
 
         return LABELS[self.format]
 

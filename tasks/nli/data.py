@@ -6,12 +6,17 @@ from pathlib import Path
 
 from phmrun.datasets import CATALOGUE, builtin, checksums, data_dir, locate, splits_here
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sentence_classification.data import (
+    ClassificationCorpus,
+    ClassificationData,
+    build_classification_data,
+    own_files,
+)
+from phmrun.families.sentence_classification.held_out import divided
+from phmrun.families.sentence_classification.items import Item, LeftOut, Reader
 from phmrun.files import sha256_of
-from phmrun.text.held_out import divided
-from phmrun.text.inference import read_pairs
-from phmrun.text.items import Item, LeftOut, Reader
-from phmrun.training.labelled import LabelledCorpus, LabelledData, build_labelled_data, own_files
-from tasks.nli.config import InferenceExperiment
+from phmrun.tasks.nli.config import NLIExperiment
+from phmrun.text.nli_pairs import read_pairs
 
 CORPUS_SEED = 1
 """Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
@@ -22,7 +27,7 @@ GENRES = {"dev": "matched", "dev_mismatched": "mismatched"}
 """Splits that papers report as two test sets, where the test labels are not public."""
 
 
-def build_data(config: InferenceExperiment, cache: Path) -> LabelledData:
+def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
     """The data module of an experiment.
 
     Args:
@@ -33,7 +38,7 @@ def build_data(config: InferenceExperiment, cache: Path) -> LabelledData:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
     vectors = config.data.vectors
-    return build_labelled_data(
+    return build_classification_data(
         config,
         corpus(config, cache),
         cache,
@@ -42,7 +47,7 @@ def build_data(config: InferenceExperiment, cache: Path) -> LabelledData:
     )
 
 
-def corpus(config: InferenceExperiment, cache: Path) -> LabelledCorpus:
+def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
     """The pairs that a configuration names.
 
     Raises:
@@ -73,7 +78,7 @@ def read(path: Path, format: str) -> Iterator[Item | LeftOut]:
 
     Args:
         path: The file.
-        format: See :mod:`phmrun.text.inference`.
+        format: See :mod:`phmrun.text.nli_pairs`.
     """
     pairs = read_pairs(path, format)
     for pair in pairs:
@@ -99,22 +104,22 @@ def find_vectors(path: Path) -> Path:
     )
 
 
-def _readers(config: InferenceExperiment, paths: Mapping[str, Path]) -> dict[str, Reader]:
+def _readers(config: NLIExperiment, paths: Mapping[str, Path]) -> dict[str, Reader]:
     return {split: partial(read, path, config.format) for split, path in paths.items()}
 
 
 def _corpus(
-    config: InferenceExperiment,
+    config: NLIExperiment,
     readers: Mapping[str, Reader],
     paths: Mapping[str, Path],
     fingerprints: Mapping[str, str],
     **reading: str,
-) -> LabelledCorpus:
+) -> ClassificationCorpus:
     about = {"format": config.format, **reading}
-    return LabelledCorpus(readers, list(paths.values()), fingerprints, config.labels, 2, about)
+    return ClassificationCorpus(readers, list(paths.values()), fingerprints, config.labels, 2, about)
 
 
-def _builtin(config: InferenceExperiment, cache: Path) -> LabelledCorpus:
+def _builtin(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
     """The generated pairs, written on first use; test pairs are of constructions that training has, or has not."""
     directory = cache / f"builtin-inference-{builtin.INFERENCE_VERSION}-{CORPUS_SEED}"
     paths = {split: directory / f"{split}.tsv" for split in SPLITS}
@@ -131,7 +136,7 @@ def _with_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
     return (item._replace(part=next(names)) if isinstance(item, Item) else item for item in reader())
 
 
-def _reduced(config: InferenceExperiment) -> LabelledCorpus:
+def _reduced(config: NLIExperiment) -> ClassificationCorpus:
     """A dataset without its training file: the validation file in two, by premise."""
     name = config.data.name
     splits = ["dev", "test"]

@@ -1,15 +1,15 @@
 """The Lightning module and the predictor of natural language inference."""
 
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.optimizers import optimizer_from, schedule_from
+from phmrun.families.sentence_classification.module import ClassificationModule
+from phmrun.families.sentence_classification.predictor import SentenceClassifier
+from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.models.lstm_classifier import LSTMClassifier
-from phmrun.text.labelled import LabelledVocabulary
-from phmrun.training.classification import Classification
-from phmrun.training.classifier import Classifier
-from phmrun.training.module import TrainingModule
-from phmrun.training.optimizers import optimizer_from, schedule_from
-from tasks.nli.config import InferenceExperiment
+from phmrun.tasks.nli.config import NLIExperiment
 
 
-def build_module(config: InferenceExperiment, words: int, classes: int) -> Classification:
+def build_module(config: NLIExperiment, words: int, classes: int) -> ClassificationModule:
     """The Lightning module of an experiment.
 
     Args:
@@ -40,7 +40,7 @@ def build_module(config: InferenceExperiment, words: int, classes: int) -> Class
         embedding=config.embedding.arguments,
         output=config.output.arguments,
     )
-    return Classification(
+    return ClassificationModule(
         network,
         optimizer_from(training.optimizer),
         schedule_from(training, model.hidden),
@@ -49,14 +49,14 @@ def build_module(config: InferenceExperiment, words: int, classes: int) -> Class
 
 
 def build_predictor(
-    config: InferenceExperiment,
+    config: NLIExperiment,
     module: TrainingModule,
-    vocabulary: LabelledVocabulary,
+    vocabulary: ClassificationVocabulary,
     *,
     weights: str,
     batch_size: int | None,
     device: str,
-) -> Classifier:
+) -> SentenceClassifier:
     """The predictor of a trained module.
 
     Args:
@@ -67,7 +67,7 @@ def build_predictor(
         batch_size: Pairs at a time.
         device: Where to compute.
     """
-    return Classifier(
+    return SentenceClassifier(
         module.network,
         vocabulary,
         prompt="a premise, a tab, a hypothesis",

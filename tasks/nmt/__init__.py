@@ -5,9 +5,9 @@ from phmrun.config.task import Task
 TASK = Task(
     name="nmt",
     summary="Neural machine translation: a Transformer from raw sentence pairs to sacreBLEU",
-    schema="tasks.nmt.config:TranslationExperiment",
-    vocabulary="phmrun.text.vocabulary:Vocabularies",
-    data="tasks.nmt.data:build_data",
-    module="tasks.nmt.module:build_module",
-    predictor="tasks.nmt.module:build_predictor",
+    schema="phmrun.tasks.nmt.config:TranslationExperiment",
+    vocabulary="phmrun.text.vocabularies:Vocabularies",
+    data="phmrun.tasks.nmt.data:build_data",
+    module="phmrun.tasks.nmt.module:build_module",
+    predictor="phmrun.tasks.nmt.module:build_predictor",
 )

@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from phmrun.config.sequences import SequenceExperiment
+from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 
 
-class TranslationExperiment(SequenceExperiment):
+class TranslationExperiment(SequenceToSequenceExperiment):
     """Configuration of the task nmt."""
 
     task: Literal["nmt"] = Field("nmt", description="Neural machine translation.")

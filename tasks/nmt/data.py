@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from phmrun.config.sequences import ParallelDataConfig
 from phmrun.datasets import builtin
+from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
+from phmrun.families.sequence_to_sequence.corpus import SPLITS, ParallelCorpus, build_parallel_data, require_languages
+from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.parallel import read_parallel
-from phmrun.training.corpora import SPLITS, ParallelCorpus, build_parallel_data, require_languages
-from phmrun.training.parallel import ParallelData
-from tasks.nmt.config import TranslationExperiment
 
 CORPUS_SEED = 1
 """Seed of the built-in corpus; the experiment's seed varies the training, not the data."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from phmrun.config import DataConfig, Experiment, LayerConfig, ModelConfig, Section, Unhashed
-from phmrun.config.sequences import FilePath
+from phmrun.families.sequence_to_sequence.config import FilePath
 
 SPLITS = ("train", "dev")
 """Splits of a dataset that may be learnt from."""

@@ -11,22 +11,22 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from phmrun.engine.data import DataModule
+from phmrun.engine.loading import Loading
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note, progress
+from phmrun.tasks.parse.config import ParsingExperiment, TreebankVocabularyConfig
+from phmrun.tasks.parse.treebanks import Treebank, divided, find_treebank
+from phmrun.tasks.parse.vocabulary import UNK, EncodedTreebank, TreebankVocabulary, learn_vocabulary
 from phmrun.text import conllu
 from phmrun.text.batches import Batch, BatchPlan, Unit
 from phmrun.text.conllu import Sentence
-from phmrun.text.treebank import UNK, EncodedTreebank, TreebankVocabulary, learn_vocabulary
-from phmrun.training.data import DataModule
-from phmrun.training.loading import Loading
-from tasks.parse.config import ParsingExperiment, TreebankVocabularyConfig
-from tasks.parse.treebanks import Treebank, divided, find_treebank
 
 TRAIN, DEV = "train", "dev"
 
 
 class TreeBatch(NamedTuple):
-    """Sentences as tensors; see :class:`phmrun.text.treebank.Padded`.
+    """Sentences as tensors; see :class:`phmrun.tasks.parse.vocabulary.Padded`.
 
     Attributes:
         inputs: What the network reads: words, tags, letters, letter counts, spellings, lengths.

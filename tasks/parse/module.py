@@ -6,17 +6,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from phmrun.models.biaffine_parser import BiaffineParser
-from phmrun.text.treebank import NO_LABEL
-from phmrun.training.module import Loss, TrainingModule
-from phmrun.training.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
-from phmrun.training.program import Program
-from phmrun.training.programs import parsing_program
-from tasks.parse.config import ParsingExperiment
-from tasks.parse.data import TreeBatch
+from phmrun.engine.module import Loss, TrainingModule
+from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
+from phmrun.export.graph import ExportGraph
+from phmrun.tasks.parse.biaffine_parser import BiaffineParser
+from phmrun.tasks.parse.config import ParsingExperiment
+from phmrun.tasks.parse.data import TreeBatch
+from phmrun.tasks.parse.vocabulary import NO_LABEL
 
 
-class Parsing(TrainingModule):
+class ParserModule(TrainingModule):
     """A parser trained on the cross-entropy of each word's head plus that of its label, given the gold head.
 
     Validation counts the words whose best head is right ("uas"), and those whose label is right as well ("las"), with
@@ -64,9 +63,11 @@ class Parsing(TrainingModule):
             )
         return Loss(of_heads + of_labels, nll, batch.units)
 
-    def program(self) -> Program:
+    def export_graph(self) -> ExportGraph:
         """From words, tags and letters to the scores of arcs and labels."""
-        return parsing_program(self.parser)
+        from phmrun.tasks.parse.export import parser_graph
+
+        return parser_graph(self.parser)
 
 
 def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
@@ -75,7 +76,7 @@ def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
     return arcs.masked_fill(beyond.unsqueeze(1), float("-inf"))
 
 
-def build_module(config: ParsingExperiment, words: int, tags: int, letters: int, labels: int) -> Parsing:
+def build_module(config: ParsingExperiment, words: int, tags: int, letters: int, labels: int) -> ParserModule:
     """The Lightning module of an experiment.
 
     Args:
@@ -111,7 +112,7 @@ def build_module(config: ParsingExperiment, words: int, tags: int, letters: int,
         layer=config.layer.arguments,
         embedding=config.embedding.arguments,
     )
-    return Parsing(
+    return ParserModule(
         network,
         optimizer_from(training.optimizer),
         schedule_from(training, model.hidden),

@@ -12,19 +12,19 @@ import torch
 
 from phmrun.datasets.builtin import neighbour_baseline
 from phmrun.decoding.spanning_tree import spanning_trees
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.predictor import Answer, Evaluation
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.metrics.parsing import attachment_scores
-from phmrun.models.biaffine_parser import BiaffineParser
 from phmrun.progress import note, progress
+from phmrun.tasks.parse.biaffine_parser import BiaffineParser
+from phmrun.tasks.parse.config import ParsingExperiment
+from phmrun.tasks.parse.data import TRAIN, TreebankData
+from phmrun.tasks.parse.module import ParserModule, possible_arcs
+from phmrun.tasks.parse.vocabulary import TreebankVocabulary
 from phmrun.text import conllu
 from phmrun.text.conllu import Sentence
-from phmrun.text.treebank import TreebankVocabulary
-from phmrun.training.module import TrainingModule
-from phmrun.training.predictor import Answer, Evaluation
-from tasks.parse.config import ParsingExperiment
-from tasks.parse.data import TRAIN, TreebankData
-from tasks.parse.module import Parsing, possible_arcs
 
 SAMPLES = 8
 CHUNK = 1024
@@ -223,5 +223,5 @@ def build_predictor(
     """
     values: dict[str, Any] = config.decoding.model_dump()
     search = Search(**{**values, "batch": batch_size or config.decoding.batch})
-    network = module.parser if isinstance(module, Parsing) else module.network
+    network = module.parser if isinstance(module, ParserModule) else module.network
     return TreeParser(network, vocabulary, search, weights, device)  # type: ignore[arg-type]

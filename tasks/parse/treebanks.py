@@ -10,7 +10,7 @@ import numpy as np
 from phmrun.datasets import builtin, checksums, locate
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
-from tasks.parse.config import TreebankDataConfig
+from phmrun.tasks.parse.config import TreebankDataConfig
 
 CORPUS_SEED = 1
 """Seed of the built-in treebank, and of what is held out; the experiment's seed varies the training, not the data."""

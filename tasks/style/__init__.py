@@ -5,9 +5,9 @@ from phmrun.config.task import Task
 TASK = Task(
     name="style",
     summary="Style transfer: a Transformer between modern and Shakespeare's English, beside copying the input",
-    schema="tasks.style.config:StyleExperiment",
-    vocabulary="phmrun.text.vocabulary:Vocabularies",
-    data="tasks.style.data:build_data",
-    module="tasks.style.module:build_module",
-    predictor="tasks.style.module:build_predictor",
+    schema="phmrun.tasks.style.config:StyleExperiment",
+    vocabulary="phmrun.text.vocabularies:Vocabularies",
+    data="phmrun.tasks.style.data:build_data",
+    module="phmrun.tasks.style.module:build_module",
+    predictor="phmrun.tasks.style.module:build_predictor",
 )

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from phmrun.config.sequences import ParallelDataConfig, SequenceExperiment
+from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
 
 
 class StyleDataConfig(ParallelDataConfig):
@@ -20,7 +20,7 @@ class StyleDataConfig(ParallelDataConfig):
     )
 
 
-class StyleExperiment(SequenceExperiment):
+class StyleExperiment(SequenceToSequenceExperiment):
     """Configuration of the task style."""
 
     task: Literal["style"] = Field("style", description="Style transfer.")

@@ -3,13 +3,13 @@
 import hashlib
 from pathlib import Path
 
-from phmrun.config.sequences import ParallelDataConfig
 from phmrun.datasets import builtin
+from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
+from phmrun.families.sequence_to_sequence.corpus import SPLITS, ParallelCorpus, build_parallel_data, require_languages
+from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.files import replacing, sha256_of
+from phmrun.tasks.style.config import StyleExperiment
 from phmrun.text.parallel import read_parallel
-from phmrun.training.corpora import SPLITS, ParallelCorpus, build_parallel_data, require_languages
-from phmrun.training.parallel import ParallelData
-from tasks.style.config import StyleExperiment
 
 CORPUS_SEED = 1
 """Seed of the built-in corpus; the experiment's seed varies the training, not the data."""

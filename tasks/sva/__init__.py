@@ -5,9 +5,9 @@ from phmrun.config.task import Task
 TASK = Task(
     name="sva",
     summary="Subject–verb agreement: is the next verb singular or plural? Accuracy by number of attractors",
-    schema="tasks.sva.config:AgreementExperiment",
-    vocabulary="phmrun.text.labelled:LabelledVocabulary",
-    data="tasks.sva.data:build_data",
-    module="tasks.sva.module:build_module",
-    predictor="tasks.sva.module:build_predictor",
+    schema="phmrun.tasks.sva.config:AgreementExperiment",
+    vocabulary="phmrun.families.sentence_classification.vocabulary:ClassificationVocabulary",
+    data="phmrun.tasks.sva.data:build_data",
+    module="phmrun.tasks.sva.module:build_module",
+    predictor="phmrun.tasks.sva.module:build_predictor",
 )

@@ -4,8 +4,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from phmrun.config.labelled import LabelledExperiment
 from phmrun.config.sections import ModelConfig
+from phmrun.families.sentence_classification.config import ClassificationExperiment
 
 LABELS = ("singular", "plural")
 
@@ -41,7 +41,7 @@ class AgreementModelConfig(ModelConfig):
         return self
 
 
-class AgreementExperiment(LabelledExperiment):
+class AgreementExperiment(ClassificationExperiment):
     """Configuration of the task sva."""
 
     task: Literal["sva"] = Field("sva", description="Subject–verb agreement.")

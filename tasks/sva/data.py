@@ -4,15 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from phmrun.config.labelled import LabelledDataConfig
 from phmrun.datasets import CATALOGUE, builtin, checksums, locate, splits_here
+from phmrun.families.sentence_classification.config import ClassificationDataConfig
+from phmrun.families.sentence_classification.data import (
+    Baseline,
+    ClassificationCorpus,
+    ClassificationData,
+    build_classification_data,
+    own_files,
+)
+from phmrun.families.sentence_classification.held_out import divided
+from phmrun.families.sentence_classification.items import Item, LeftOut, Reader
 from phmrun.files import sha256_of
+from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem
 from phmrun.text.agreement import divide, read_agreement
-from phmrun.text.held_out import divided
-from phmrun.text.items import Item, LeftOut, Reader
-from phmrun.training.labelled import Baseline, LabelledCorpus, LabelledData, build_labelled_data, own_files
-from tasks.sva.config import LABELS, AgreementExperiment
 
 CORPUS_SEED = 1
 """Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
@@ -23,7 +29,7 @@ REDUCED = {"train": 85, "dev": 5, "held-out": 10}
 """Shares of the validation file, in per cent, where it is all there is to learn from."""
 
 
-def build_data(config: AgreementExperiment, cache: Path) -> LabelledData:
+def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
     """The data module of an experiment.
 
     Args:
@@ -33,10 +39,10 @@ def build_data(config: AgreementExperiment, cache: Path) -> LabelledData:
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
-    return build_labelled_data(config, corpus(config.data, cache), cache)
+    return build_classification_data(config, corpus(config.data, cache), cache)
 
 
-def corpus(data: LabelledDataConfig, cache: Path) -> LabelledCorpus:
+def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
     """The items that a data section names.
 
     Raises:
@@ -75,13 +81,13 @@ def _corpus(
     *,
     baselines: Mapping[str, Baseline] | None = None,
     **reading: str,
-) -> LabelledCorpus:
-    return LabelledCorpus(
+) -> ClassificationCorpus:
+    return ClassificationCorpus(
         readers, sources, fingerprints, LABELS, 1, {"format": "agreement", **reading}, baselines or {}
     )
 
 
-def _builtin(cache: Path) -> LabelledCorpus:
+def _builtin(cache: Path) -> ClassificationCorpus:
     """The generated items, written on first use; the attractors of the test items stand in a file of their own."""
     directory = cache / f"builtin-agreement-{builtin.AGREEMENT_VERSION}-{CORPUS_SEED}"
     files = {split: directory / f"{split}.tsv" for split in SPLITS}
@@ -104,7 +110,7 @@ def _with_parts(path: Path, parts: Path) -> Iterator[Item]:
     return (_item(item, name) for item, name in zip(read_agreement(path), names, strict=True))
 
 
-def _complete(name: str) -> LabelledCorpus:
+def _complete(name: str) -> ClassificationCorpus:
     """A dataset as it is published; items of the test file belong to the part by attractors that lists them."""
     here = splits_here(CATALOGUE.get(name))
     splits = [*SPLITS, *(split for split in here if split not in SPLITS)]
@@ -120,7 +126,7 @@ def _by_attractors(path: Path, parts: Sequence[Path]) -> Iterator[Item]:
     return (item._replace(part=listed.get(item.sentences, item.part)) for item in read(path))
 
 
-def _reduced(name: str) -> LabelledCorpus:
+def _reduced(name: str) -> ClassificationCorpus:
     """A dataset without its training file: the validation file in three, and the test files by attractors."""
     here = splits_here(CATALOGUE.get(name))
     tests = [split for split in here if split.startswith("test_")]
@@ -138,7 +144,7 @@ def _one_after_the_other(readers: Sequence[Reader]) -> Iterator[Item | LeftOut]:
     return (item for reader in readers for item in reader())
 
 
-def _undivided(name: str) -> LabelledCorpus:
+def _undivided(name: str) -> ClassificationCorpus:
     """The full table, divided as its authors do."""
     path = locate(name)["all"]["items"]
 

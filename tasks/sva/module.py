@@ -2,17 +2,17 @@
 
 from torch import nn
 
-from phmrun.models.encoder_classifier import EncoderClassifier
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.optimizers import optimizer_from, schedule_from
+from phmrun.families.sentence_classification.module import ClassificationModule
+from phmrun.families.sentence_classification.predictor import SentenceClassifier
+from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.models.lstm_classifier import LSTMClassifier
-from phmrun.text.labelled import LabelledVocabulary
-from phmrun.training.classification import Classification
-from phmrun.training.classifier import Classifier
-from phmrun.training.module import TrainingModule
-from phmrun.training.optimizers import optimizer_from, schedule_from
-from tasks.sva.config import AgreementExperiment
+from phmrun.tasks.sva.config import AgreementExperiment
+from phmrun.tasks.sva.encoder_classifier import EncoderClassifier
 
 
-def build_module(config: AgreementExperiment, words: int, classes: int) -> Classification:
+def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
     """The Lightning module of an experiment.
 
     Args:
@@ -24,7 +24,7 @@ def build_module(config: AgreementExperiment, words: int, classes: int) -> Class
         PhmrunError: Sizes and structures that do not go together.
     """
     training = config.training
-    return Classification(
+    return ClassificationModule(
         build_network(config, words, classes),
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.width),
@@ -73,12 +73,12 @@ def build_network(config: AgreementExperiment, words: int, classes: int) -> nn.M
 def build_predictor(
     config: AgreementExperiment,
     module: TrainingModule,
-    vocabulary: LabelledVocabulary,
+    vocabulary: ClassificationVocabulary,
     *,
     weights: str,
     batch_size: int | None,
     device: str,
-) -> Classifier:
+) -> SentenceClassifier:
     """The predictor of a trained module.
 
     Args:
@@ -89,7 +89,7 @@ def build_predictor(
         batch_size: Prefixes at a time.
         device: Where to compute.
     """
-    return Classifier(
+    return SentenceClassifier(
         module.network,
         vocabulary,
         prompt="the words before a verb, one prefix a line",

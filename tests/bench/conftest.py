@@ -4,7 +4,7 @@ import pytest
 
 from phmrun.config import Source, resolve, task_defaults, to_yaml
 from phmrun.ledger import Run
-from tasks.nmt.config import TranslationExperiment
+from phmrun.tasks.nmt.config import TranslationExperiment
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def run(corpus, tmp_path_factory):
     """A run that has a config and a vocabulary, but no checkpoint yet."""
-    from phmrun.training.experiment import build_data
+    from phmrun.engine.experiment import build_data
 
     values = {
         "data": {"prefix": corpus, "vocabulary": {"kind": "word", "size": 16, "joint": True}},

@@ -6,7 +6,7 @@ from torch import nn
 
 from phmrun.bench import layers
 from phmrun.bench.layers import Case, cases, copies_of, measure
-from phmrun.bench.subjects import SUBJECTS
+from phmrun.bench.modules import SUBJECTS
 from phmrun.errors import PhmrunError
 from phmrun.layers.inference import FEW_TOKENS
 

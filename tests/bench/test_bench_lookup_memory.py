@@ -7,7 +7,7 @@ import torch
 
 from phmrun.bench.layers import Case
 from phmrun.bench.lookup_memory import ROWS, large_tables, lookup_memory
-from phmrun.bench.subjects import EmbeddingSubject
+from phmrun.bench.modules import EmbeddingSubject
 from phmrun.layers import Structure
 from phmrun.registry import STRUCTURES
 

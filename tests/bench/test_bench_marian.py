@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from phmrun.bench.contenders import Sources
 from phmrun.bench.marian import Marian
 from phmrun.bench.run import Amount, bench_run
+from phmrun.bench.systems import Sources
+from phmrun.engine.experiment import build_data
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.text.vocabulary import BOS, EOS, PAD
-from phmrun.training.experiment import build_data
-from phmrun.training.trained import open_run
 
 
 def marian_of(run, **model):
@@ -35,7 +35,7 @@ def test_as_many_weights_as_our_dense_model(run):
     marian = marian_of(run)
     trained = open_run(run)
     config = trained.config.model_copy(update={"layer": LayerConfig()})
-    from tasks.nmt import TASK
+    from phmrun.tasks.nmt import TASK
 
     ours = TASK.load("module")(config, *(len(side) for side in (trained.vocabulary.source,) * 2))
     trainable = [parameter for parameter in marian.network.parameters() if parameter.requires_grad]

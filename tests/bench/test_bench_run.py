@@ -5,15 +5,15 @@ import pytest
 import torch
 
 from phmrun.bench import run as bench
-from phmrun.bench.contenders import Endless, Ours, Sources, Training, decoding
 from phmrun.bench.run import Amount, Phase, bench_run, evenly
+from phmrun.bench.systems import Endless, Ours, Sources, Training, decoding
 from phmrun.bench.timing import Timing
+from phmrun.engine.experiment import build_data
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
+from phmrun.families.sequence_to_sequence.data import padded_sources
+from phmrun.families.sequence_to_sequence.predictor import Search
 from phmrun.text.vocabulary import BOS, EOS
-from phmrun.training.experiment import build_data
-from phmrun.training.parallel import padded_sources
-from phmrun.training.trained import open_run
-from phmrun.training.translation import Search
 
 AMOUNT = Amount(rounds=2, batches=4, sentences=64, single=2)
 PHASES = ["greedy, batch 1", "beam 5, batch 1", "greedy, batch 64", "beam 5, batch 64", "training"]

@@ -32,10 +32,10 @@ def phmrun(capfd, monkeypatch) -> Callable[..., Result]:
 
 
 class FakeExperiment(types.ModuleType):
-    """Records its calls in place of ``phmrun.training.experiment``."""
+    """Records its calls in place of ``phmrun.engine.experiment``."""
 
     def __init__(self) -> None:
-        super().__init__("phmrun.training.experiment")
+        super().__init__("phmrun.engine.experiment")
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.error: BaseException | None = None
 
@@ -69,11 +69,11 @@ class FakeExperiment(types.ModuleType):
 
 @pytest.fixture
 def experiment(monkeypatch) -> FakeExperiment:
-    import phmrun.training
+    import phmrun.engine
 
     fake = FakeExperiment()
-    monkeypatch.setitem(sys.modules, "phmrun.training.experiment", fake)
-    monkeypatch.setattr(phmrun.training, "experiment", fake, raising=False)
+    monkeypatch.setitem(sys.modules, "phmrun.engine.experiment", fake)
+    monkeypatch.setattr(phmrun.engine, "experiment", fake, raising=False)
     return fake
 
 
@@ -82,7 +82,7 @@ def run_dir(tmp_path) -> Path:
     """A finished run of the task nmt, in ``tmp_path / "runs"``."""
     from phmrun.config import Source, resolve, task_defaults, to_yaml
     from phmrun.ledger import Run, State
-    from tasks.nmt.config import TranslationExperiment
+    from phmrun.tasks.nmt.config import TranslationExperiment
 
     values = {"layer": {"structure": "phm", "n": 2}, "seed": 7}
     resolved = resolve(TranslationExperiment, [task_defaults("nmt"), Source("test", values)], None)

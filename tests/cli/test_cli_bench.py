@@ -85,16 +85,16 @@ def test_usage_errors_of_layers(phmrun, arguments, text):
 
 
 def test_every_module_against_its_own_reference(phmrun, monkeypatch):
-    from phmrun.bench import subjects
-    from phmrun.bench.subjects import Sizes
+    from phmrun.bench import modules
+    from phmrun.bench.modules import Sizes
 
     small = {"linear": (8, 8), "output": (8, 16), "embedding": (32, 8), "lstm": (8, 8), "biaffine": (8, 1)}
     for name, shape in small.items():
-        batch = (2, 3)[: len(subjects.SUBJECTS[name].sizes.batches[0])]
-        owner = subjects.SUBJECTS[name]
+        batch = (2, 3)[: len(modules.SUBJECTS[name].sizes.batches[0])]
+        owner = modules.SUBJECTS[name]
         if name in ("linear", "output"):
-            changed = subjects.LinearSubject(name, Sizes((shape,), (batch,), (batch,)))
-            monkeypatch.setitem(subjects.SUBJECTS, name, changed)
+            changed = modules.LinearSubject(name, Sizes((shape,), (batch,), (batch,)))
+            monkeypatch.setitem(modules.SUBJECTS, name, changed)
         else:
             monkeypatch.setattr(type(owner), "sizes", Sizes((shape,), (batch,), (batch,)))
     arguments = ["bench", "layers", "--module", "all", "--n", "2", "--repeats", "1", "--no-rivals", "--layer", "phm"]
@@ -121,9 +121,9 @@ def test_every_module_against_its_own_reference(phmrun, monkeypatch):
 
 
 def test_layers_of_other_packages_that_are_missing(phmrun, monkeypatch):
-    from phmrun.bench import rivals
+    from phmrun.bench import third_party
 
-    monkeypatch.setattr(rivals, "installed", lambda name: False)
+    monkeypatch.setattr(third_party, "installed", lambda name: False)
     result = phmrun("bench", "layers", "--layer", "dense", *SMALL[1:])
     assert result.code == 0
     assert "left out: layers of adapters: not installed" in result.err

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def counting(monkeypatch):
-    module = types.ModuleType("phmrun.training.counting")
+    module = types.ModuleType("phmrun.engine.counting")
     module.count_parameters = lambda config: {
         "total": 600,
         "dense_total": 1100,
@@ -18,7 +18,7 @@ def counting(monkeypatch):
         ],
         "seen": config.layer.options,
     }
-    monkeypatch.setitem(sys.modules, "phmrun.training.counting", module)
+    monkeypatch.setitem(sys.modules, "phmrun.engine.counting", module)
 
 
 def test_table(phmrun, counting):

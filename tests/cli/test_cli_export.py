@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from phmrun.training import export as exporting
+from phmrun.export import formats as exporting
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def calls(monkeypatch, tmp_path):
         return exporting.Exported(tmp_path / "model.onnx", kind, 3 << 20, 2.5e-7, inputs, ["log_probabilities"])
 
     monkeypatch.setattr(exporting, "export", export)
-    monkeypatch.setattr("phmrun.training.trained.open_run", lambda run: run)
+    monkeypatch.setattr("phmrun.engine.trained_model.open_run", lambda run: run)
     return made
 
 

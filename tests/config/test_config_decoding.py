@@ -3,7 +3,7 @@
 import pytest
 
 from phmrun.config import ConfigError, Experiment, Section, decoding_section, with_decoding
-from tasks.nmt.config import TranslationExperiment
+from phmrun.tasks.nmt.config import TranslationExperiment
 
 
 def test_some_keys_replaced():

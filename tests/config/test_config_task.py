@@ -11,7 +11,7 @@ def test_parts_are_imported_on_demand():
 
 
 def test_the_configuration_needs_no_torch():
-    code = "import sys, phmrun.config, tasks.nmt.config; print(*sys.modules)"
+    code = "import sys, phmrun.config, phmrun.tasks.nmt.config; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "phmrun.config" in loaded
     assert not {"torch", "numpy", "pytorch_lightning", "wandb"} & set(loaded)

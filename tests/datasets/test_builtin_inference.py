@@ -21,7 +21,7 @@ from phmrun.datasets.builtin.inference_pairs import (
 )
 from phmrun.datasets.builtin.lexicon import lexicon
 from phmrun.datasets.builtin.taxonomy import taxonomy
-from phmrun.text.inference import read_pairs
+from phmrun.text.nli_pairs import read_pairs
 
 # Of the default pairs; a change of any pair must come with a new INFERENCE_VERSION.
 GOLDEN_VERSION = 1

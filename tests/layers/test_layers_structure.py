@@ -10,6 +10,7 @@ from structure_cases import CASES, SQUARE, SQUARE_CASES
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.engine.counting import count_network
 from phmrun.errors import PhmrunError
 from phmrun.layers import (
     Embedding,
@@ -24,7 +25,6 @@ from phmrun.layers import (
     register,
 )
 from phmrun.registry import STRUCTURES
-from phmrun.training.counting import count_network
 
 
 @pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
@@ -208,8 +208,8 @@ def test_a_structure_of_the_users_own_works_everywhere(rank_one):
 
 def test_a_structure_of_the_users_own_is_counted_in_a_task(rank_one):
     from phmrun.config import Source, resolve, task_defaults
-    from phmrun.training.counting import count_parameters
-    from tasks.nmt.config import TranslationExperiment
+    from phmrun.engine.counting import count_parameters
+    from phmrun.tasks.nmt.config import TranslationExperiment
 
     values = {
         "layer": {"structure": "test-rank-one", "scale": 3.0},

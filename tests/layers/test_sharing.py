@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from phmrun.engine.counting import count_network
 from phmrun.layers import FeedForward, share_parameters
 from phmrun.layers.sharing import place
 from phmrun.models.transformer import Transformer
-from phmrun.training.counting import count_network
 
 MAPS = 2 * 2 + 4 * 2 + 2 * 4  # 2 encoder layers: attention 2, feed-forward 2; 2 decoder layers: 2 + 2 + 2
 

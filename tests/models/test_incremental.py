@@ -10,7 +10,7 @@ from structure_cases import CASES
 from torch.nn import functional as F
 
 from phmrun.decoding.hypothesis import length_penalty
-from phmrun.decoding.translation import translate
+from phmrun.decoding.search import translate
 from phmrun.layers.inference import PackedLinear
 from phmrun.models.incremental import GROWTH, IncrementalTransformer
 from phmrun.models.transformer import Transformer

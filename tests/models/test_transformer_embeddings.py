@@ -2,17 +2,17 @@
 
 import pytest
 import torch
+from phmrun.export.programs import translation_graph
 
 from phmrun.config import Source, resolve, task_defaults
+from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
+from phmrun.export.formats import largest_difference
 from phmrun.layers import AdaptiveInput, DeFINE, options_of
 from phmrun.layers.structure import Structure
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
 from phmrun.registry import TASKS
-from phmrun.training.counting import count_parameters
-from phmrun.training.export import largest_difference
-from phmrun.training.programs import translation_program
 
 DEEP = {"depth": 2, "expansion": 32, "width": 8, "multiple_of": 8}
 KINDS = {
@@ -79,7 +79,7 @@ def test_step_by_step_as_all_at_once(kind, tie, application):
 
 @cases
 def test_the_exported_function_is_the_same(kind, tie):
-    program = translation_program(build(kind, tie))
+    program = translation_graph(build(kind, tie))
     assert largest_difference(program, program.function) < 1e-10
     assert not [part for part in program.network.modules() if isinstance(part, Structure)]
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
 from phmrun.papers import Verdict, load_table, table_names
 from phmrun.papers.audit import audit, audit_table, build_counts, measured, row_config
-from phmrun.training.counting import count_parameters
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_json(rows):
 
 
 def test_a_row_of_a_task_is_what_train_builds():
-    from tasks.nmt.module import build_module
+    from phmrun.tasks.nmt.module import build_module
 
     name = "configs/papers/reproduction/table7.yaml"
     table = load_table(name)

@@ -7,11 +7,11 @@ from torch import nn
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import build_embedding
-from phmrun.models.lstm_language_model import LSTMLanguageModel
 from phmrun.models.transformer import Transformer
 from phmrun.plots import correlation
 from phmrun.plots.canvas import save_figure
 from phmrun.plots.correlation import correlation_map, correlation_panels, draw_correlation
+from phmrun.tasks.lm.lstm import LSTMLanguageModel
 
 DEFINE = {"structure": "define", "depth": 2, "expansion": 32, "max_groups": 4, "multiple_of": 8, "width": 8}
 

@@ -9,10 +9,10 @@ from structure_cases import SQUARE as SQUARE_STRUCTURES
 from tiny_treebank import write_trees
 
 from phmrun.config import Experiment, Source, Task, resolve, task_defaults
+from phmrun.engine.experiment import TrainResult, train
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.registry import TASKS
-from phmrun.training.experiment import TrainResult, train
 
 WORDS = {f"w{number}": f"{'xyz'[number % 3]}{number}" for number in range(60)}
 SPLITS = {"train": 150, "dev": 24, "test": 12}
@@ -118,7 +118,7 @@ def parse(directory: Path) -> dict[str, Any]:
 
 
 def lm(directory: Path) -> dict[str, Any]:
-    """Running text of a made-up language, in stretches of random length."""
+    """Running text of a made-up language, in segments of random length."""
     write_corpus(directory)
     return {
         "data": {

@@ -9,11 +9,11 @@ import pytest
 from tiny_experiments import write_corpus
 
 from phmrun.config import load_run_config, to_yaml
+from phmrun.engine import experiment
+from phmrun.engine.counting import count_parameters
 from phmrun.layers import options_of
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.inspection import inspector
-from phmrun.training import experiment
-from phmrun.training.counting import count_parameters
 
 BIG = """
 task: nmt

@@ -3,9 +3,9 @@
 import pytest
 
 from phmrun.config import config_source, packaged_names, resolve, task_defaults
+from phmrun.engine.counting import count_parameters
 from phmrun.layers import options_of
 from phmrun.registry import TASKS
-from phmrun.training.counting import count_parameters
 
 FILES = [
     (task, name)

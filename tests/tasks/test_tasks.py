@@ -25,14 +25,14 @@ from tiny_experiments import (
 )
 
 from phmrun.config import Task
+from phmrun.engine import checkpoints, fit
+from phmrun.engine.counting import scope_of
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.validation import Validation
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
 from phmrun.ledger import Run, State
 from phmrun.registry import TASKS
-from phmrun.training import checkpoints, fitting
-from phmrun.training.counting import scope_of
-from phmrun.training.module import TrainingModule
-from phmrun.training.validation import Validation
 
 Kill = tuple[str, int]
 """What the process is doing when it is killed, and the how manieth time."""
@@ -48,7 +48,7 @@ MATRIX = [
 
 @pytest.fixture(autouse=True)
 def _rows_of_the_training_loss_too(monkeypatch):
-    monkeypatch.setattr(fitting, "HISTORY_EVERY", 4)
+    monkeypatch.setattr(fit, "HISTORY_EVERY", 4)
 
 
 def test_every_task_has_small_settings():
@@ -108,7 +108,7 @@ def _arm(moment: str, number: int) -> None:
         "micro-batch": (TrainingModule, "training_step", die),
         "validation": (Validation, "validate", die),
         "writing": (checkpoints.torch, "save", torn),
-        "evaluation": (sys.modules["phmrun.training.experiment"], "evaluate_run", die),
+        "evaluation": (sys.modules["phmrun.engine.experiment"], "evaluate_run", die),
     }
     before(*moments[moment])
 
@@ -200,7 +200,7 @@ def straight(tmp_path_factory):
     config = configured("nmt", directory / "corpus", everywhere("phm", n=2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PHMRUN_CACHE", str(directory / "prepared"))
-        patch.setattr(fitting, "HISTORY_EVERY", 4)
+        patch.setattr(fit, "HISTORY_EVERY", 4)
         return directory, config, run_experiment(config, directory / "runs")
 
 

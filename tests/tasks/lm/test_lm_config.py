@@ -3,9 +3,9 @@
 import pytest
 
 from phmrun.config import ConfigError, Source, resolve, run_id, semantic_values, task_defaults
+from phmrun.engine.counting import count_parameters
 from phmrun.layers import options_of
-from phmrun.training.counting import count_parameters
-from tasks.lm.config import ENTRIES, LanguageModelExperiment
+from phmrun.tasks.lm.config import ENTRIES, LanguageModelExperiment
 
 
 def resolved(*values):

@@ -11,7 +11,7 @@ from tiny_experiments import configured, run_experiment, run_of
 from phmrun.config import Task
 from phmrun.ledger import State
 from phmrun.registry import EMBEDDINGS, TASKS
-from phmrun.training.language import MEMORY, LanguageModelling
+from phmrun.tasks.lm.module import MEMORY, LanguageModelModule
 
 NETWORKS = {
     "lstm": {},
@@ -41,7 +41,7 @@ def test_killed_and_resumed_is_bit_identical(network, name, options, tmp_path, m
     }
     config = configured("lm", tmp_path / "corpus", overrides)
     straight = run_of(run_experiment(config, tmp_path / "straight"))
-    step, calls = LanguageModelling.training_step, []
+    step, calls = LanguageModelModule.training_step, []
 
     def dies(module, batch, index):
         calls.append(index)
@@ -50,7 +50,7 @@ def test_killed_and_resumed_is_bit_identical(network, name, options, tmp_path, m
         return step(module, batch, index)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LanguageModelling, "training_step", dies)
+        patch.setattr(LanguageModelModule, "training_step", dies)
         with pytest.raises(RuntimeError, match="killed"):
             run_experiment(config, tmp_path / "resumed")
     resumed = run_of(run_experiment(config, tmp_path / "resumed"))

@@ -12,8 +12,8 @@ from tiny_experiments import SPLITS, configured
 from phmrun.config import ConfigError
 from phmrun.datasets import builtin
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.items import Item, LeftOut
-from tasks.nli.data import build_data
+from phmrun.families.sentence_classification.items import Item, LeftOut
+from phmrun.tasks.nli.data import build_data
 
 
 def experiment(tmp_path: Path, *more, **data):

@@ -4,13 +4,13 @@ import pytest
 import torch
 from tiny_experiments import configured, everywhere, run_experiment, run_of
 
+from phmrun.engine.checkpoints import load_checkpoint
+from phmrun.engine.counting import count_parameters
+from phmrun.engine.experiment import predictor
 from phmrun.errors import PhmrunError
+from phmrun.families.sentence_classification.module import place_vectors
+from phmrun.families.sentence_classification.vectors import Found
 from phmrun.layers import build_embedding
-from phmrun.text.vectors import Found
-from phmrun.training.checkpoints import load_checkpoint
-from phmrun.training.classification import place_vectors
-from phmrun.training.counting import count_parameters
-from phmrun.training.experiment import predictor
 
 PAPER = {"width": 300, "hidden": 300, "mlp": 300, "mlp_layers": 2}
 

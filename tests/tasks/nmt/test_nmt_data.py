@@ -5,9 +5,9 @@ import pytest
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
-from tasks.nmt import data as nmt_data
-from tasks.nmt.config import TranslationExperiment
-from tasks.nmt.data import build_data, builtin_corpus
+from phmrun.tasks.nmt import data as nmt_data
+from phmrun.tasks.nmt.config import TranslationExperiment
+from phmrun.tasks.nmt.data import build_data, builtin_corpus
 
 
 def config_of(**data):

@@ -3,9 +3,9 @@
 import pytest
 
 from phmrun.config import ConfigError, Source, resolve, run_id, task_defaults
+from phmrun.engine.counting import count_parameters
 from phmrun.layers import options_of
-from phmrun.training.counting import count_parameters
-from tasks.parse.config import ParsingExperiment
+from phmrun.tasks.parse.config import ParsingExperiment
 
 
 def config_of(**values):

@@ -13,12 +13,12 @@ from tiny_treebank import SPLITS, write_trees
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import options_of
+from phmrun.tasks.parse import treebanks
+from phmrun.tasks.parse.config import ParsingExperiment
+from phmrun.tasks.parse.data import build_data
+from phmrun.tasks.parse.treebanks import divided
+from phmrun.tasks.parse.vocabulary import NO_LABEL
 from phmrun.text import conllu
-from phmrun.text.treebank import NO_LABEL
-from tasks.parse import treebanks
-from tasks.parse.config import ParsingExperiment
-from tasks.parse.data import build_data
-from tasks.parse.treebanks import divided
 
 
 def config_of(**data):

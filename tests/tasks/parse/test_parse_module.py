@@ -5,9 +5,9 @@ import torch
 from tiny_experiments import configured
 from torch.nn import functional as F
 
-from phmrun.text.treebank import NO_LABEL
-from tasks.parse.data import build_data
-from tasks.parse.module import build_module
+from phmrun.tasks.parse.data import build_data
+from phmrun.tasks.parse.module import build_module
+from phmrun.tasks.parse.vocabulary import NO_LABEL
 
 STILL = {"model": {"dropout": 0.0, "recurrent_dropout": 0.0, "embedding_dropout": 0.0}}
 

@@ -15,10 +15,10 @@ from tiny_treebank import write_trees
 from phmrun.cli.app import main
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.metrics.parsing import attachment_scores
+from phmrun.tasks.parse.data import build_data
+from phmrun.tasks.parse.module import build_module
+from phmrun.tasks.parse.predictor import Search, TreeParser, arcs_of, build_predictor
 from phmrun.text import conllu
-from tasks.parse.data import build_data
-from tasks.parse.module import build_module
-from tasks.parse.predictor import Search, TreeParser, arcs_of, build_predictor
 
 CONLLU = """\
 # sent_id=1

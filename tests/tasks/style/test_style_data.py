@@ -9,9 +9,9 @@ from phmrun.config import Source, resolve, run_id, task_defaults
 from phmrun.datasets.catalogue import CATALOGUE
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
-from tasks.style import data as style_data
-from tasks.style.config import StyleExperiment
-from tasks.style.data import build_data, builtin_corpus
+from phmrun.tasks.style import data as style_data
+from phmrun.tasks.style.config import StyleExperiment
+from phmrun.tasks.style.data import build_data, builtin_corpus
 
 
 def config_of(**data):

@@ -10,8 +10,8 @@ from tiny_experiments import SPLITS, configured, write_agreement
 from phmrun.config import ConfigError
 from phmrun.datasets import builtin
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.items import Item, LeftOut
-from tasks.sva.data import build_data
+from phmrun.families.sentence_classification.items import Item, LeftOut
+from phmrun.tasks.sva.data import build_data
 
 
 def experiment(tmp_path: Path, **data):

@@ -4,8 +4,8 @@ import pytest
 from tiny_experiments import configured, everywhere, run_experiment, run_of
 
 from phmrun.config import ConfigError
-from phmrun.training.counting import count_parameters
-from phmrun.training.experiment import predictor
+from phmrun.engine.counting import count_parameters
+from phmrun.engine.experiment import predictor
 
 
 @pytest.mark.parametrize(

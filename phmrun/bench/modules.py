@@ -1,0 +1,310 @@
+"""The modules that ``phmrun bench layers`` measures: how each is built and called, and what it is measured against.
+
+A *form* is a way to hold a module for inference: "dense" has W built once, in a plain torch module where there is one;
+"factored" never builds it; "unfolded" is the module as training leaves it, which builds W anew at each call.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.layers import LSTM, Biaffine, Embedding, Linear, Structure, folded, for_inference
+from phmrun.layers.inference import resolve_application
+from phmrun.layers.linear import Application
+
+Form = Literal["dense", "factored", "unfolded"]
+Shape = tuple[int, int]
+"""(in_features, out_features), or what a subject's docstring says."""
+Batch = tuple[int, ...]
+"""The shape of a batch of vectors: tokens; or sentences and their length."""
+Inputs = tuple[Tensor, ...]
+
+
+class Sizes(NamedTuple):
+    """What is measured unless sizes are given."""
+
+    shapes: Sequence[Shape]
+    batches: Sequence[Batch]  # of inference
+    training: Sequence[Batch]
+
+
+class Subject(Protocol):
+    """A kind of module."""
+
+    @property
+    def name(self) -> str:
+        """What ``--module`` calls it."""
+
+    @property
+    def reference(self) -> str:
+        """The torch module that it is measured against."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """What is measured unless sizes are given."""
+
+    @property
+    def cold(self) -> bool:
+        """Whether to measure with weights that are not in the cache, too: where reading them takes the time."""
+
+    def maps(self, shape: Shape) -> Sequence[Shape]:
+        """(out_features, in_features) of each matrix that has the structure."""
+
+    def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> nn.Module:
+        """A newly drawn module over a structure."""
+
+    def plain(self, shape: Shape) -> nn.Module:
+        """The reference."""
+
+    def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
+        """Random inputs; vectors ask for gradients."""
+
+    def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
+        """The outputs of ours or of the reference."""
+
+    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
+        """Ours for inference, in each form that it has."""
+
+    def in_training(self, module: nn.Module) -> Application:
+        """Whether training builds W."""
+
+    def chosen(self, module: nn.Module, tokens: int) -> Form:
+        """The form that inference takes for so many tokens, if there is such a form."""
+
+
+@dataclass(frozen=True)
+class LinearSubject:
+    """The linear map; of an output layer only the sizes differ."""
+
+    name: str
+    sizes: Sizes
+    reference = "nn.Linear"
+    cold: ClassVar[bool] = True
+
+    def maps(self, shape: Shape) -> Sequence[Shape]:
+        """W."""
+        return [(shape[1], shape[0])]
+
+    def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Linear:
+        """With a bias."""
+        return Linear(*shape, structure=structure, **options)
+
+    def plain(self, shape: Shape) -> nn.Linear:
+        """With a bias."""
+        return nn.Linear(*shape)
+
+    def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
+        """Vectors."""
+        return (torch.randn(*batch, shape[0], dtype=dtype, requires_grad=True),)
+
+    def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
+        """Outputs."""
+        outputs: Tensor = module(*inputs)
+        return outputs
+
+    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
+        """Dense, and packed factors where the structure has them."""
+        packed = for_inference(module, "factored")
+        factors: dict[str, nn.Module] = {} if isinstance(packed, nn.Linear) else {"factored": packed}
+        return {"dense": folded(module), **factors}
+
+    def in_training(self, module: nn.Module) -> Application:
+        """As the structure prefers."""
+        application: Application = module.application  # type: ignore[assignment]
+        return application
+
+    def chosen(self, module: nn.Module, tokens: int) -> Form:
+        """Factors for a few tokens, or where the structure prefers them in any case."""
+        return "factored" if self.in_training(module) == "factored" else resolve_application("auto", tokens)
+
+
+class EmbeddingSubject:
+    """The table lookup; its shape is (num_embeddings, embedding_dim)."""
+
+    name = "embedding"
+    reference = "nn.Embedding"
+    sizes = Sizes(((8192, 512),), ((640,),), ((640,),))
+    cold = True
+
+    def maps(self, shape: Shape) -> Sequence[Shape]:
+        """The table."""
+        return [shape]
+
+    def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Embedding:
+        """Without a padding token."""
+        return Embedding(*shape, structure=structure, **options)
+
+    def plain(self, shape: Shape) -> nn.Embedding:
+        """Without a padding token."""
+        return nn.Embedding(*shape)
+
+    def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
+        """Numbers of tokens, all equally likely."""
+        return (torch.randint(shape[0], batch),)
+
+    def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
+        """Vectors."""
+        vectors: Tensor = module(*inputs)
+        return vectors
+
+    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
+        """The table, and lookups that need none."""
+        lookup: dict[str, nn.Module] = {"factored": _evaluated(module)} if _by_rows(module) else {}
+        return {"dense": folded(module), **lookup}
+
+    def in_training(self, module: nn.Module) -> Application:
+        """Factored where rows need no table."""
+        return "factored" if _by_rows(module) else "dense"
+
+    def chosen(self, module: nn.Module, tokens: int) -> Form:
+        """The table."""
+        return "dense"
+
+
+class LSTMSubject:
+    """The LSTM over whole sequences; its shape is (input_size, hidden_size), its batch (sequences, length)."""
+
+    name = "lstm"
+    reference = "nn.LSTM"
+    sizes = Sizes(((300, 300),), ((256, 30),), ((256, 30),))
+    cold = False
+
+    def maps(self, shape: Shape) -> Sequence[Shape]:
+        """One map of the inputs and one of the hidden vectors per gate."""
+        return [(shape[1], shape[0]), (shape[1], shape[1])]
+
+    def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> LSTM:
+        """One layer, one direction, a map per gate."""
+        return LSTM(*shape, batch_first=True, structure=structure, **options)
+
+    def plain(self, shape: Shape) -> nn.LSTM:
+        """One layer, one direction."""
+        return nn.LSTM(*shape, batch_first=True)
+
+    def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
+        """Sequences of vectors."""
+        return (torch.randn(*batch, shape[0], dtype=dtype, requires_grad=True),)
+
+    def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
+        """Outputs of all steps."""
+        outputs: Tensor = module(*inputs)[0]
+        return outputs
+
+    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
+        """Dense, and the module itself."""
+        return {"dense": folded(module), "unfolded": _evaluated(module)}
+
+    def in_training(self, module: nn.Module) -> Application:
+        """Always dense: the fused kernel wants W."""
+        return "dense"
+
+    def chosen(self, module: nn.Module, tokens: int) -> Form:
+        """Dense."""
+        return "dense"
+
+
+class EinsumBiaffine(nn.Module):
+    """The usual dense biaffine form: vectors followed by a 1, and one ``torch.einsum``.
+
+    Args:
+        in_features: Size of x and y.
+        out_features: Labels.
+        bias_y: Whether y, too, is followed by a 1.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias_y: bool) -> None:
+        super().__init__()
+        self.bias_y = bias_y
+        self.weight = nn.Parameter(torch.empty(out_features, in_features + 1, in_features + bias_y))
+        nn.init.normal_(self.weight, std=1 / in_features)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Scores of all pairs, ``[batch, n, d]`` and ``[batch, m, d] -> [batch, n, m]``, for one label."""
+        return torch.einsum("bxi,oij,byj->boxy", *self._operands(x, y)).squeeze(1)
+
+    def pairs(self, x: Tensor, y: Tensor) -> Tensor:
+        """Scores of x with y of the same position, ``[batch, n, d]`` twice ``-> [batch, n, labels]``."""
+        return torch.einsum("bxi,oij,bxj->bxo", *self._operands(x, y))
+
+    def _operands(self, x: Tensor, y: Tensor) -> Inputs:
+        one = torch.ones_like(x[..., :1])
+        return torch.cat((x, one), -1), self.weight, torch.cat((y, one), -1) if self.bias_y else y
+
+
+class BiaffineSubject:
+    """The biaffine form; its shape is (in_features, labels): all pairs for one label, else dependents with their heads.
+
+    The terms beside the bilinear one are those of :class:`phmrun.tasks.parse.biaffine_parser.BiaffineParser`.
+    """
+
+    name = "biaffine"
+    reference = "dense einsum"
+    sizes = Sizes(((400, 1), (100, 37)), ((32, 40),), ((32, 40),))
+    cold = False
+
+    def maps(self, shape: Shape) -> Sequence[Shape]:
+        """W of each label."""
+        return [(shape[0], shape[0])]
+
+    def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Biaffine:
+        """The parser's classifier of arcs, or of labels."""
+        reduced = structure in ("symmetric", "circulant")
+        bias_y = reduced or shape[1] > 1
+        return Biaffine(*shape, bias_y=bias_y, constant=not reduced, structure=structure, **options)
+
+    def plain(self, shape: Shape) -> EinsumBiaffine:
+        """The same terms as the dense classifiers."""
+        return EinsumBiaffine(*shape, bias_y=shape[1] > 1)
+
+    def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
+        """Vectors of dependents and of heads."""
+        x, y = (torch.randn(*batch, shape[0], dtype=dtype, requires_grad=True) for _ in range(2))
+        return x, y
+
+    def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
+        """Scores."""
+        one = isinstance(module, Biaffine) and module.out_features == 1
+        one = one or (isinstance(module, EinsumBiaffine) and len(module.weight) == 1)
+        scores: Tensor = module(*inputs) if one else module.pairs(*inputs)  # type: ignore[operator]
+        return scores
+
+    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
+        """Dense, and the module itself."""
+        own: Form = "factored" if self.in_training(module) == "factored" else "unfolded"
+        return {"dense": folded(module), own: _evaluated(module)}
+
+    def in_training(self, module: nn.Module) -> Application:
+        """Factored for diagonal and circulant W."""
+        return "factored" if isinstance(module, Biaffine) and module.factored else "dense"
+
+    def chosen(self, module: nn.Module, tokens: int) -> Form:
+        """As in training."""
+        return self.in_training(module)
+
+
+SUBJECTS: Mapping[str, Subject] = {
+    subject.name: subject
+    for subject in (
+        LinearSubject(
+            "linear", Sizes(((512, 512), (512, 2048), (2048, 512)), ((1,), (8,), (64,), (4096,)), ((4096,),))
+        ),
+        LSTMSubject(),
+        EmbeddingSubject(),
+        LinearSubject("output", Sizes(((512, 32768),), ((1,), (8,), (64,), (512,)), ((512,),))),
+        BiaffineSubject(),
+    )
+}
+
+
+def _by_rows(module: nn.Module) -> bool:
+    """Whether a structure looks rows up in a way of its own."""
+    return isinstance(module, Embedding) and type(module.structure).rows is not Structure.rows
+
+
+def _evaluated(module: nn.Module) -> nn.Module:
+    """A copy in evaluation mode that needs no gradient."""
+    return copy.deepcopy(module).eval().requires_grad_(False)

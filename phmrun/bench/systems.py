@@ -1,0 +1,251 @@
+"""Models that a benchmark sets against each other, each with what it is timed at: an optimizer step, and decoding."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from pytorch_lightning.utilities import move_data_to_device
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from phmrun.config import TrainingConfig
+from phmrun.decoding import beam_search
+from phmrun.engine.data import DataModule
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.predictor import Predictor
+from phmrun.engine.trained_model import TrainedModel
+from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.families.sequence_to_sequence.predictor import Search
+from phmrun.layers.linear import Application
+from phmrun.models.incremental import DecoderState, IncrementalTransformer
+from phmrun.text.vocabulary import BOS, EOS, PAD
+
+NEVER = -1e9
+"""The logit of a token that is not to be chosen; finite, so that it can still end an output at its limit."""
+
+
+class Sources(NamedTuple):
+    """Sentences to decode together.
+
+    Attributes:
+        tokens: ``[batch, source]``, padded.
+        limits: The most target tokens of each, the end counted.
+        exact: Whether each output has just so many, so that every contender makes the same number of steps.
+    """
+
+    tokens: Tensor
+    limits: list[int]
+    exact: bool
+
+
+class Contender(Protocol):
+    """One of the models."""
+
+    @property
+    def network(self) -> nn.Module:
+        """What is trained."""
+
+    def loss(self, batch: Any) -> Tensor:
+        """The training loss summed over the batch's units, differentiable."""
+
+
+class Translating(Contender, Protocol):
+    """One that translates."""
+
+    def decode(self, sources: Sources, beam: int) -> None:
+        """Decodes the sentences, and throws the outputs away."""
+
+
+class Answering:
+    """A run of any task, which answers as ``phmrun predict`` does.
+
+    Args:
+        trained: The run, with its weights loaded.
+        device: Where to compute.
+    """
+
+    def __init__(self, trained: TrainedModel, device: str) -> None:
+        self.trained = trained
+        self.device = device
+        self.module = trained.module.to(device)
+        self.predictors: dict[int, Predictor] = {}
+
+    @property
+    def network(self) -> nn.Module:
+        """What is trained."""
+        return self.module
+
+    def loss(self, batch: Any) -> Tensor:
+        """The module's own."""
+        return self.module.loss(batch).total
+
+    def predictor(self, batch: int) -> Predictor:
+        """The run with copies of its weights, made once for each number of items at a time."""
+        if batch not in self.predictors:
+            apart = replace(self.trained, module=deepcopy(self.module))
+            self.predictors[batch] = apart.loaded("bench", batch_size=batch, device=self.device)
+        return self.predictors[batch]
+
+
+class Untrained:
+    """A model of ours with random weights, for training alone.
+
+    Args:
+        module: The Lightning module.
+        device: Where to compute.
+    """
+
+    def __init__(self, module: TrainingModule, device: str) -> None:
+        self.module = module.to(device)
+
+    @property
+    def network(self) -> nn.Module:
+        """What is trained."""
+        return self.module
+
+    def loss(self, batch: Any) -> Tensor:
+        """The module's own."""
+        return self.module.loss(batch).total
+
+
+class Ours:
+    """A model of ours that translates; it decodes with copies of its weights, whatever training does to them later.
+
+    Args:
+        module: The Lightning module.
+        search: How it searches; beam and batch are those of each call.
+        device: Where to compute.
+    """
+
+    def __init__(self, module: SequenceToSequenceModule, search: Search, device: str) -> None:
+        self.module = module.to(device)
+        self.search = search
+        self.device = device
+        self.decoders: dict[tuple[Application, Application], IncrementalTransformer] = {}
+
+    @property
+    def network(self) -> nn.Module:
+        """What is trained."""
+        return self.module
+
+    def loss(self, batch: Any) -> Tensor:
+        """The module's own."""
+        return self.module.loss(batch).total
+
+    def parts(self, batch: int, beam: int) -> tuple[Application, Application]:
+        """How decoder and encoder apply their weights."""
+        return replace(self.search, batch=batch, beam=beam).parts()
+
+    def decoder(self, batch: int, beam: int) -> IncrementalTransformer:
+        """The network laid out for decoding, once for each way to apply the weights."""
+        parts = self.parts(batch, beam)
+        if parts not in self.decoders:
+            self.decoders[parts] = IncrementalTransformer(self.module.transformer, PAD, *parts)
+        return self.decoders[parts]
+
+    def decode(self, sources: Sources, beam: int) -> None:
+        """Beam or greedy search, as ``phmrun eval`` does it."""
+        decoder = self.decoder(len(sources.limits), beam)
+        beam_search(
+            Endless(decoder) if sources.exact else decoder,
+            sources.tokens,
+            beam=beam,
+            alpha=self.search.alpha,
+            bos=BOS,
+            eos=EOS,
+            pad=PAD,
+            max_lengths=sources.limits,
+        )
+
+
+class Endless:
+    """A step decoder that never ends an output before its limit."""
+
+    def __init__(self, decoder: IncrementalTransformer) -> None:
+        self.start = decoder.start
+        self.reorder = decoder.reorder
+        self.select = decoder.select
+        self._step = decoder.step
+
+    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """The decoder's logits but for the end's."""
+        logits = self._step(tokens, state)
+        logits[..., EOS] = NEVER
+        return logits
+
+
+class Training:
+    """Optimizer steps over the first batches of a run's stream, as training makes them; each call makes the same ones.
+
+    Args:
+        contender: What to train.
+        optimizer: Over its parameters.
+        data: The prepared data.
+        training: Accumulation, clipping and precision.
+        batches: Micro-batches per call.
+        device: Where to compute.
+    """
+
+    def __init__(
+        self,
+        contender: Contender,
+        optimizer: Optimizer,
+        data: DataModule,
+        training: TrainingConfig,
+        batches: int,
+        device: torch.device | str,
+    ) -> None:
+        self.contender = contender
+        self.optimizer = optimizer
+        self.data = data
+        self.training = training
+        self.batches = batches
+        self.device = torch.device(device)
+        self.units = 0
+        if training.precision == "64":
+            contender.network.double()
+
+    def __call__(self) -> None:
+        """Makes the steps, and counts their units in ``units``."""
+        self.units = 0
+        network = self.contender.network.train()
+        for number, batch in enumerate(islice(self.data.train_dataloader(), self.batches), start=1):
+            self.units += batch.units
+            with self._precision():
+                loss = self.contender.loss(move_data_to_device(batch, self.device))
+            (loss / batch.window_units).backward()
+            if number % self.training.accumulate == 0:
+                if self.training.clip:
+                    nn.utils.clip_grad_norm_(network.parameters(), self.training.clip)
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+    def _precision(self) -> AbstractContextManager[object]:
+        mixed = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(self.training.precision)
+        return torch.autocast(self.device.type, mixed) if mixed else nullcontext()
+
+
+def answering(contender: Answering, lines: Sequence[str], batch: int) -> Callable[[], None]:
+    """What answers to all lines."""
+    predictor = contender.predictor(batch)
+
+    def answer() -> None:
+        deque(predictor.predict(lines), maxlen=0)
+
+    return answer
+
+
+def decoding(contender: Translating, batches: Sequence[Sources], beam: int) -> Callable[[], None]:
+    """What decodes all batches."""
+
+    def decode() -> None:
+        with torch.inference_mode():
+            for batch in batches:
+                contender.decode(batch, beam)
+
+    return decode

@@ -1,0 +1,1 @@
+"""The Lightning side: fit, checkpoint, exact resume, optimisers, schedules."""

@@ -1,0 +1,107 @@
+"""How many parameters a configured model has: built on the meta device, so that no weight is allocated."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from phmrun.config import EmbeddingConfig, Experiment, LayerConfig, Task
+from phmrun.engine.optimizers import STATE
+from phmrun.layers import Structure
+from phmrun.registry import EMBEDDINGS, TASKS
+
+BYTES = 4
+"""Bytes of a weight, a gradient, or a number of the optimizer's state, in single precision."""
+
+
+def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -> dict[str, Any]:
+    """Counts of the model that ``train`` would build.
+
+    Args:
+        config: The resolved config.
+        sizes: Of the vocabulary; unless given, the sizes that the config asks for.
+
+    Returns:
+        ``total`` and ``dense_total`` (the same model with dense maps, and one table in the place of an embedding of
+        several matrices); ``by_scope`` and ``modules``, whose entries have ``count`` and ``dense``;
+        ``block_matrices``, the weight matrices inside the blocks; ``memory``, bytes in single precision of weights,
+        gradients and the optimizer's state.
+
+    Raises:
+        PhmrunError: Sizes and structures that do not go together.
+    """
+    counts = count_network(_on_meta(config, sizes), config.training.optimizer.name)
+    if config.embedding.structure not in EMBEDDINGS:
+        return counts
+    tables = {"embedding": EmbeddingConfig(), "output": LayerConfig()}  # the two may be tied
+    plain = count_network(_on_meta(config.model_copy(update=tables), sizes))
+    for scope in {**counts["by_scope"], **plain["by_scope"]}:
+        entry = counts["by_scope"].setdefault(scope, {"count": 0})
+        entry["dense"] = plain["by_scope"].get(scope, {"dense": 0})["dense"]
+    return {**counts, "dense_total": plain["dense_total"]}
+
+
+def _on_meta(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
+    """The network of an experiment without weights."""
+    task: Task = TASKS.get(config.task)
+    with torch.device("meta"):
+        network: nn.Module = task.load("module")(config, *(sizes or config.sizes)).network
+    return network
+
+
+def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:
+    """The counts of a network, wherever its weights are; see :func:`count_parameters`.
+
+    Args:
+        network: The network.
+        optimizer: The name of what trains it: how many numbers it keeps per weight.
+    """
+    state = STATE.get(optimizer, 2)
+    modules = list(_modules(network))
+    trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
+    scopes: dict[str, dict[str, int]] = {}
+    for module in modules:
+        entry = scopes.setdefault(module["scope"], {"count": 0, "dense": 0})
+        entry["count"] += module["count"]
+        entry["dense"] += module["dense"]
+    total = sum(entry["count"] for entry in scopes.values())
+    blocks = [module for module in modules if module["structure"] and module["scope"] not in ("embedding", "output")]
+    return {
+        "total": total,
+        "dense_total": sum(entry["dense"] for entry in scopes.values()),
+        "by_scope": scopes,
+        "block_matrices": {
+            "count": sum(module["count"] for module in blocks),
+            "dense": sum(module["dense"] for module in blocks),
+        },
+        "memory": {"weights": BYTES * total, "gradients": BYTES * trained, "optimizer": state * BYTES * trained},
+        "modules": modules,
+    }
+
+
+def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
+    """Every module that owns parameters, once, in the order of the network; shared ones where they first stand."""
+    seen: set[int] = set()
+    for name, module in network.named_modules():
+        own = [parameter for parameter in module.parameters(recurse=False) if id(parameter) not in seen]
+        seen.update(id(parameter) for parameter in own)
+        count = sum(parameter.numel() for parameter in own)
+        if not count:
+            continue
+        structured = isinstance(module, Structure)
+        yield {
+            "name": name.removesuffix(".structure"),
+            "scope": scope_of(name),
+            "structure": module.name if isinstance(module, Structure) else None,
+            "kind": "matrix" if structured else "norm" if isinstance(module, nn.LayerNorm | nn.RMSNorm) else "other",
+            "count": count,
+            "dense": module.out_features * module.in_features if isinstance(module, Structure) else count,
+            "shape": [module.out_features, module.in_features] if structured else [list(p.shape) for p in own],
+        }
+
+
+def scope_of(name: str) -> str:
+    """The part of the network that a module belongs to: encoder, decoder, embedding, output."""
+    first = name.partition(".")[0]
+    return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")

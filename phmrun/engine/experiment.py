@@ -1,0 +1,348 @@
+"""What the verbs do with an experiment: plan it, train it, score it, use it."""
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
+from phmrun.datasets.reading import verify_sizes
+from phmrun.engine.checkpoints import LAST
+from phmrun.engine.counting import count_parameters
+from phmrun.engine.data import DataModule
+from phmrun.engine.fit import Fitted, fit, is_leader, processes, quiet_lightning, seed_everything
+from phmrun.engine.predictor import Predictor
+from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.errors import PhmrunError
+from phmrun.files import cache_dir, write_text
+from phmrun.ledger import Run, State
+from phmrun.ledger.card import write_card
+from phmrun.ledger.wandb_mirror import Mirror
+from phmrun.registry import TASKS
+
+LOG = logging.getLogger("phmrun.engine")
+
+__all__ = ["DryRun", "TrainResult", "dry_run", "evaluate", "predictor", "train"]
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a training run would be.
+
+    Attributes:
+        data: Statistics of the prepared data.
+        parameters: The counts of the model.
+        run_id: The name that the run would have.
+    """
+
+    data: dict[str, Any]
+    parameters: dict[str, Any]
+    run_id: str
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a training run came to.
+
+    Attributes:
+        run_id: Its name.
+        run_dir: Its directory.
+        metrics: Its scores by name.
+        state: What it is now: done, or interrupted by a limit.
+    """
+
+    run_id: str
+    run_dir: Path
+    metrics: dict[str, Any]
+    state: State
+
+
+def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) -> DryRun:
+    """Prepares the data and counts the parameters, and trains nothing.
+
+    Raises:
+        PhmrunError: The data are missing or malformed, or the model cannot be built.
+    """
+    data = build_data(config)
+    name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
+    verify_sizes(config.data.name, cache_dir())
+    data.prepare()
+    return DryRun(data.statistics(), count_parameters(config, data.vocabulary.sizes), name)
+
+
+def train(
+    config: Experiment,
+    *,
+    origin: Mapping[str, str],
+    runs_dir: Path,
+    plugins: Mapping[Path, str] | None = None,
+    restart: Callable[[Run], None] | None = None,
+    extend: str | None = None,
+    verbosity: int = 0,
+) -> TrainResult:
+    """Trains a model and scores it, or continues where a former call of the same experiment stopped.
+
+    Args:
+        config: The resolved config.
+        origin: Where each of its values came from, by dotted key; kept in the run's ``config.yaml``.
+        runs_dir: The directory of all runs.
+        plugins: SHA-256 of the user's own layers, by file.
+        restart: Delete what the run has so far; where that is any steps, this is told of the run first, and may raise.
+        extend: A run to start from: its last checkpoint becomes this run's first.
+        verbosity: 1 lets Lightning speak.
+
+    Raises:
+        PhmrunError: The data are missing (exit 3), the loss is no number or memory ran out (exit 4), another process
+            holds the run (exit 2).
+    """
+    quiet_lightning(verbosity > 0)
+    config = with_absolute_paths(config)
+    data = build_data(config)
+    marks = fingerprints(data, plugins or {})
+    parent = Run.find(runs_dir, extend) if extend else None
+    if parent:
+        marks["extends"] = parent.id
+    verify_sizes(config.data.name, cache_dir())
+    data.prepare()
+    count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
+    text = to_yaml(config, _said(origin))
+    run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
+    with run.lock() if is_leader() else nullcontext():
+        if restart and is_leader():
+            if run.status.step:
+                restart(run)
+            _clear(run, text)
+        if is_leader():
+            run.write_config(text)  # the data may have moved
+        if run.status.state is State.DONE:
+            LOG.info("the run %s is done; --restart trains it anew", run.id)
+            return TrainResult(run.id, run.path, run.metrics(), State.DONE)
+        with _log_file(run), _told(run):
+            return _train(config, data, run, parent, plugins or {})
+
+
+def evaluate(run: Run, **settings: Any) -> dict[str, Any]:
+    """Scores a trained run again; see :func:`phmrun.engine.trained_model.evaluate_run`."""
+    quiet_lightning(False)
+    return evaluate_run(open_run(run), **settings)
+
+
+def predictor(run: Run, **settings: Any) -> Predictor:
+    """A trained run that answers to text; see :meth:`phmrun.engine.trained_model.TrainedModel.predictor`."""
+    return open_run(run).predictor(**settings)
+
+
+def build_data(config: Experiment) -> DataModule:
+    """The task's data module."""
+    task: Task = TASKS.get(config.task)
+    data: DataModule = task.load("data")(config, cache_dir())
+    return data
+
+
+def fingerprints(data: DataModule, plugins: Mapping[Path, str]) -> dict[str, str]:
+    """Checksums that belong to the experiment's identity: of its text, and of the user's own layers."""
+    return {**data.fingerprints(), **{f"plugin {path.name}": digest for path, digest in plugins.items()}}
+
+
+def _train(
+    config: Experiment, data: DataModule, run: Run, parent: Run | None, plugins: Mapping[Path, str]
+) -> TrainResult:
+    """Everything between the lock and the result."""
+    leader = is_leader()
+    if config.hardware.threads:
+        torch.set_num_threads(config.hardware.threads)
+    seed_everything(config.seed)
+    task: Task = TASKS.get(config.task)
+    module = task.load("module")(config, *data.vocabulary.sizes)
+    if config.hardware.compile:
+        module.network.compile()
+    if not run.checkpoints.joinpath(LAST).is_file():
+        module.begin(data)
+    mirror = _begin(config, data, module.network, run, plugins) if leader else None
+
+    def record(row: dict[str, Any]) -> None:
+        if mirror is None:
+            return
+        run.history.append(row)
+        mirror.log(row)
+        run.set_state(State.RUNNING, step=row["step"], seconds=row["time"])
+        _report(row)
+
+    def resumed(step: int) -> None:
+        if leader:
+            run.history.cut(step)
+        if leader and step:
+            LOG.info("continuing at optimizer step %s", f"{step:,}")
+
+    fitted = fit(
+        module,
+        data,
+        config.training,
+        config.hardware,
+        directory=run.checkpoints,
+        start=parent.checkpoints if parent else None,
+        record=record,
+        lines_every=config.logging.every,
+        resumed=resumed,
+    )
+    if mirror is None:
+        raise SystemExit(0)  # the first process of the run scores it
+    run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
+    split = "test" if "test" in data.files else "dev"
+    return _finish(run, fitted, mirror, split, config.training.label_smoothing)
+
+
+def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
+    """Fills the run directory with what is known before training, and opens the mirror."""
+    run.set_state(State.RUNNING)
+    data.vocabulary.save(run.vocabulary)
+    for path in plugins:
+        write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
+    counts = count_parameters(config, data.vocabulary.sizes)
+    epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
+    marks = data.fingerprints()
+    run.write_parameters({**counts, "data": data.statistics(), "fingerprints": marks, "steps_per_epoch": epoch})
+    LOG.info(
+        "run %s · %s parameters (%.1f%% of dense) · %s",
+        run.id,
+        f"{counts['total']:,}",
+        100 * counts["total"] / counts["dense_total"],
+        run.path,
+    )
+    values = semantic_values(config)
+    mirror = Mirror(
+        run,
+        config.logging.wandb,
+        project=config.logging.project,
+        entity=config.logging.entity,
+        config=config.model_dump(mode="json"),
+        tags=[config.layer.structure, *(f"{key}={value}" for key, value in config.layer.options.items())],
+        group=f"{config.task}-{config.data.name}",
+        job_type=config.task,
+    )
+    mirror.summary(
+        {
+            "parameters": counts["total"],
+            "dense_parameters": counts["dense_total"],
+            "model": str(network),
+            "differs_from_default": ", ".join(f"{key}={value}" for key, value in values.items()),
+        }
+    )
+    return mirror
+
+
+def _finish(run: Run, fitted: Fitted, mirror: Mirror, split: str, smoothing: float) -> TrainResult:
+    """Scores the trained model on a split, and closes run and mirror."""
+    LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
+    for name, score in _course(run, fitted, smoothing).items():
+        run.update_metrics(name, score)
+    with _told(run, State.INTERRUPTED, "trained, but not scored: "):
+        metrics = evaluate_run(open_run(run), split=split)
+    state = State.DONE if fitted.complete else State.INTERRUPTED
+    run.set_state(state, fitted.reason, step=fitted.step, seconds=fitted.seconds)
+    samples = run.samples()
+    if samples:
+        mirror.table("samples", samples["columns"], samples["rows"])
+    mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
+    mirror.finish()
+    write_card(run)
+    return TrainResult(run.id, run.path, metrics, state)
+
+
+def _course(run: Run, fitted: Fitted, smoothing: float) -> dict[str, dict[str, Any]]:
+    """The best validation, its loss, and the last training loss, in nats per unit of the task."""
+    scores: dict[str, dict[str, Any]] = {}
+    rows = run.history.read()
+    if fitted.best is not None:
+        scores["validation/best"] = {"value": fitted.best, "step": fitted.best_step}
+    for row in rows:
+        if row["step"] == fitted.best_step and "val/loss" in row:
+            scores["validation/loss"] = {
+                "value": row["val/loss"],
+                "step": row["step"],
+                "signature": "unit:nats|label-smoothing:0|dropout:off",
+            }
+        if "train/loss" in row:
+            signature = f"unit:nats|label-smoothing:{smoothing:g}|dropout:on|mean-of-the-last-steps"
+            scores["train/loss"] = {"value": row["train/loss"], "step": row["step"], "signature": signature}
+    return scores
+
+
+def _report(row: Mapping[str, Any]) -> None:
+    """Says a validation's result; the training loss has lines of its own."""
+    scores = {name: value for name, value in row.items() if name.startswith("val/")}
+    if scores:
+        figures = " · ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        LOG.info("validation at step %s: %s", row["step"], figures)
+
+
+@contextmanager
+def _told(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
+    """Writes into the status how training ended, whatever way that was, unless that has been written already.
+
+    Args:
+        run: The run.
+        failed: What it is after an error.
+        before: What stands before the reason.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        _set(run, State.INTERRUPTED, f"{before}by the user")
+        raise
+    except PhmrunError as error:
+        _set(run, failed, before + error.what)
+        raise
+    except Exception as error:
+        _set(run, failed, f"{before}{type(error).__name__}: {error}")
+        raise
+
+
+def _set(run: Run, state: State, reason: str) -> None:
+    if is_leader() and run.status.state is State.RUNNING:
+        run.set_state(state, reason)
+
+
+@contextmanager
+def _log_file(run: Run) -> Iterator[None]:
+    """Appends what phmrun says to the run's ``train.log``, and the error that ends it, which the user sees anyway."""
+    if not is_leader():
+        yield
+        return
+    handler = logging.FileHandler(run.log_path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
+    logger = logging.getLogger("phmrun")
+    logger.addHandler(handler)
+    try:
+        yield
+    except BaseException as error:
+        expected = isinstance(error, PhmrunError | KeyboardInterrupt)
+        trace = None if expected else (type(error), error, error.__traceback__)
+        text = str(error) or type(error).__name__
+        handler.handle(logging.LogRecord(LOG.name, logging.ERROR, __file__, 0, text, None, trace))
+        raise
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def _clear(run: Run, config_yaml: str) -> None:
+    """Empties the run directory but for its lock, and writes the config anew."""
+    for path in run.path.iterdir():
+        if path.name == "lock":
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    Run.create(run.path.parent, run.id, config_yaml)
+
+
+def _said(origin: Mapping[str, str]) -> dict[str, str]:
+    """The origins of values that somebody gave."""
+    return {key: label for key, label in origin.items() if label != "default"}

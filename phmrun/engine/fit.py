@@ -1,0 +1,219 @@
+"""One call that trains a module from where it stands to its end, exactly resumable."""
+
+import logging
+import os
+import random
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+
+from phmrun.config import HardwareConfig, TrainingConfig
+from phmrun.engine.averaging import Averaging
+from phmrun.engine.checkpoints import LAST, AtomicCheckpointIO, Checkpoints, adopt, load_checkpoint, remove_after
+from phmrun.engine.data import DataModule
+from phmrun.engine.meter import Meter, Record
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.progress import TrainingProgress
+from phmrun.engine.randomness import Randomness
+from phmrun.engine.validation import TimeLimit, Validation
+from phmrun.errors import ExitCode, PhmrunError
+
+HISTORY_EVERY = 50
+"""Optimizer steps between rows of the training loss in the history."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How training ended.
+
+    Attributes:
+        step: Optimizer steps done.
+        seconds: Seconds of training, over all the times that the run was continued.
+        best: The best validation score, if there was a validation.
+        best_step: The step that it was reached at.
+        complete: Whether there is nothing left to train.
+        reason: Why it ended.
+    """
+
+    step: int
+    seconds: float
+    best: float | None
+    best_step: int
+    complete: bool
+    reason: str
+
+
+def is_leader() -> bool:
+    """Whether this process is the one that writes: the first of its run, on all machines."""
+    return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds torch, NumPy and Python, before the model is built."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataModule) -> int:
+    """Optimizer steps that training takes at most.
+
+    Raises:
+        PhmrunError: Nothing limits them.
+    """
+    limits = [] if training.max_steps is None else [training.max_steps]
+    if training.max_epochs is not None:
+        limits.append(data.steps_in_epochs(training.max_epochs, processes(training, hardware)))
+    if not limits:
+        raise PhmrunError("training has no end", where="training.max_steps", hint="Give --max-steps or --max-epochs.")
+    return min(limits)
+
+
+def processes(training: TrainingConfig, hardware: HardwareConfig) -> int:
+    """How many processes train together."""
+    return build_trainer(training, hardware, [], Path(), -1).world_size
+
+
+def fit(
+    module: TrainingModule,
+    data: DataModule,
+    training: TrainingConfig,
+    hardware: HardwareConfig,
+    *,
+    directory: Path,
+    start: Path | None,
+    record: Record,
+    lines_every: float,
+    resumed: Callable[[int], None],
+) -> Fitted:
+    """Trains until the last step, the end of patience or the time limit.
+
+    Args:
+        module: What to train; its weights are replaced by the checkpoint's where there is one.
+        data: The prepared data.
+        training: Length, validation, checkpoints.
+        hardware: The machine.
+        directory: Where checkpoints go, and where a former process has left its own.
+        start: Another run's checkpoints, to start from where ``directory`` has none.
+        record: Takes history rows.
+        lines_every: Seconds between progress lines.
+        resumed: Told the step at which a former process left off, 0 where there is no checkpoint, before training.
+
+    Raises:
+        PhmrunError: (exit 4) The loss is no number, or memory ran out.
+    """
+    total = total_steps(training, hardware, data)
+    if start is not None and not (directory / LAST).is_file():
+        adopt(start, directory)
+    last = directory / LAST if (directory / LAST).is_file() else None
+    meter = Meter(record, HISTORY_EVERY)
+    averaging = Averaging(training.average_after) if training.average_after else None
+    validation = Validation(
+        directory,
+        record,
+        meter,
+        every=training.validate_every,
+        monitor=training.monitor,
+        patience=training.patience,
+        averaging=averaging,
+    )
+    limit = TimeLimit(training.max_seconds)
+    if last is not None:
+        checkpoint = load_checkpoint(last)
+        data.start_step = checkpoint["global_step"]
+        meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
+        validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
+        del checkpoint
+    remove_after(directory, data.start_step)
+    resumed(data.start_step)
+    patient = not training.patience or validation.waited < training.patience
+    if data.start_step >= total or not patient:
+        reason = "the last step" if data.start_step >= total else "patience"
+        return Fitted(data.start_step, meter.seconds, validation.best, validation.best_step, True, reason)
+    progress = TrainingProgress(lines_every, data.unit, total)
+    checkpoints = Checkpoints(directory, training.checkpoint_every, training.keep_last)
+    callbacks = [Randomness(), meter, *([averaging] if averaging else []), validation, limit, progress, checkpoints]
+    trainer = build_trainer(training, hardware, callbacks, directory, total)
+    trainer.precision_plugin.convert_module(module)  # before a checkpoint's weights come: they may have 64 bits
+    run_trainer(trainer, module, data, last)
+    reason = "the last step"
+    if validation.stopped_early:
+        reason = f"no better score in {training.patience} validations"
+    elif limit.reached:
+        reason = f"the time limit of {training.max_time}"
+    return Fitted(
+        trainer.global_step, meter.elapsed(), validation.best, validation.best_step, not limit.reached, reason
+    )
+
+
+def build_trainer(
+    training: TrainingConfig, hardware: HardwareConfig, callbacks: list[Callback], directory: Path, steps: int
+) -> pl.Trainer:
+    """Lightning's trainer, with everything that the runner does itself switched off."""
+    return pl.Trainer(
+        accelerator=hardware.accelerator,
+        devices=hardware.devices,
+        num_nodes=hardware.nodes,
+        strategy=hardware.strategy,
+        precision=training.precision,
+        deterministic=hardware.deterministic or None,
+        max_steps=steps,
+        max_epochs=-1,
+        accumulate_grad_batches=training.accumulate,
+        gradient_clip_val=training.clip or None,
+        callbacks=callbacks,
+        plugins=[AtomicCheckpointIO()],
+        default_root_dir=directory.parent,
+        use_distributed_sampler=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, checkpoint: Path | None) -> None:
+    """``trainer.fit`` with its interruptions and lacks of memory as exceptions of ours.
+
+    Raises:
+        PhmrunError: (exit 4) Memory ran out.
+        KeyboardInterrupt: The user interrupted; Lightning turns that into an exit of its own.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+            warnings.filterwarnings("ignore", message=".*treespec.*", category=FutureWarning)
+            trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    except SystemExit as error:
+        if trainer.interrupted:
+            raise KeyboardInterrupt from error
+        raise
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise out_of_memory(error) from error
+    except RuntimeError as error:
+        if "can't allocate memory" in str(error) or "not enough memory" in str(error):
+            raise out_of_memory(error) from error
+        raise
+
+
+def out_of_memory(error: BaseException) -> PhmrunError:
+    """The error for a machine that is too small for the batch."""
+    return PhmrunError(
+        f"out of memory: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+        hint="Halve --batch-size and double --accumulate: the optimizer steps stay the same.",
+        code=ExitCode.TRAINING,
+    )
+
+
+def quiet_lightning(details: bool) -> None:
+    """Silences Lightning's own messages, which say what phmrun says itself."""
+    for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning.fabric", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.INFO if details else logging.ERROR)

@@ -1,0 +1,120 @@
+"""What every task's Lightning module has in common: one loss, weighted by tokens, and its optimiser."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from phmrun.engine.optimizers import OptimizerBuilder, Schedule
+from phmrun.errors import PhmrunError
+from phmrun.export.graph import ExportGraph
+from phmrun.layers import share_parameters
+
+
+class Batch(Protocol):
+    """What a training batch must say of itself."""
+
+    @property
+    def window_units(self) -> int:
+        """Units (target tokens, items) in the whole accumulation window that the batch belongs to, of all processes."""
+
+
+class Loss(NamedTuple):
+    """The loss of one batch, summed.
+
+    Attributes:
+        total: What is minimised, summed over ``units``, differentiable.
+        nll: Negative log-likelihood in nats, summed over ``units``; what is reported.
+        units: Number of units (target tokens, items) that the sums run over.
+        hits: By the name of a score, for how many of the units it is reached: ``{"accuracy": correct}``. Validation
+            divides them by the units.
+    """
+
+    total: Tensor
+    nll: Tensor
+    units: int
+    hits: Mapping[str, Tensor] = MappingProxyType({})
+
+
+class TrainingModule(pl.LightningModule):
+    """A network with its objective; a task's module says what the loss of a batch is.
+
+    Every unit of a window weighs the same in the gradient, however the window is cut into micro-batches and processes:
+    a micro-batch's sum is divided by the units of the whole window.
+
+    Args:
+        network: What is trained.
+        optimizer: Builds the optimiser over the network's parameters, with learning rate 1, fused or not.
+        schedule: Learning rate by optimizer step, counted from 1.
+
+    Attributes:
+        counted: The names of the hits that the losses report.
+    """
+
+    counted: tuple[str, ...] = ()
+
+    def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
+        super().__init__()
+        self.network = network
+        share_parameters(network)
+        self.make_optimizer = optimizer
+        self.schedule = schedule
+
+    def loss(self, batch: Any) -> Loss:
+        """The summed loss of one batch."""
+        raise NotImplementedError
+
+    def begin(self, data: Any) -> None:
+        """Takes from the data what the network starts from, before the first step of a run; nothing by default."""
+
+    def export_graph(self) -> ExportGraph:
+        """The trained network as one function of tensors, for ``phmrun export``.
+
+        Raises:
+            PhmrunError: It cannot be exported.
+        """
+        raise PhmrunError("the networks of this task cannot be exported")
+
+    def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
+        """The share of the window's mean loss; Lightning divides by the micro-batches, and by processes, again."""
+        loss = self.loss(batch)
+        share = self.trainer.accumulate_grad_batches * self.trainer.world_size / batch.window_units
+        return {"loss": loss.total * share, "nll": loss.nll.detach(), "units": loss.units}
+
+    def configure_optimizers(self) -> Any:
+        """The optimiser, with the schedule applied at every optimizer step."""
+        # Lightning cannot clip the gradients of a fused optimiser that would unscale them itself.
+        fused = "mixed" not in str(self.trainer.precision)
+        optimizer = self.make_optimizer(self.network.parameters(), fused=fused)
+        scheduler = LambdaLR(optimizer, lambda step: self.schedule(step + 1))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def validation_scores(self, data: Any) -> dict[str, float]:
+        """Further scores on the validation data, too costly to take unless ``training.monitor`` names one of them."""
+        return {}
+
+    def validate(self, batches: Iterable[Any]) -> dict[str, float]:
+        """Mean over the units of ``batches`` and over all processes.
+
+        Returns:
+            ``loss``, the negative log-likelihood in nats, and the shares of the units that count as hits, by name.
+        """
+        training = self.training
+        self.eval()
+        totals = {name: torch.zeros((), dtype=torch.float64, device=self.device) for name in ("loss", *self.counted)}
+        units = 0
+        with torch.inference_mode():
+            for batch in batches:
+                with self.trainer.precision_plugin.val_step_context():
+                    loss = self.loss(self.transfer_batch_to_device(batch, self.device, 0))
+                units += loss.units
+                for name, value in {"loss": loss.nll, **loss.hits}.items():
+                    totals[name] += value
+        self.train(training)
+        sums = torch.stack([*totals.values(), torch.tensor(units, dtype=torch.float64, device=self.device)])
+        *values, count = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
+        return {name: value / count for name, value in zip(totals, values, strict=True)}

@@ -1,0 +1,272 @@
+"""A run that has been trained: its weights, its vocabulary, its scores, its use."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
+from phmrun.config.schema import is_hashed
+from phmrun.engine.checkpoints import BEST, LAST, averaged_weights, load_checkpoint, step_checkpoints
+from phmrun.engine.data import DataModule, Vocabulary
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.predictor import Predictor
+from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.files import cache_dir, write_text
+from phmrun.layers import options_of
+from phmrun.ledger import Run
+from phmrun.ledger.card import write_card
+from phmrun.registry import TASKS
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A run with everything that is needed to use it.
+
+    Attributes:
+        run: The run directory.
+        config: Its config.
+        vocabulary: What turns its text into numbers; it travels inside the run.
+        module: Its network; the weights are loaded when one of the methods needs them.
+    """
+
+    run: Run
+    config: Experiment
+    vocabulary: Vocabulary
+    module: TrainingModule
+
+    def load(self, checkpoint: str | None = None, average: int | None = None) -> str:
+        """Loads weights into the module, and says which, for a score's signature.
+
+        Args:
+            checkpoint: "best", "last" or a file; unless given, what the config's ``training.average`` asks for.
+            average: Mean of so many last checkpoints; 0: none; ``None``: the config's.
+
+        Raises:
+            PhmrunError: The checkpoint is missing, damaged, or another network's.
+        """
+        usual = average is None and checkpoint is None
+        count = self.config.training.average if usual else average or 0
+        if count:
+            paths = step_checkpoints(self.run.checkpoints)[-count:]
+            if usual:  # a short training has made fewer, or keeps one
+                paths = paths or [self._path("last")]
+            elif len(paths) < count:
+                raise PhmrunError(
+                    f"the run keeps {len(paths)} checkpoints, but the mean of {count} was asked for",
+                    where="training.keep_last",
+                    hint=f"Use --average {len(paths)}, or train with --set training.keep_last={count}.",
+                )
+            self._set(averaged_weights(paths), self.run.checkpoints)
+            return f"average{len(paths)}"
+        path = self._path(checkpoint)
+        loaded = load_checkpoint(path)
+        self._set(loaded["state_dict"], path)
+        return f"{path.stem}@{loaded['global_step']}"
+
+    def predictor(
+        self,
+        *,
+        decoding: Mapping[str, Any] | None = None,
+        checkpoint: str | None = None,
+        average: int | None = None,
+        batch_size: int | None = None,
+        device: str = "auto",
+    ) -> Predictor:
+        """The run as something that answers to text.
+
+        Args:
+            decoding: Keys of the config's decoding section to replace.
+            checkpoint: See :meth:`load`.
+            average: See :meth:`load`.
+            batch_size: Items at a time.
+            device: "auto", "cpu", "cuda" …
+
+        Raises:
+            PhmrunError: The task's decoding has no such key or value, or the checkpoint cannot be used.
+        """
+        config = with_decoding(self.config, decoding or {})
+        weights = self.load(checkpoint, average)
+        return replace(self, config=config).loaded(weights, batch_size=batch_size, device=choose_device(device))
+
+    def loaded(self, weights: str, *, batch_size: int | None, device: str) -> Predictor:
+        """The run with the weights that its module has now.
+
+        Args:
+            weights: Their name, for a score's signature.
+            batch_size: Items at a time; unless given, the config's.
+            device: Where to compute.
+        """
+        task: Task = TASKS.get(self.config.task)
+        predictor: Predictor = task.load("predictor")(
+            self.config, self.module, self.vocabulary, weights=weights, batch_size=batch_size, device=device
+        )
+        return predictor
+
+    def _path(self, checkpoint: str | None) -> Path:
+        """The file that a name stands for; the last checkpoint where no validation has chosen a best one."""
+        best, last = self.run.checkpoints / BEST, self.run.checkpoints / LAST
+        if checkpoint is None:
+            return best if best.is_file() else last
+        return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
+
+    def _set(self, weights: Mapping[str, Tensor], path: Path) -> None:
+        try:
+            self.module.load_state_dict(weights)
+        except RuntimeError as error:
+            raise PhmrunError(
+                f"the checkpoint holds another network than this run's config: {str(error).splitlines()[-1].strip()}",
+                where=str(path),
+                code=ExitCode.DATA,
+            ) from error
+
+
+def open_run(run: Run) -> TrainedModel:
+    """Opens a run for use.
+
+    The source of the user's own layers lies in the run directory, but is not executed from there unasked: a run may
+    come from somebody else.
+
+    Raises:
+        PhmrunError: The run has no config or vocabulary yet, they are damaged, or it uses a layer that is not loaded.
+    """
+    try:
+        config = load_run_config(run.config_path, options_of=options_of)
+    except PhmrunError as error:
+        own = sorted((run.path / "plugins").glob("*.py"))
+        if not own:
+            raise
+        raise PhmrunError(
+            f"the run uses layers of its own: {error.what}",
+            where=error.where,
+            hint=f"Read {own[0]}, and if you trust it, add --plugin {own[0]}.",
+        ) from error
+    if not run.vocabulary.is_dir():
+        raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
+    task: Task = TASKS.get(config.task)
+    vocabulary = task.load("vocabulary").load(run.vocabulary)
+    module = task.load("module")(config, *vocabulary.sizes)
+    return TrainedModel(run, config, vocabulary, module)
+
+
+def evaluate_run(
+    trained: TrainedModel,
+    *,
+    split: str = "test",
+    decoding: Mapping[str, Any] | None = None,
+    checkpoint: str | None = None,
+    average: int | None = None,
+    batch_size: int | None = None,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Scores a run on one split; writes ``metrics.json`` and the predictions into its directory.
+
+    Args:
+        trained: The opened run.
+        split: A split of its data that has references.
+        decoding: Keys of the config's decoding section to replace.
+        checkpoint: See :meth:`TrainedModel.load`.
+        average: See :meth:`TrainedModel.load`.
+        batch_size: Items at a time.
+        device: "auto", "cpu", "cuda" …
+
+    Returns:
+        The scores by name, ``test/bleu``; with the settings in the name, ``test-beam1/bleu``, where they are not the
+        config's.
+
+    Raises:
+        PhmrunError: There is no such split, or the checkpoint cannot be used.
+    """
+    run, config = trained.run, trained.config
+    data = _data_of(config, run)
+    if split not in data.files:
+        raise unknown("split", split, data.files, where="--split")
+    place = choose_device(device)
+    predictor = trained.predictor(
+        decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=place
+    )
+    evaluation = predictor.evaluate(data, split)
+    name = "-".join([split, *_deviations(decoding or {}, config, checkpoint, average)])
+    write_text(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
+    metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
+    metrics[f"{name}/sentences_per_second"] = {
+        "value": evaluation.items / evaluation.seconds,
+        "signature": f"{evaluation.signature}|device:{place}|threads:{torch.get_num_threads()}",
+        f"{evaluation.unit}_per_second": evaluation.units / evaluation.seconds,
+    }
+    for key, value in metrics.items():
+        run.update_metrics(key, value)
+    run.write_samples(evaluation.columns, evaluation.samples)
+    write_card(run)
+    return metrics
+
+
+def _data_of(config: Experiment, run: Run) -> DataModule:
+    """The data that a run was trained with.
+
+    Raises:
+        PhmrunError: (exit 3) They are no longer where they were, or have changed.
+    """
+    try:
+        data: DataModule = TASKS.get(config.task).load("data")(config, cache_dir())
+    except PhmrunError as error:
+        raise PhmrunError(
+            error.what,
+            where=error.where,
+            valid=error.valid,
+            hint="If the data have moved, give the run's own `phmrun train …` once more with their new place: "
+            f"it trains nothing, and {run.id} remembers them.",
+            code=error.code,
+        ) from error
+    _require_same(data.fingerprints(), run)
+    return data
+
+
+def _require_same(found: Mapping[str, str], run: Run) -> None:
+    """Refuses data that have changed since the run was trained.
+
+    Raises:
+        PhmrunError: (exit 3) A file has another checksum.
+    """
+    kept = run.parameters().get("fingerprints", {})
+    changed = [name for name, mark in found.items() if kept.get(name, mark) != mark]
+    if changed:
+        raise PhmrunError(
+            f"the data have changed since the run was trained: {', '.join(changed)}",
+            where=str(run.path),
+            hint="Put the old files back, or train a run with the new ones.",
+            code=ExitCode.DATA,
+        )
+
+
+def choose_device(name: str) -> str:
+    """The device that a name stands for; "auto" is a GPU where there is one.
+
+    Raises:
+        PhmrunError: The device is not on this machine.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise PhmrunError("there is no CUDA device on this machine", where="--device", valid=("auto", "cpu"))
+    return name
+
+
+def _deviations(
+    decoding: Mapping[str, Any], config: Experiment, checkpoint: str | None, average: int | None
+) -> list[str]:
+    """What of an evaluation is not as the config has it, as parts of a name."""
+    usual = decoding_section(config)
+    parts = [
+        f"{name}{value:g}" if isinstance(value, int | float) else f"{name}-{value}"
+        for name, value in sorted(decoding.items())
+        if value != getattr(usual, name) and is_hashed(type(usual), name)
+    ]
+    if checkpoint is not None:
+        parts.append(Path(checkpoint).stem)
+    if average is not None and average != config.training.average:
+        parts.append(f"average{average}")
+    return parts

@@ -1,0 +1,1 @@
+"""TrainedModel models in the formats of other tools."""

@@ -1,0 +1,196 @@
+"""Handing a trained model over: every structure folded into plain dense layers, in formats that other tools read.
+
+What the exported program is a function of, the task's module says (:class:`~phmrun.export.graph.ExportGraph`); each
+file is run once and must give the trained model's outputs.
+"""
+
+import inspect
+import json
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from phmrun.engine.trained_model import TrainedModel
+from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.export.graph import ExportGraph, Run, outputs_of
+from phmrun.files import replacing
+
+Format = Literal["safetensors", "torch-export", "onnx"]
+FORMATS: tuple[str, ...] = get_args(Format)
+ENDINGS = {"safetensors": ".safetensors", "torch-export": ".pt2", "onnx": ".onnx"}
+TOLERANCE = 1e-4
+"""Largest difference of an output, relative to the largest number in it, that counts as the same output."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported file.
+
+    Attributes:
+        path: Where it is.
+        format: What it is.
+        bytes: Its size.
+        difference: Largest difference of an output from the trained model's, relative to its largest number.
+        inputs: What the exported function takes: names, and the names of their sizes.
+        outputs: The names of what it gives.
+    """
+
+    path: Path
+    format: str
+    bytes: int
+    difference: float
+    inputs: Mapping[str, Sequence[str | int]]
+    outputs: Sequence[str]
+
+
+def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) -> Exported:
+    """Writes a trained run in another format and checks that the file gives the same outputs.
+
+    Args:
+        trained: The opened run.
+        path: The file to write; unless given, ``exports/model<ending>`` in the run directory.
+        kind: "safetensors" (folded weights and their meaning), "torch-export" (a program for ``torch.export.load``) or
+            "onnx".
+        **weights: Which weights: the arguments of ``TrainedModel.load``.
+
+    Raises:
+        PhmrunError: Unknown format, a network that there is no graph of, a missing library, or a file whose outputs
+            differ.
+    """
+    if kind not in FORMATS:
+        raise unknown("export format", kind, FORMATS, where="--format")
+    label = trained.load(**weights)
+    program = trained.module.export_graph()
+    if kind != "safetensors" and program.untraceable:
+        raise PhmrunError(
+            f"there is no graph of this network: {program.untraceable}",
+            where=trained.run.id,
+            hint=f"phmrun export {trained.run.id} --format safetensors writes the folded weights.",
+        )
+    path = path or trained.run.path / "exports" / f"model{ENDINGS[kind]}"
+    writers: dict[str, Callable[[ExportGraph, Path, dict[str, str]], Run]] = {
+        "safetensors": _write_safetensors,
+        "torch-export": _write_torch_export,
+        "onnx": _write_onnx,
+    }
+    facts = {"run": trained.run.id, "weights": label, **program.facts}
+    with replacing(path) as temporary:
+        run = writers[kind](program, temporary, facts)
+        difference = largest_difference(program, run)
+        if difference > TOLERANCE:
+            raise PhmrunError(
+                f"the exported model's outputs differ from the trained model's by {difference:.1e}",
+                hint="Nothing was written. Try another format.",
+                code=ExitCode.BUG,
+            )
+    return Exported(path, kind, path.stat().st_size, difference, program.inputs, program.outputs)
+
+
+@torch.no_grad()
+def largest_difference(program: ExportGraph, run: Run) -> float:
+    """Largest difference between the trained network's outputs and those of ``run`` over all examples."""
+    worst = 0.0
+    for inputs in program.examples:
+        wanted, found = outputs_of(program.reference, inputs), outputs_of(run, inputs)
+        if [output.shape for output in wanted] != [output.shape for output in found]:
+            return float("inf")
+        for right, output in zip(wanted, found, strict=True):
+            worst = max(worst, float((output - right).abs().max() / right.abs().max()))
+    return worst
+
+
+def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
+    """Folded weights by name; a tied table is written once, under its first name."""
+    from safetensors.torch import load_file, save_file
+
+    weights: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    owners: dict[int, str] = {}
+    for name, weight in program.network.state_dict(keep_vars=True).items():
+        owner = owners.setdefault(id(weight), name)
+        if owner == name:
+            weights[name] = weight.detach().contiguous()
+        else:
+            aliases[name] = owner
+    save_file(weights, path, metadata={**facts, "tied": json.dumps(aliases)})
+    read = load_file(path)
+    read.update({name: read[owner] for name, owner in aliases.items()})
+    program.network.load_state_dict(read)
+    return program.function
+
+
+def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
+    """A program that ``torch.export.load`` reads."""
+    exported = torch.export.export(program.function, program.examples[0], dynamic_shapes=_free_sizes(program))
+    # torch.export.save refuses other endings than its own.
+    beside = path.with_suffix(".pt2")
+    try:
+        torch.export.save(exported, beside, extra_files={"phmrun.json": json.dumps(facts)})
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    with path.open("rb") as handle:
+        run: Run = torch.export.load(handle).module()
+    return run
+
+
+def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
+    """An ONNX graph, run once in onnxruntime."""
+    try:
+        import onnx
+        import onnxruntime
+        import onnxscript  # noqa: F401  (what torch's exporter needs)
+    except ImportError as error:
+        raise PhmrunError(
+            f"the package {error.name!r} is not installed", hint='Run: pip install "phmrun[export]"'
+        ) from error
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exported = torch.onnx.export(
+            program.function,
+            program.examples[0],
+            dynamo=True,
+            verbose=False,
+            input_names=list(program.inputs),
+            output_names=list(program.outputs),
+            dynamic_shapes=_free_sizes(program),
+        )
+    if exported is None:
+        raise PhmrunError("torch could not make an ONNX graph of this model", code=ExitCode.BUG)
+    proto = exported.model_proto
+    for key, value in facts.items():
+        entry = proto.metadata_props.add()
+        entry.key, entry.value = key, value
+    onnx.save(proto, path)
+    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+
+    def run(*inputs: Tensor) -> tuple[Tensor, ...]:
+        named = {name: value.numpy() for name, value in zip(program.inputs, inputs, strict=True)}
+        return tuple(torch.from_numpy(output) for output in session.run(None, named))
+
+    return run
+
+
+def _free_sizes(program: ExportGraph) -> tuple[Any, ...]:
+    """For each input, which of its sizes are free; the same name is the same size.
+
+    Those of inputs that the function takes as ``*args`` stand in a tuple of their own, as torch wants it.
+    """
+    sizes = {name: torch.export.Dim(name, min=1, max=most) for name, most in program.largest.items()}
+    free = [
+        {place: sizes[name] for place, name in enumerate(names) if isinstance(name, str)}
+        for names in program.inputs.values()
+    ]
+    kinds = [parameter.kind for parameter in inspect.signature(program.function.forward).parameters.values()]
+    if Parameter.VAR_POSITIONAL not in kinds:
+        return tuple(free)
+    fixed = kinds.index(Parameter.VAR_POSITIONAL)
+    return *free[:fixed], tuple(free[fixed:])

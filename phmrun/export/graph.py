@@ -1,0 +1,56 @@
+"""A trained network as one function of tensors: what is handed over to tools that know nothing of phmrun."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.text.vocabulary import EOS
+
+LONGEST = 512
+"""Most tokens of an input of an exported graph: the length of its position table."""
+MOST = 4096
+"""Largest batch of an exported graph."""
+UNROLLED = "its LSTMs read to the end of each sentence, and a graph of them has a part for every step"
+
+Run = Callable[..., Tensor | tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class ExportGraph:
+    """One function of tensors, in evaluation mode, with every structure folded into plain dense layers.
+
+    Attributes:
+        network: The folded network; what a file of weights holds.
+        function: What maps the inputs, in their order, to the outputs by means of ``network``.
+        reference: The same by the trained network itself.
+        inputs: The inputs' names, and the names of their sizes: ``{"source": ("batch", "source_length")}``. The same
+            name is the same size; a number is a size that is fixed.
+        outputs: The outputs' names.
+        largest: The most that each named size can be.
+        examples: Inputs of several sizes, on which both functions must agree; a graph is traced with the first ones.
+        facts: What a reader of the file must know, such as the number of the padding token.
+        untraceable: Why there is no graph of it, only weights; empty where there is one.
+    """
+
+    network: nn.Module
+    function: nn.Module
+    reference: Run
+    inputs: Mapping[str, Sequence[str | int]]
+    outputs: Sequence[str]
+    largest: Mapping[str, int]
+    examples: Sequence[tuple[Tensor, ...]]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    untraceable: str = ""
+
+
+def outputs_of(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """All outputs of a function, also where there is one only."""
+    outputs = run(*inputs)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def random_tokens(generator: torch.Generator, vocabulary: int, batch: int, length: int) -> Tensor:
+    """Tokens that are not special, ``[batch, length]``."""
+    return torch.randint(EOS + 1, vocabulary, (batch, length), generator=generator)

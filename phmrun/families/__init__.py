@@ -1,0 +1,1 @@
+"""What tasks of one kind share: configuration, data, module and predictor, one folder a family."""

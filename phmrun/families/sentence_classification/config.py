@@ -1,0 +1,90 @@
+"""What tasks configure that label sentences, one or two to an item: the data, their words, what is watched."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from phmrun.config.experiment import Experiment
+from phmrun.config.schema import Section
+from phmrun.config.sections import DataConfig
+from phmrun.families.sequence_to_sequence.config import FilePath
+
+_FILES = ("train", "dev", "test")
+
+
+class WordsConfig(Section):
+    """How sentences become words, and which of these are known."""
+
+    size: int = Field(20_000, ge=8, description="Most entries of the vocabulary, special tokens included.")
+    min_frequency: int = Field(1, ge=1, description="Words that are rarer in the training data are unknown.")
+    lowercase: bool = Field(False, description="Drop case.")
+    splitting: Literal["space", "punctuation"] = Field(
+        "space",
+        description="Words stand between white space (text that is tokenised), or marks and clitics are words, too.",
+    )
+    multiple_of: int = Field(
+        8, ge=1, description="Unused entries fill the vocabulary up to a multiple of this, so that n divides it."
+    )
+
+
+class ClassificationDataConfig(DataConfig):
+    """Which labelled sentences, as which words."""
+
+    name: str = Field(
+        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
+    )
+    train: FilePath = Field(None, description="Training items, one a line; UTF-8, plain or .gz.")
+    dev: FilePath = Field(None, description="Validation items.")
+    test: FilePath = Field(None, description="Test items.")
+    reduced: bool = Field(
+        False,
+        description="A reduced setting: learn from the dataset's validation file, without what also occurs in a test "
+        "file, and hold part of it out; for where its training file is not at hand. Scores say so.",
+    )
+    vocabulary: WordsConfig = Field(WordsConfig(), description="How sentences become words.")
+    max_length: int = Field(256, ge=1, description="Training items with a sentence of more words are left out.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _files_imply_their_name(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "name" not in value and any(value.get(key) for key in _FILES):
+            return {**value, "name": "files"}
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        given = [key for key in _FILES if getattr(self, key) is not None]
+        if self.name != "files" and given:
+            raise ValueError(f"{', '.join(given)} needs name=files, not name={self.name}")
+        if self.name == "files" and (missing := [key for key in ("train", "dev") if key not in given]):
+            raise ValueError(f"the data of the user's own files lacks {', '.join(missing)}")
+        if self.reduced and self.name in ("builtin", "files"):
+            raise ValueError(f"reduced is for datasets, not for name={self.name}")
+        return self
+
+
+class ClassificationExperiment(Experiment):
+    """Configuration of a task that labels sentences; a task narrows ``task`` to its own name."""
+
+    data: ClassificationDataConfig = Field(
+        ClassificationDataConfig(), description="Labelled sentences and their words."
+    )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes in the order of their indices."""
+        raise NotImplementedError
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Words, as many as are asked for, and classes."""
+        words = self.data.vocabulary
+        return -(-words.size // words.multiple_of) * words.multiple_of, len(self.labels)
+
+    @model_validator(mode="after")
+    def _watched(self) -> Self:
+        if self.training.monitor not in ("loss", "accuracy"):
+            raise ValueError(
+                f"training.monitor={self.training.monitor} is not among the scores of {self.task}: loss, accuracy"
+            )
+        return self

@@ -1,0 +1,285 @@
+"""Labelled sentences, one or two to an item, as training batches."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from phmrun.engine.data import DataModule
+from phmrun.engine.loading import Loading
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
+from phmrun.families.sentence_classification.items import (
+    DEV,
+    TRAIN,
+    Item,
+    ItemStore,
+    PreparedItems,
+    Reader,
+    prepare_items,
+)
+from phmrun.families.sentence_classification.vectors import Found, open_vectors
+from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
+from phmrun.files import sha256_of
+from phmrun.models.sentences import Sentences, batch_of
+from phmrun.progress import note
+from phmrun.text.batches import Batch, BatchPlan, Unit
+from phmrun.text.vocabulary import SPECIALS
+
+Baseline = Callable[[Sequence[Item]], list[str]]
+"""Labels items without a model, and without looking at their labels."""
+
+
+@dataclass(frozen=True)
+class ClassificationCorpus:
+    """Labelled sentences on this machine.
+
+    Attributes:
+        readers: How each split is read; "train" and "dev" are needed.
+        sources: The files that they read.
+        fingerprints: Checksums that identify the data.
+        labels: The classes in the order of their indices.
+        sentences: Sentences of an item, 1 or 2.
+        reading: What else the items depend on, by name; part of every score's signature.
+        baselines: Labels that need no model, by name.
+    """
+
+    readers: Mapping[str, Reader]
+    sources: Sequence[Path]
+    fingerprints: Mapping[str, str]
+    labels: Sequence[str]
+    sentences: int
+    reading: Mapping[str, str] = field(default_factory=dict)
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+
+
+class ClassificationBatch(NamedTuple):
+    """Labelled sentences as tensors.
+
+    Attributes:
+        sentences: The first sentences of the items, then the second ones, if there are any.
+        labels: Indices of the classes, ``[batch]``.
+        units: Items.
+        window_units: Items in the whole accumulation window, over all processes.
+    """
+
+    sentences: tuple[Sentences, ...]
+    labels: Tensor
+    units: int
+    window_units: int
+
+
+class ClassificationBatches(Dataset[ClassificationBatch]):
+    """Turns a :class:`Batch` of item numbers into tensors."""
+
+    def __init__(self, store: ItemStore) -> None:
+        self.store = store
+
+    def __getitem__(self, batch: Batch) -> ClassificationBatch:
+        """The batch's items."""
+        numbers = batch.indices.tolist()
+        sentences = tuple(batch_of([side[number] for number in numbers]) for side in self.store.sentences)
+        labels = torch.from_numpy(self.store.labels[batch.indices])
+        return ClassificationBatch(sentences, labels, len(numbers), batch.window_units)
+
+
+class ClassificationData(DataModule):
+    """Labelled sentences, encoded once and read from memory-mapped stores.
+
+    Args:
+        corpus: Where they are.
+        words: How sentences become words.
+        max_length: Training items with a longer sentence (words) are left out.
+        unit: What ``batch_size`` counts: "tokens" or "sentences".
+        batch_size: Tokens of the longer side, or items, per micro-batch.
+        accumulate: Micro-batches per optimizer step and process.
+        seed: Seed of the batch order.
+        workers: Processes that load batches; 0: none beside this one.
+        cache: Directory of prepared data.
+        vectors: A file of pretrained word vectors.
+        vector_width: Numbers that a vector must have.
+    """
+
+    unit = "items"
+
+    def __init__(
+        self,
+        corpus: ClassificationCorpus,
+        *,
+        words: WordSettings,
+        max_length: int,
+        unit: Unit,
+        batch_size: int,
+        accumulate: int,
+        seed: int,
+        workers: int,
+        cache: Path,
+        vectors: Path | None = None,
+        vector_width: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.corpus = corpus
+        self.files = dict(corpus.readers)
+        self.words = words
+        self.max_length = max_length
+        self.batch_unit: Unit = unit
+        self.batch_size = batch_size
+        self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
+        self.cache = cache
+        self.vectors = vectors
+        self.vector_width = vector_width
+
+    def fingerprints(self) -> dict[str, str]:
+        """SHA-256 sums by the names under which they count in the run id."""
+        vectors = {} if self.vectors is None else {"vectors": sha256_of(self.vectors)}
+        return {**self.corpus.fingerprints, **vectors}
+
+    @cached_property
+    def prepared(self) -> PreparedItems:
+        """The encoded items; made on first use."""
+        return prepare_items(
+            {split: self.corpus.readers[split] for split in (TRAIN, DEV)},
+            self.corpus.sources,
+            labels=self.corpus.labels,
+            sentences=self.corpus.sentences,
+            words=self.words,
+            max_length=self.max_length,
+            reading=self.corpus.reading,
+            cache=self.cache,
+        )
+
+    @cached_property
+    def pretrained(self) -> Found | None:
+        """The pretrained vectors of the vocabulary's words, by their ids.
+
+        Raises:
+            PhmrunError: (exit 3) Their file is missing or malformed, or they are not of the network's width.
+        """
+        if self.vectors is None:
+            return None
+        stored = open_vectors(self.vectors, self.cache)
+        if self.vector_width not in (None, stored.width):
+            raise PhmrunError(
+                f"the vectors have {stored.width} numbers, but the words of the network {self.vector_width}",
+                where=str(self.vectors),
+                hint=f"Add --embedding projective --set embedding.width={stored.width}: a linear map then brings them "
+                "to the network's width.",
+                code=ExitCode.DATA,
+            )
+        words = self.vocabulary.words.words
+        found = stored.find(words[len(SPECIALS) :])
+        return Found(found.places + len(SPECIALS), found.vectors)
+
+    def prepare(self) -> None:
+        """Encodes the items unless the cache has them, and says how many words have pretrained vectors."""
+        if self.pretrained is not None:
+            covered = self.coverage
+            note(
+                f"pretrained vectors for {covered['types']:.1%} of the words, {covered['train_tokens']:.1%} of the text"
+            )
+        _ = self.prepared
+
+    @property
+    def coverage(self) -> dict[str, float]:
+        """Shares of the vocabulary's words, and of the tokens of each split, that have a pretrained vector."""
+        known = np.zeros(len(self.vocabulary.words), dtype=bool)
+        if self.pretrained is not None:
+            known[self.pretrained.places] = True
+        words = max(1, self.vocabulary.words.entries - len(SPECIALS))
+        tokens = {
+            f"{split}_tokens": float(np.mean(known[np.concatenate([side.flat for side in store.sentences])]))
+            for split, store in self.prepared.stores.items()
+        }
+        return {"types": int(known.sum()) / words, **tokens}
+
+    def statistics(self) -> dict[str, Any]:
+        """Items, labels and words by split, the vocabulary's size, and what pretrained vectors cover."""
+        vectors = {} if self.vectors is None else {"vectors": {"file": self.vectors.name, **self.coverage}}
+        return {**self.prepared.statistics, **vectors}
+
+    @property
+    def vocabulary(self) -> ClassificationVocabulary:
+        """Words and labels."""
+        return self.prepared.vocabulary
+
+    @cached_property
+    def plan(self) -> BatchPlan:
+        """How the training split is cut into batches; every item weighs the same."""
+        first, *_, last = _both(self.prepared.stores[TRAIN])
+        return BatchPlan(first, last, unit=self.batch_unit, size=self.batch_size, weights=np.ones(len(first)))
+
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Optimizer steps of ``world`` processes in so many passes over the training items."""
+        return self.loading.steps_in_epochs(self.plan, epochs, world)
+
+    def inputs(self, split: str) -> Iterator[str]:
+        """The items of a split, with a tab between two sentences."""
+        return ("\t".join(item.sentences) for item in self.files[split]() if isinstance(item, Item))
+
+    def train_dataloader(self) -> DataLoader[ClassificationBatch]:
+        """Training batches without end."""
+        return self.loading.training(self.plan, ClassificationBatches(self.prepared.stores[TRAIN]))
+
+    def validation_batches(self) -> DataLoader[ClassificationBatch]:
+        """The validation items, each once, this process's share."""
+        store = self.prepared.stores[DEV]
+        return self.loading.validation(
+            ClassificationBatches(store), *_both(store), unit=self.batch_unit, size=self.batch_size
+        )
+
+
+def build_classification_data(
+    config: ClassificationExperiment,
+    corpus: ClassificationCorpus,
+    cache: Path,
+    *,
+    vectors: Path | None = None,
+    vector_width: int | None = None,
+) -> ClassificationData:
+    """The data module of an experiment.
+
+    Args:
+        config: The resolved config.
+        corpus: Where its items are.
+        cache: Directory of prepared data.
+        vectors: A file of pretrained word vectors.
+        vector_width: Numbers that a vector must have.
+    """
+    return ClassificationData(
+        corpus,
+        words=WordSettings(**config.data.vocabulary.model_dump()),
+        max_length=config.data.max_length,
+        unit=config.batch.unit,
+        batch_size=config.batch.size,
+        accumulate=config.training.accumulate,
+        seed=config.seed,
+        workers=config.hardware.workers,
+        cache=cache,
+        vectors=vectors,
+        vector_width=vector_width,
+    )
+
+
+def own_files(data: ClassificationDataConfig) -> dict[str, Path]:
+    """The user's own files by split.
+
+    Raises:
+        PhmrunError: (exit 3) One of them does not exist.
+    """
+    given = {split: getattr(data, split) for split in ("train", "dev", "test")}
+    files: dict[str, Path] = {split: path for split, path in given.items() if path is not None}
+    for split, path in files.items():
+        if not path.is_file():
+            raise PhmrunError(f"the file does not exist: {path}", where=f"data.{split}", code=ExitCode.DATA)
+    return files
+
+
+def _both(store: ItemStore) -> tuple[Any, Any]:
+    """Lengths of the first and of the last sentence of each item, which may be the same."""
+    return store.sentences[0].lengths, store.sentences[-1].lengths

@@ -1,0 +1,180 @@
+"""A trained classifier of sentences at work: labels and probabilities for text, accuracy on a split."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from phmrun.engine.predictor import Answer, Evaluation
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sentence_classification.data import ClassificationData
+from phmrun.families.sentence_classification.items import Item, LeftOut
+from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
+from phmrun.layers import for_inference
+from phmrun.metrics import Score
+from phmrun.metrics.accuracy import Outcome, accuracy, majority
+from phmrun.models.sentences import batch_of
+from phmrun.progress import progress
+
+SAMPLES = 8
+BATCH = 256
+CHUNK = 4096
+"""Items that are sorted by length and classified together."""
+
+
+class Classified(NamedTuple):
+    """What became of some items.
+
+    Attributes:
+        best: Index of the most probable label of each, ``[items]``.
+        probabilities: ``[items, labels]``.
+        tokens: Words and end tokens read.
+    """
+
+    best: np.ndarray
+    probabilities: np.ndarray
+    tokens: int
+
+
+class SentenceClassifier:
+    """Labels sentences, or pairs of sentences, with a trained network.
+
+    Args:
+        network: The trained network; it is copied, not changed.
+        vocabulary: Of the run.
+        prompt: What to type, in one line; the sentences of an item have names and are separated by tabs.
+        names: Of the sentences of an item: ("premise", "hypothesis").
+        weights: Which of the run's weights these are, for the signature of a score.
+        batch: Items at a time.
+        device: Where to compute.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        vocabulary: ClassificationVocabulary,
+        *,
+        prompt: str,
+        names: Sequence[str],
+        weights: str = "given",
+        batch: int | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.network = for_inference(network).to(device)
+        self.vocabulary = vocabulary
+        self.prompt = prompt
+        self.names = tuple(names)
+        self.weights = weights
+        self.batch = batch or BATCH
+        self.device = torch.device(device)
+
+    def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
+        """The label of each line and its probability; with ``--json`` the probabilities of all labels.
+
+        Raises:
+            PhmrunError: (exit 3) A line does not have as many sentences as an item.
+        """
+        stream = enumerate(lines, 1)
+        size = 1 if self.batch == 1 else max(CHUNK, self.batch)
+        while chunk := list(islice(stream, size)):
+            found = self.classify([self._item(line, number) for number, line in chunk])
+            for best, row in zip(found.best.tolist(), found.probabilities.tolist(), strict=True):
+                label = self.vocabulary.labels[best]
+                shares = {name: round(share, 6) for name, share in zip(self.vocabulary.labels, row, strict=True)}
+                values = {"prediction": label, "probability": shares[label], "probabilities": shares}
+                yield Answer(f"{label}\t{shares[label]:.4f}", values)
+
+    def evaluate(self, data: ClassificationData, split: str) -> Evaluation:
+        """Labels a split and scores it: "accuracy", "accuracy-<part>", and both of the baselines, "…-of-majority"."""
+        counts: Counter[Outcome] = Counter()
+        baselines: dict[str, Counter[Outcome]] = {name: Counter() for name in data.corpus.baselines}
+        left_out: Counter[str] = Counter()
+        samples: list[tuple[str, ...]] = []
+        rows = ["predicted\tprobability\tlabel\tpart\n"]
+        seconds, tokens = 0.0, 0
+        labels = self.vocabulary.labels
+        with progress(f"labelling {split}", None, "items") as advance:
+            for chunk in _chunks(data.files[split](), left_out):
+                began = time.perf_counter()
+                found = self.classify([item.sentences for item in chunk])
+                seconds += time.perf_counter() - began
+                tokens += found.tokens
+                shares = found.probabilities.max(1).tolist()
+                for item, best, share in zip(chunk, found.best.tolist(), shares, strict=True):
+                    predicted, probability = labels[best], f"{share:.4f}"
+                    counts[Outcome(item.label, predicted, item.part)] += 1
+                    rows.append(f"{predicted}\t{probability}\t{item.label}\t{item.part}\n")
+                    if len(samples) < SAMPLES:
+                        samples.append((*item.sentences, item.label, predicted, probability))
+                for name, guess in data.corpus.baselines.items():
+                    guessed = zip(chunk, guess(chunk), strict=True)
+                    baselines[name].update(Outcome(item.label, label, item.part) for item, label in guessed)
+                advance(len(chunk))
+        scores = _signed(accuracy(counts, left_out), data.corpus.reading, weights=self.weights)
+        for name, outcomes in baselines.items():
+            scores |= _signed(accuracy(outcomes, left_out, f"-of-{name}"), data.corpus.reading)
+        scores |= _signed(majority(counts, left_out), data.corpus.reading)
+        return Evaluation(
+            scores,
+            predictions="".join(rows),
+            ending="tsv",
+            columns=(*self.names, "label", "predicted", "probability"),
+            samples=samples,
+            items=counts.total(),
+            units=tokens,
+            unit="tokens",
+            seconds=seconds,
+            signature=f"batch:{self.batch}",
+        )
+
+    @torch.inference_mode()
+    def classify(self, items: Sequence[Sequence[str]]) -> Classified:
+        """The probabilities of all labels for each of some items, given as their sentences."""
+        sides = [
+            [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]
+            for side in zip(*items, strict=True)
+        ]
+        lengths = np.array([[len(row) for row in side] for side in sides])
+        order = np.argsort(-lengths.max(0), kind="stable")
+        probabilities = np.empty((len(items), len(self.vocabulary.labels)), dtype=np.float32)
+        for start in range(0, len(items), self.batch):
+            rows = order[start : start + self.batch]
+            sentences = [batch_of([side[row] for row in rows]).to(self.device) for side in sides]
+            probabilities[rows] = self.network(*sentences).softmax(1).float().cpu().numpy()
+        return Classified(probabilities.argmax(1), probabilities, int(lengths.sum()) + lengths.size)
+
+    def _item(self, line: str, number: int) -> list[str]:
+        """The sentences on a line."""
+        sentences = line.split("\t") if len(self.names) > 1 else [line]
+        if len(sentences) != len(self.names):
+            what = f"the line has {len(sentences)} columns instead of {len(self.names)}: {', '.join(self.names)}"
+            hint = "Put a tab between them."
+            raise PhmrunError(what, where=f"standard input:{number}", hint=hint, code=ExitCode.DATA)
+        return sentences
+
+
+def _signed(scores: Mapping[str, Score], *settings: Mapping[str, str], **more: str) -> dict[str, Score]:
+    """The scores with further parts of their signature."""
+    extra = "".join(f"|{key}:{value}" for each in (*settings, more) for key, value in each.items())
+    return {name: replace(score, signature=f"{score.signature}{extra}") for name, score in scores.items()}
+
+
+def _chunks(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator[list[Item]]:
+    """The items, many at a time; what is left out is counted."""
+    chunk: list[Item] = []
+    for item in items:
+        if isinstance(item, LeftOut):
+            left_out[item.reason] += item.items
+            continue
+        chunk.append(item)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,84 @@
+"""Words and labels: what turns a sentence into numbers, and a number into the name of a class."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from phmrun.documents import parse_json
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import write_json
+from phmrun.text.vocabularies import load_vocabulary
+from phmrun.text.words import Splitting, WordVocabulary, spaced
+
+
+@dataclass(frozen=True)
+class WordSettings:
+    """How sentences become words, and which of these are known.
+
+    Args:
+        size: Entries of the vocabulary.
+        min_frequency: Words rarer than this in training are unknown.
+        lowercase: Whether case is dropped.
+        splitting: Words stand between white space ("space"), or marks and clitics are words, too ("punctuation").
+        multiple_of: The size is padded to a multiple of this.
+    """
+
+    size: int = 20_000
+    min_frequency: int = 1
+    lowercase: bool = False
+    splitting: Splitting = "space"
+    multiple_of: int = 1
+
+
+class ClassificationVocabulary:
+    """The words of the sentences and the names of the classes.
+
+    Args:
+        words: The words.
+        labels: The classes in the order of their indices.
+        lowercase: Whether case is dropped.
+        splitting: See :class:`WordSettings`.
+    """
+
+    def __init__(
+        self, words: WordVocabulary, labels: Sequence[str], *, lowercase: bool = False, splitting: Splitting = "space"
+    ) -> None:
+        self.words = words
+        self.labels = tuple(labels)
+        self.lowercase = lowercase
+        self.splitting: Splitting = splitting
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows of an embedding, and classes."""
+        return len(self.words), len(self.labels)
+
+    def encode(self, sentence: str) -> list[int]:
+        """Ids of a sentence's words, with neither a beginning nor an end."""
+        return self.words.encode(spaced(sentence, self.lowercase, self.splitting))
+
+    def save(self, directory: Path) -> None:
+        """Writes ``words/`` and ``labels.json`` into ``directory``."""
+        self.words.save(directory / "words")
+        description = {"labels": list(self.labels), "lowercase": self.lowercase, "splitting": self.splitting}
+        write_json(directory / "labels.json", description)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Reads what :meth:`save` wrote.
+
+        Raises:
+            PhmrunError: (exit 3) The directory holds no such vocabulary, or a damaged one.
+        """
+        path = directory / "labels.json"
+        try:
+            stored = parse_json(path.read_text(encoding="utf-8"))
+            labels, lowercase, splitting = stored["labels"], stored["lowercase"], stored["splitting"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            what = f"the vocabulary is missing or damaged: {error!r}"
+            raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
+        words = load_vocabulary(directory / "words")
+        if not isinstance(words, WordVocabulary):
+            raise PhmrunError("the vocabulary is not one of words", where=str(directory), code=ExitCode.DATA)
+        return cls(words, labels, lowercase=lowercase, splitting=splitting)

@@ -1,0 +1,222 @@
+"""What sequence-to-sequence tasks configure: sentence pairs, vocabularies, the Transformer, the search for outputs."""
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from phmrun.config.experiment import Experiment
+from phmrun.config.schema import Section, Unhashed
+from phmrun.config.sections import DataConfig, ModelConfig
+
+_FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
+
+FilePath = Annotated[Path | None, Unhashed()]
+"""A file of the user's: its contents are part of the run id, its place is not."""
+
+
+class VocabularyConfig(Section):
+    """How text becomes tokens."""
+
+    kind: Literal["unigram", "bpe", "word"] = Field("unigram", description="SentencePiece unigrams or BPE, or words.")
+    size: int = Field(2000, ge=8, description="Entries of a vocabulary, special tokens included.")
+    joint: bool = Field(True, description="One vocabulary for both languages; tied embeddings need it.")
+    multiple_of: int = Field(
+        8, ge=1, description="Unused entries fill the vocabulary up to a multiple of this, so that n divides it."
+    )
+
+
+class ParallelDataConfig(DataConfig):
+    """Which sentence pairs, in which direction, as which tokens."""
+
+    name: str = Field(
+        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
+    )
+    source: str = Field("en", min_length=1, description="Language translated from.")
+    target: str = Field("de", min_length=1, description="Language translated into.")
+    train_source: FilePath = Field(None, description="Training sentences, one a line; UTF-8, plain or .gz.")
+    train_target: FilePath = Field(None, description="Their translations, line by line.")
+    dev_source: FilePath = Field(None, description="Validation sentences.")
+    dev_target: FilePath = Field(None, description="Their translations.")
+    test_source: FilePath = Field(None, description="Test sentences.")
+    test_target: FilePath = Field(None, description="Their translations.")
+    prefix: Annotated[str | None, Unhashed()] = Field(
+        None,
+        description="Instead of the six files: how their names start. corpus/ with source en and target de stands for "
+        "corpus/train.en, corpus/train.de, corpus/dev.en …, each also with .gz.",
+    )
+    vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="How text becomes tokens.")
+    max_length: int = Field(
+        256, ge=1, description="Training pairs with more tokens than this on either side are left out."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _files_imply_their_name(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "name" not in value and any(value.get(key) for key in ("prefix", *_FILES)):
+            return {**value, "name": "files"}
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        given = [key for key in _FILES if getattr(self, key) is not None]
+        if self.source == self.target:
+            raise ValueError(f"source and target are the same language, {self.source!r}")
+        if self.name != "files" and (given or self.prefix):
+            raise ValueError(f"{', '.join(given or ['prefix'])} needs name=files, not name={self.name}")
+        if self.name != "files":
+            return self
+        if self.prefix and given:
+            raise ValueError(f"give either prefix or the files themselves, not both ({', '.join(given)})")
+        required = ("train_source", "train_target", "dev_source", "dev_target")
+        missing = [key for key in required if key not in given]
+        if not self.prefix and missing:
+            raise ValueError(f"the data of the user's own files lacks {', '.join(missing)}")
+        if (self.test_source is None) != (self.test_target is None):
+            raise ValueError("test_source and test_target belong together")
+        return self
+
+
+_FAIRSEQ: dict[str, Any] = {
+    "width": 512,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "norm": "post",
+    "normalization": "layer",
+    "positions": "sinusoidal",
+    "attention_maps": "separate",
+    "bias": True,
+    "feedforward_bias": True,
+    "tie": "all",
+}
+
+
+class TransformerConfig(ModelConfig):
+    """Shape of the encoder–decoder Transformer."""
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "tiny": {"width": 128, "feedforward": 512, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
+        "small": {"width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3},
+        "base": {
+            "width": 512,
+            "feedforward": 2048,
+            "heads": 8,
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "attention_dropout": 0.1,
+            "activation_dropout": 0.1,
+        },
+        "t5-small": {
+            "width": 512,
+            "feedforward": 2048,
+            "heads": 8,
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "norm": "pre",
+            "normalization": "rms",
+            "positions": "relative",
+            "attention_maps": "separate",
+            "bias": False,
+            "feedforward_bias": False,
+            "tie": "all",
+        },
+        "fairseq-base": {**_FAIRSEQ, "feedforward": 2048, "heads": 8},
+        "fairseq-iwslt": {**_FAIRSEQ, "feedforward": 1024, "heads": 4},
+    }
+
+    preset: Annotated[Literal["tiny", "small", "base", "t5-small", "fairseq-base", "fairseq-iwslt"], Unhashed()] = (
+        Field(
+            "tiny",
+            description="Sets width, feedforward, heads and layers (base, the papers' model, also two dropouts; "
+            "t5-small and fairseq's also norms, positions, biases and tying); keys given beside it override it.",
+        )
+    )
+    width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
+    feedforward: int = Field(512, ge=1, description="Width of the feed-forward networks.")
+    heads: int = Field(4, ge=1, description="Attention heads; a divisor of the width.")
+    encoder_layers: int = Field(2, ge=1, description="Blocks of the encoder.")
+    decoder_layers: int = Field(2, ge=1, description="Blocks of the decoder.")
+    norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual and embedding units dropped.")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="Share of attention weights dropped.")
+    activation_dropout: float = Field(0.0, ge=0, lt=1, description="Share of feed-forward units dropped.")
+    attention_maps: Literal["joint", "separate"] = Field(
+        "joint", description="Queries, keys and values as one weight matrix or as three."
+    )
+    bias: bool = Field(False, description="Biases in the attention's maps; tensor2tensor's have none.")
+    feedforward_bias: bool = Field(True, description="Biases in the feed-forward networks.")
+    output_bias: bool = Field(False, description="A bias in the output layer.")
+    upsample: int = Field(
+        1,
+        ge=1,
+        description="Factor on the inner widths: of queries, keys and values, and of the feed-forward networks.",
+    )
+    normalization: Literal["layer", "rms"] = Field(
+        "layer", description="Normalisation by mean and variance, or by the root mean square alone (T5)."
+    )
+    positions: Literal["sinusoidal", "relative"] = Field(
+        "sinusoidal", description="Vectors added to the embeddings, or scores by bucket of distance in attention (T5)."
+    )
+    contract_n: int | None = Field(
+        None,
+        ge=1,
+        description="Order n of the second map of each feed-forward network, where it is to differ from the layer's; "
+        "16 is the slip in Demir and Barutçu's PHM+ at n = 2, 4 and 8.",
+    )
+    tie: Literal["all", "decoder", "none"] = Field(
+        "all", description="Shared: both embeddings and the output layer; the decoder's two; nothing."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        return self
+
+
+class DecodingConfig(Section):
+    """How translations are searched for in the final evaluation."""
+
+    beam: int = Field(5, ge=1, description="Hypotheses kept per sentence; 1 is greedy.")
+    alpha: float = Field(0.6, ge=0, description="Strength of the length penalty ((5 + length) / 6)^alpha; 0: none.")
+    max_length_ratio: float = Field(
+        1.5, gt=0, description="A translation has at most ratio · source tokens + offset tokens."
+    )
+    max_length_offset: int = Field(10, ge=1, description="See `max_length_ratio`; tokens.")
+    application: Literal["auto", "dense", "factored"] = Field(
+        "auto",
+        description="How the decoder applies structured maps: W built once, or its factors at every step; auto: "
+        "factored up to 32 hypotheses (batch times beam) at a time.",
+    )
+    batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences translated at a time.")
+    nbest: Annotated[int, Unhashed()] = Field(1, ge=1, description="Hypotheses written per sentence.")
+    sentence_bleu: Annotated[bool, Unhashed()] = Field(
+        False, description="Also score the mean BLEU of single sentences, which some papers report, in two definitions."
+    )
+
+
+class SequenceToSequenceExperiment(Experiment):
+    """Configuration of a task that turns text into text; a task narrows ``task`` to its own name."""
+
+    data: ParallelDataConfig = Field(ParallelDataConfig(), description="Sentence pairs and their tokens.")
+    model: TransformerConfig = Field(TransformerConfig(), description="Shape of the Transformer.")
+    decoding: DecodingConfig = Field(DecodingConfig(), description="Search for outputs in the evaluation.")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Source and target vocabulary entries, as many as are asked for."""
+        vocabulary = self.data.vocabulary
+        size = -(-vocabulary.size // vocabulary.multiple_of) * vocabulary.multiple_of
+        return size, size
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.model.tie == "all" and not self.data.vocabulary.joint:
+            raise ValueError("model.tie=all needs data.vocabulary.joint=true; tie=decoder goes with two vocabularies")
+        if self.decoding.nbest > self.decoding.beam:
+            raise ValueError(f"decoding.nbest={self.decoding.nbest} is more than decoding.beam={self.decoding.beam}")
+        if self.training.monitor not in ("loss", "bleu"):
+            raise ValueError(
+                f"training.monitor={self.training.monitor} is not among the scores of {self.task}: loss, bleu"
+            )
+        return self

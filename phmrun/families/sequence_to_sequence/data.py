@@ -1,0 +1,207 @@
+"""Sentence pairs as training batches."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from phmrun.engine.data import DataModule
+from phmrun.engine.loading import Loading
+from phmrun.families.sequence_to_sequence.preparation import Prepared, VocabularySettings, prepare_parallel
+from phmrun.text.batches import Batch, BatchPlan, Unit
+from phmrun.text.parallel import read_parallel
+from phmrun.text.store import ParallelStore
+from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import BOS, EOS, PAD
+
+Baseline = Callable[[Sequence[str]], list[str]]
+"""Turns source sentences into outputs without a model."""
+
+
+class ParallelBatch(NamedTuple):
+    """Sentence pairs as tensors.
+
+    Attributes:
+        source: Tokens with the end token, padded, ``[batch, source]``.
+        mask: ``[batch, 1, 1, source]``, true at tokens; ``None`` where nothing is padded.
+        target: The beginning token and the target tokens, padded, ``[batch, target]``.
+        positions: Where in the flattened ``target`` a next token is wanted, ``[units]``.
+        wanted: These next tokens, the end token included, ``[units]``.
+        units: How many they are.
+        window_units: How many they are in the whole accumulation window, over all processes.
+    """
+
+    source: Tensor
+    mask: Tensor | None
+    target: Tensor
+    positions: Tensor
+    wanted: Tensor
+    units: int
+    window_units: int
+
+
+class ParallelBatches(Dataset[ParallelBatch]):
+    """Turns a :class:`Batch` of sentence numbers into tensors."""
+
+    def __init__(self, store: ParallelStore) -> None:
+        self.store = store
+
+    def __getitem__(self, batch: Batch) -> ParallelBatch:
+        """The batch's sentences."""
+        numbers = batch.indices.tolist()
+        sources = [self.store.source[number] for number in numbers]
+        targets = [self.store.target[number] for number in numbers]
+        source, mask = padded_sources(sources)
+        length = max(len(target) for target in targets) + 1
+        shifted = np.full((len(targets), length), PAD, dtype=np.int64)
+        wanted = np.full((len(targets), length), PAD, dtype=np.int64)
+        for row, target in enumerate(targets):
+            shifted[row, 0] = BOS
+            shifted[row, 1 : len(target) + 1] = target
+            wanted[row, : len(target)] = target
+            wanted[row, len(target)] = EOS
+        positions = np.flatnonzero(wanted)
+        return ParallelBatch(
+            source,
+            mask,
+            torch.from_numpy(shifted),
+            torch.from_numpy(positions),
+            torch.from_numpy(wanted.reshape(-1)[positions]),
+            len(positions),
+            batch.window_units,
+        )
+
+
+def padded_sources(sources: list[NDArray[Any]]) -> tuple[Tensor, Tensor | None]:
+    """Source tokens with the end token, padded, ``[batch, source]``, and their mask if anything is padded."""
+    lengths = np.array([len(source) + 1 for source in sources])
+    tokens = np.full((len(sources), lengths.max()), PAD, dtype=np.int64)
+    for row, source in enumerate(sources):
+        tokens[row, : len(source)] = source
+        tokens[row, len(source)] = EOS
+    if lengths.min() == lengths.max():
+        return torch.from_numpy(tokens), None
+    return torch.from_numpy(tokens), torch.from_numpy(tokens != PAD)[:, None, None, :]
+
+
+class ParallelData(DataModule):
+    """Sentence pairs from two files per split, encoded once and read from memory-mapped stores.
+
+    Args:
+        files: (source, target) text by split: "train", "dev" and any test sets.
+        fingerprints: SHA-256 sums that identify the text.
+        parts: By split a file that names, line by line, the part of the split that a pair belongs to.
+        baselines: Outputs that need no model, by name; scored beside it. Copying the source always is one.
+        kind: Kind of vocabulary: "unigram", "bpe" or "word".
+        vocabulary_size: Entries of each vocabulary.
+        joint: One vocabulary for both sides.
+        multiple_of: Vocabulary sizes are padded to a multiple of this.
+        max_length: Training pairs with a longer side (tokens) are left out.
+        unit: What ``batch_size`` counts: "tokens" or "sentences".
+        batch_size: Target tokens or sentences per micro-batch.
+        accumulate: Micro-batches per optimizer step and process.
+        seed: Seed of the batch order.
+        workers: Processes that load batches; 0: none beside this one.
+        cache: Directory of prepared corpora.
+    """
+
+    unit = "tokens"
+
+    def __init__(
+        self,
+        files: Mapping[str, tuple[Path, Path]],
+        fingerprints: Mapping[str, str],
+        *,
+        parts: Mapping[str, Path] | None = None,
+        baselines: Mapping[str, Baseline] | None = None,
+        kind: str,
+        vocabulary_size: int,
+        joint: bool,
+        multiple_of: int,
+        max_length: int,
+        unit: Unit,
+        batch_size: int,
+        accumulate: int,
+        seed: int,
+        workers: int,
+        cache: Path,
+    ) -> None:
+        super().__init__()
+        self.files = dict(files)
+        self.parts = dict(parts or {})
+        self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
+        self._fingerprints = dict(fingerprints)
+        self.settings = VocabularySettings(kind, vocabulary_size, joint, multiple_of)
+        self.max_length = max_length
+        self.batch_unit: Unit = unit
+        self.batch_size = batch_size
+        self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
+        self.cache = cache
+        self._prepared: Prepared | None = None
+        self._plan: BatchPlan | None = None
+
+    def fingerprints(self) -> dict[str, str]:
+        """Checksums of the text."""
+        return self._fingerprints
+
+    @property
+    def prepared(self) -> Prepared:
+        """The encoded corpus; made on first use."""
+        if self._prepared is None:
+            needed = {split: self.files[split] for split in ("train", "dev")}
+            self._prepared = prepare_parallel(
+                needed,
+                kind=self.settings.kind,
+                size=self.settings.size,
+                joint=self.settings.joint,
+                multiple_of=self.settings.multiple_of,
+                max_length=self.max_length,
+                cache=self.cache,
+            )
+        return self._prepared
+
+    def prepare(self) -> None:
+        """Encodes the corpus unless the cache has it."""
+        _ = self.prepared
+
+    def statistics(self) -> dict[str, Any]:
+        """Sentences, tokens and rates by split, and the vocabulary's."""
+        return self.prepared.statistics
+
+    @property
+    def plan(self) -> BatchPlan:
+        """How the training split is cut into batches."""
+        if self._plan is None:
+            store = self.prepared.stores["train"]
+            self._plan = BatchPlan(
+                store.source.lengths, store.target.lengths, unit=self.batch_unit, size=self.batch_size
+            )
+        return self._plan
+
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Optimizer steps of ``world`` processes in so many passes over the training pairs."""
+        return self.loading.steps_in_epochs(self.plan, epochs, world)
+
+    @property
+    def vocabulary(self) -> Vocabularies:
+        """The vocabularies of both sides."""
+        return self.prepared.vocabularies
+
+    def inputs(self, split: str) -> Iterator[str]:
+        """The source sentences of a split."""
+        return (source for source, _ in read_parallel(*self.files[split]))
+
+    def train_dataloader(self) -> DataLoader[ParallelBatch]:
+        """Training batches without end; loading them draws nothing from the global random state."""
+        return self.loading.training(self.plan, ParallelBatches(self.prepared.stores["train"]))
+
+    def validation_batches(self) -> DataLoader[ParallelBatch]:
+        """The validation pairs, each once, this process's share."""
+        store = self.prepared.stores["dev"]
+        lengths = store.source.lengths, store.target.lengths
+        return self.loading.validation(ParallelBatches(store), *lengths, unit=self.batch_unit, size=self.batch_size)

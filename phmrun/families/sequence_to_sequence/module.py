@@ -1,0 +1,137 @@
+"""Sequence-to-sequence learning: the loss over target tokens, and outputs for text. Translation and style share it."""
+
+from typing import Any, cast
+
+from phmrun.config import LayerConfig
+from phmrun.engine.module import Loss, TrainingModule
+from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
+from phmrun.errors import PhmrunError
+from phmrun.export.graph import ExportGraph
+from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
+from phmrun.families.sequence_to_sequence.data import ParallelBatch, ParallelData
+from phmrun.families.sequence_to_sequence.predictor import Search, Translator
+from phmrun.layers.cross_entropy import linear_cross_entropy
+from phmrun.metrics import bleu
+from phmrun.models.transformer import Transformer
+from phmrun.registry import EMBEDDINGS
+from phmrun.text.parallel import read_parallel
+
+
+class SequenceToSequenceModule(TrainingModule):
+    """A Transformer trained on label-smoothed cross-entropy per target token.
+
+    Args:
+        network: The encoder–decoder.
+        optimizer: Builds the optimiser.
+        schedule: Learning rate by optimizer step.
+        smoothing: ε of the label smoothing.
+    """
+
+    def __init__(
+        self,
+        network: Transformer,
+        optimizer: OptimizerBuilder,
+        schedule: Schedule,
+        *,
+        smoothing: float,
+    ) -> None:
+        super().__init__(network, optimizer, schedule)
+        self.smoothing = smoothing
+
+    @property
+    def transformer(self) -> Transformer:
+        """The network, by its type."""
+        return cast(Transformer, self.network)
+
+    def loss(self, batch: ParallelBatch) -> Loss:
+        """Summed over the target tokens of the batch; padding costs nothing, not even the output map."""
+        hidden = self.network(batch.source, batch.mask, batch.target)
+        output = self.transformer.output
+        picked = hidden.flatten(0, 1).index_select(0, batch.positions)
+        smoothing = self.smoothing if self.training else 0.0
+        inner, weight = output.reduced(picked)
+        total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=smoothing)
+        return Loss(total, nll, batch.units)
+
+    def validation_scores(self, data: ParallelData) -> dict[str, float]:
+        """BLEU of greedy outputs on the validation pairs."""
+        translator = Translator(self.transformer, data.vocabulary, Search(beam=1), device=self.device)
+        sources, references = zip(*read_parallel(*data.files["dev"]), strict=True)
+        return {"bleu": bleu(translator.translate(sources), references, resamples=0).value}
+
+    def export_graph(self) -> ExportGraph:
+        """From the tokens of both sides to the logits of the next target tokens."""
+        from phmrun.families.sequence_to_sequence.export import translation_graph
+
+        return translation_graph(self.transformer)
+
+
+def build_sequence_to_sequence(
+    config: SequenceToSequenceExperiment, source_size: int, target_size: int
+) -> SequenceToSequenceModule:
+    """The Lightning module of an experiment.
+
+    Args:
+        config: The resolved config.
+        source_size: Source vocabulary entries.
+        target_size: Target vocabulary entries.
+
+    Raises:
+        PhmrunError: Sizes, structures and tying that do not go together.
+    """
+    model, training = config.model, config.training
+    shares = model.tie != "none" and config.embedding.structure not in EMBEDDINGS  # those share the words' vectors only
+    if shares and config.output.arguments not in (config.embedding.arguments, LayerConfig().arguments):
+        raise PhmrunError(
+            f"the output map is tied to the embedding, whose structure is {config.embedding.structure!r}",
+            where="output.structure",
+            hint=f"Use --embedding {config.output.structure}, or --set model.tie=none.",
+        )
+    network = Transformer(
+        source_size,
+        target_size,
+        width=model.width,
+        inner=model.feedforward,
+        heads=model.heads,
+        encoder_layers=model.encoder_layers,
+        decoder_layers=model.decoder_layers,
+        norm=model.norm,
+        dropout=model.dropout,
+        attention_dropout=model.attention_dropout,
+        activation_dropout=model.activation_dropout,
+        maps=model.attention_maps,
+        attention_bias=model.bias,
+        feedforward_bias=model.feedforward_bias,
+        output_bias=model.output_bias,
+        upsample=model.upsample,
+        normalization=model.normalization,
+        positions=model.positions,
+        tie=model.tie,
+        layer=config.layer.arguments,
+        contract=contract_arguments(config),
+        embedding=config.embedding.arguments,
+        output=config.output.arguments,
+    )
+    return SequenceToSequenceModule(
+        network,
+        optimizer_from(training.optimizer),
+        schedule_from(training, model.width),
+        smoothing=training.label_smoothing,
+    )
+
+
+def contract_arguments(config: SequenceToSequenceExperiment) -> dict[str, Any] | None:
+    """The structure of the feed-forward blocks' second map, where its order is not the layer's.
+
+    Raises:
+        PhmrunError: The layer's structure has no order n.
+    """
+    n = config.model.contract_n
+    if n is None:
+        return None
+    arguments = config.layer.arguments
+    if "n" not in arguments:
+        raise PhmrunError(
+            f"the layer {config.layer.structure!r} has no order n that could differ", where="model.contract_n"
+        )
+    return {**arguments, "n": n}

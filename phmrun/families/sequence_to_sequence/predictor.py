@@ -1,0 +1,211 @@
+"""A trained sequence-to-sequence model at work: text in, text out, and scores of a test set."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Literal, cast
+
+import torch
+
+from phmrun.decoding.hypothesis import Hypothesis
+from phmrun.decoding.search import translate
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.predictor import Answer, Evaluation
+from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
+from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.layers.inference import resolve_application
+from phmrun.layers.linear import Application
+from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk
+from phmrun.models.incremental import IncrementalTransformer
+from phmrun.models.transformer import Transformer
+from phmrun.text.parallel import read_parallel
+from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import BOS, EOS, PAD
+
+Measure = Callable[[Sequence[str], Sequence[str]], Score]
+
+SAMPLES = 8
+CHUNK = 512
+"""Lines of a stream that are sorted by length and translated together."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How outputs are searched for.
+
+    Attributes:
+        beam: Hypotheses kept per sentence; 1 is greedy.
+        alpha: Exponent of the length penalty.
+        max_length_ratio: Most target tokens per source token.
+        max_length_offset: Target tokens allowed beyond that.
+        batch: Sentences at a time; does not change the results.
+        nbest: Hypotheses returned per sentence.
+        application: How the decoder applies its weights; "auto": by batch × beam.
+    """
+
+    beam: int = 5
+    alpha: float = 0.6
+    max_length_ratio: float = 1.5
+    max_length_offset: int = 10
+    batch: int = 64
+    nbest: int = 1
+    application: Literal["auto", "dense", "factored"] = "auto"
+
+    def resolved(self) -> "Search":
+        """The same search with ``application`` decided."""
+        return replace(self, application=resolve_application(self.application, self.batch * self.beam))
+
+    def parts(self) -> tuple[Application, Application]:
+        """How decoder and encoder apply their weights; one sentence is few enough tokens for factors, more are not."""
+        decoder: Application = "factored" if self.resolved().application == "factored" else "dense"
+        return decoder, decoder if self.batch == 1 else "dense"
+
+    def signature(self) -> str:
+        """What of the search a score depends on, as ``key:value`` pairs."""
+        limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
+        application = self.application if self.parts()[1] == "dense" else "factored-throughout"
+        return f"beam:{self.beam}|alpha:{self.alpha:g}|limit:{limit}|application:{application}"
+
+
+class Translator:
+    """Translates text with a trained Transformer.
+
+    Args:
+        network: The trained network; it is copied, not changed.
+        vocabularies: Of the run.
+        search: How to search.
+        weights: Which of the run's weights these are, for the signature of a score.
+        device: Where to compute.
+        sentence_bleu: Whether to score the mean BLEU of single sentences too.
+    """
+
+    prompt = "one sentence a line"
+
+    def __init__(
+        self,
+        network: Transformer,
+        vocabularies: Vocabularies,
+        search: Search,
+        weights: str = "given",
+        device: torch.device | str = "cpu",
+        sentence_bleu: bool = False,
+    ) -> None:
+        self.vocabularies = vocabularies
+        self.weights = weights
+        self.search = search.resolved()
+        self.device = device
+        self.sentence_bleu = sentence_bleu
+        self.decoder = IncrementalTransformer(network, PAD, *self.search.parts()).to(device)
+
+    def hypotheses(self, lines: Sequence[str], label: str = "translating") -> list[list[Hypothesis]]:
+        """The best hypotheses of each line, best first; a blank line has the empty one."""
+        encoded = self.vocabularies.source.encode_all(list(lines))
+        return translate(
+            self.decoder,
+            [[*tokens, EOS] if tokens else [] for tokens in encoded],
+            beam=self.search.beam,
+            alpha=self.search.alpha,
+            bos=BOS,
+            eos=EOS,
+            pad=PAD,
+            nbest=self.search.nbest,
+            max_length_ratio=self.search.max_length_ratio,
+            max_length_offset=self.search.max_length_offset,
+            batch=self.search.batch,
+            device=self.device,
+            label=label,
+        )
+
+    def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
+        """Translations of a stream of lines, in order; several lines each where several hypotheses are asked for."""
+        stream = iter(lines)
+        size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
+        while chunk := list(islice(stream, size)):
+            for found in self.hypotheses(chunk):
+                texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in found]
+                yield Answer("\n".join(texts), {"prediction": texts if self.search.nbest > 1 else texts[0]})
+
+    def translate(self, lines: Sequence[str]) -> list[str]:
+        """The best translation of each line."""
+        return [self.vocabularies.target.decode(found[0].tokens) for found in self.hypotheses(lines)]
+
+    def evaluate(self, data: ParallelData, split: str) -> Evaluation:
+        """Translates a split and scores it: "bleu", "chrf", "bleu-<part>", "bleu-of-<baseline>".
+
+        Where they are asked for, also "sentence-bleu", "sentence-bleu-nltk" and those of the baselines.
+        """
+        pairs = list(read_parallel(*data.files[split]))
+        sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        began = time.perf_counter()
+        found = self.hypotheses(sources)
+        seconds = time.perf_counter() - began
+        outputs = [self.vocabularies.target.decode(hypotheses[0].tokens) for hypotheses in found]
+        scores = self._scores(outputs, references, data.parts.get(split))
+        for name, baseline in data.baselines.items():
+            unlearnt = baseline(sources)
+            scores |= {f"{key}-of-{name}": measure(unlearnt, references) for key, measure in self._measures.items()}
+        return Evaluation(
+            scores,
+            predictions="".join(f"{line}\n" for line in outputs),
+            columns=("source", "reference", "translation"),
+            samples=list(zip(sources, references, outputs, strict=True))[:SAMPLES],
+            items=len(outputs),
+            units=sum(len(best[0].tokens) + 1 for best in found),
+            unit="tokens",
+            seconds=seconds,
+            signature=f"{self.search.signature()}|batch:{self.search.batch}",
+        )
+
+    def _scores(self, outputs: Sequence[str], references: Sequence[str], parts: Path | None) -> dict[str, Score]:
+        measures = {**self._measures, "chrf": chrf}
+        scores = {key: measure(outputs, references) for key, measure in measures.items()}
+        names = parts.read_text(encoding="utf-8").split("\n")[: len(outputs)] if parts else []
+        for part in sorted(set(names)):
+            rows = [row for row, name in enumerate(names) if name == part]
+            scores[f"bleu-{part}"] = bleu([outputs[row] for row in rows], [references[row] for row in rows])
+        extra = f"{self.search.signature()}|weights:{self.weights}"
+        return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
+
+    @property
+    def _measures(self) -> dict[str, Measure]:
+        """What baselines are scored by too."""
+        sentences: dict[str, Measure] = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
+        return {"bleu": bleu, **(sentences if self.sentence_bleu else {})}
+
+
+def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Search:
+    """The search that a config's decoding section describes; ``batch_size`` replaces its batch."""
+    values = decoding.model_dump(exclude={"sentence_bleu"})
+    return Search(**{**values, "batch": batch_size or decoding.batch})
+
+
+def build_translator(
+    config: SequenceToSequenceExperiment,
+    module: TrainingModule,
+    vocabulary: Vocabularies,
+    *,
+    weights: str,
+    batch_size: int | None,
+    device: str,
+) -> Translator:
+    """The predictor of a sequence-to-sequence task.
+
+    Args:
+        config: The resolved config.
+        module: The trained module.
+        vocabulary: Of the run.
+        weights: Which of the run's weights these are.
+        batch_size: Sentences at a time; unless given, the config's.
+        device: Where to compute.
+    """
+    decoding = config.decoding
+    return Translator(
+        cast(Transformer, module.network),
+        vocabulary,
+        search_from(decoding, batch_size),
+        weights,
+        device,
+        sentence_bleu=decoding.sentence_bleu,
+    )

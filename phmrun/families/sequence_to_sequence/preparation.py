@@ -1,0 +1,266 @@
+"""From raw parallel text to a vocabulary and memory-mapped token stores, once per content.
+
+The result lies in ``cache/<hash>/``, where the hash covers the SHA-256 of every file and every setting, so that the
+same text and settings are prepared once and a changed file is never mistaken for the old one. It is built in a
+directory beside and renamed when it is complete; killed at any moment, it leaves nothing that could be taken for a
+result.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from phmrun.documents import parse_json
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of, write_json
+from phmrun.progress import note, progress
+from phmrun.text.cache import build_once, content_name
+from phmrun.text.parallel import read_parallel
+from phmrun.text.statistics import SplitStatistics
+from phmrun.text.store import ParallelStore, TokenStoreWriter
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
+
+VERSION = 1
+"""Raised whenever the same text and settings would give other ids or another layout."""
+TRAIN = "train"
+LAST = "statistics.json"
+"""Written last: a directory that has it is complete."""
+CHUNK = 1024
+"""Sentence pairs encoded at a time."""
+SAMPLE = 100_000_000
+"""Characters, of both sides, that a subword vocabulary is learnt from at most, in pairs evenly spaced over the corpus.
+SentencePiece holds them in memory, at about 20 bytes each."""
+NOISY = 1_000_000
+"""From this many pairs on, the rarest 0.01 % of characters are left out of the alphabet, as web text needs."""
+
+
+@dataclass(frozen=True)
+class VocabularySettings:
+    """How the vocabularies are learnt; see :func:`phmrun.text.vocabulary.train_vocabulary`.
+
+    Args:
+        kind: ``unigram``, ``bpe`` or ``word``.
+        size: Entries of each vocabulary.
+        joint: One vocabulary for both sides, learnt from both.
+        multiple_of: Sizes are padded to a multiple of this.
+        min_frequency: Rarer words are unknown (kind ``word`` only).
+    """
+
+    kind: str = "unigram"
+    size: int = 8000
+    joint: bool = True
+    multiple_of: int = 1
+    min_frequency: int = 1
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A corpus that is ready to train on.
+
+    Args:
+        path: Its directory in the cache.
+        vocabularies: Of the source and the target side.
+        stores: Token ids by split.
+        files: Raw (source, target) files by split, whose text scores are computed against.
+        statistics: Sizes and rates, all of it JSON: ``vocabulary`` and, by split, ``splits``.
+    """
+
+    path: Path
+    vocabularies: Vocabularies
+    stores: dict[str, ParallelStore]
+    files: dict[str, tuple[Path, Path]]
+    statistics: dict[str, Any]
+
+
+def prepare_parallel(
+    files: Mapping[str, tuple[Path, Path]],
+    *,
+    kind: str = "unigram",
+    size: int = 8000,
+    joint: bool = True,
+    multiple_of: int = 1,
+    min_frequency: int = 1,
+    max_length: int = 256,
+    cache: Path,
+    vocabularies: Vocabularies | None = None,
+) -> Prepared:
+    """Checks, learns vocabularies from, and encodes a parallel corpus; or finds it done in the cache.
+
+    Memory does not grow with the corpus. A second process that wants the same waits for the first.
+
+    Args:
+        files: (source, target) files by split; ``train`` is needed unless ``vocabularies`` are given.
+        kind: ``unigram``, ``bpe`` or ``word``.
+        size: Entries of each vocabulary, in all.
+        joint: One vocabulary for both sides.
+        multiple_of: Vocabulary sizes are padded to a multiple of this.
+        min_frequency: Rarer words are unknown (kind ``word`` only).
+        max_length: Pairs of ``train`` with a side of more tokens are left out and counted; other splits keep all.
+        cache: Directory of prepared corpora.
+        vocabularies: Vocabularies to encode with instead of learning any, such as those of a finished run.
+
+    Raises:
+        PhmrunError: A file is missing or malformed (exit 3), or a setting is out of range (exit 2).
+    """
+    settings = VocabularySettings(kind, size, joint, multiple_of, min_frequency)
+    if vocabularies is None and TRAIN not in files:
+        raise PhmrunError("there is no training split to learn a vocabulary from", code=ExitCode.DATA)
+    for path in (path for pair in files.values() for path in pair):
+        if not path.is_file():
+            raise PhmrunError("the file does not exist", where=str(path), code=ExitCode.DATA)
+    name = _content_hash(files, settings, max_length, vocabularies)
+    path = cache / name
+    build_once(path, LAST, lambda path: _build(path, files, settings, max_length, vocabularies))
+    return open_prepared(path, files)
+
+
+def open_prepared(path: Path, files: Mapping[str, tuple[Path, Path]]) -> Prepared:
+    """Opens a directory that :func:`prepare_parallel` made.
+
+    Args:
+        path: The directory.
+        files: Raw (source, target) files by split, as they were given when it was made.
+
+    Raises:
+        PhmrunError: (exit 3) It is damaged.
+    """
+    try:
+        statistics = parse_json((path / LAST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        what = f"the prepared corpus is damaged: {error}"
+        raise PhmrunError(
+            what, where=str(path), hint=f"Remove {path}; it is made again.", code=ExitCode.DATA
+        ) from error
+    stores = {split: ParallelStore(path / split) for split in files}
+    return Prepared(path, Vocabularies.load(path / "vocabulary"), stores, dict(files), statistics)
+
+
+def _build(
+    path: Path,
+    files: Mapping[str, tuple[Path, Path]],
+    settings: VocabularySettings,
+    max_length: int,
+    vocabularies: Vocabularies | None,
+) -> None:
+    """Fills ``path``: checks all text first, so that a fault in the last line is known before the long work."""
+    sizes = {split: _measure(split, *sides) for split, sides in files.items()}
+    if vocabularies is None:
+        vocabularies = _learn(files[TRAIN], *sizes[TRAIN], settings)
+    vocabularies.save(path / "vocabulary")
+    splits = {}
+    for split, sides in files.items():
+        limit = max_length if split == TRAIN else None
+        splits[split] = _encode(split, sides, sizes[split][0], vocabularies, limit, path / split)
+        if not splits[split]["sentences"]:
+            what = f"no pair of {split!r} has at most {max_length} tokens on both sides"
+            raise PhmrunError(what, where=str(sides[0]), code=ExitCode.DATA)
+    write_json(path / LAST, {"vocabulary": _described(vocabularies), "splits": splits})
+
+
+def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
+    """Pairs of a split, and characters of both sides; reads all of it and so raises every fault of the text."""
+    pairs = characters = 0
+    with progress(f"checking {split}", None, "sentences") as advance:
+        for left, right in read_parallel(source, target):
+            pairs += 1
+            characters += len(left) + len(right)
+            if not pairs % CHUNK:
+                advance(CHUNK)
+    return pairs, characters
+
+
+def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: VocabularySettings) -> Vocabularies:
+    """Vocabularies of the training split; words are counted in all of it, subwords in a sample."""
+    subwords = settings.kind != "word"
+    sample = max(1, pairs * SAMPLE // characters) if subwords and characters > SAMPLE else pairs
+    coverage = 0.9999 if pairs >= NOISY else 1.0
+    if sample < pairs:
+        note(f"the subword vocabulary is learnt from {sample:,} of {pairs:,} sentence pairs, evenly spaced")
+
+    def lines(*columns: int) -> Iterator[str]:
+        with progress("reading text for the vocabulary", pairs, "sentences") as advance:
+            for number, pair in enumerate(read_parallel(*sides)):
+                if (number + 1) * sample // pairs > number * sample // pairs:
+                    yield from (pair[column] for column in columns)
+                advance(1)
+        if subwords and sample * len(columns) > 100_000:
+            note(f"learning a {settings.kind} vocabulary of {settings.size:,} entries")
+
+    def train(*columns: int) -> Any:
+        vocabulary = train_vocabulary(
+            lines(*columns),
+            kind=settings.kind,
+            size=settings.size,
+            multiple_of=settings.multiple_of,
+            min_frequency=settings.min_frequency,
+            character_coverage=coverage,
+        )
+        if vocabulary.entries < settings.size:
+            note(f"the text allows a vocabulary of {vocabulary.entries:,} entries, not {settings.size:,}")
+        return vocabulary
+
+    if settings.joint:
+        both = train(0, 1)
+        return Vocabularies(both, both)
+    return Vocabularies(train(0), train(1))
+
+
+def _encode(
+    split: str, sides: tuple[Path, Path], pairs: int, vocabularies: Vocabularies, limit: int | None, path: Path
+) -> dict[str, Any]:
+    """Streams one split into its two stores and returns its statistics."""
+    statistics = SplitStatistics(len(vocabularies.source), len(vocabularies.target))
+    text = read_parallel(*sides)
+    with (
+        progress(f"encoding {split}", pairs, "sentences") as advance,
+        TokenStoreWriter(path / "source", vocabulary_size=len(vocabularies.source)) as sources,
+        TokenStoreWriter(path / "target", vocabulary_size=len(vocabularies.target)) as targets,
+    ):
+        while chunk := list(islice(text, CHUNK)):
+            left = vocabularies.source.encode_all([source for source, _ in chunk])
+            right = vocabularies.target.encode_all([target for _, target in chunk])
+            for source, target in zip(left, right, strict=True):
+                if limit is not None and max(len(source), len(target)) > limit:
+                    statistics.drop()
+                    continue
+                sources.append(source)
+                targets.append(target)
+                statistics.add(source, target)
+            advance(len(chunk))
+    return statistics.as_dict()
+
+
+def _described(vocabularies: Vocabularies) -> dict[str, Any]:
+    """The vocabularies' part of the statistics."""
+    sides = {"source": vocabularies.source, "target": vocabularies.target}
+    return {
+        "kind": vocabularies.source.kind,
+        "joint": vocabularies.joint,
+        **{
+            side: {"size": len(each), "entries": each.entries, "requested": each.requested}
+            for side, each in sides.items()
+        },
+    }
+
+
+def _content_hash(
+    files: Mapping[str, tuple[Path, Path]],
+    settings: VocabularySettings,
+    max_length: int,
+    vocabularies: Vocabularies | None,
+) -> str:
+    """The name of everything that the result depends on."""
+    if vocabularies is not None:
+        settings = replace(settings, kind="given", size=0, joint=vocabularies.joint, multiple_of=1, min_frequency=1)
+    content = {
+        "version": VERSION,
+        "files": {split: [sha256_of(path) for path in sides] for split, sides in sorted(files.items())},
+        "settings": vars(settings),
+        "max_length": max_length,
+        "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256] if vocabularies else None,
+        "sentencepiece": version("sentencepiece"),
+    }
+    return content_name(content)

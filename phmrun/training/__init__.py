@@ -1,1 +1,0 @@
-"""The Lightning side: modules, data modules, exact resume, optimisers, schedules, progress."""

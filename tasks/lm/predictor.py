@@ -1,0 +1,289 @@
+"""A trained language model at work: how well it predicts a text, word by word, and how it continues one."""
+
+import itertools
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.predictor import Answer, Evaluation
+from phmrun.layers import for_inference
+from phmrun.metrics import Score
+from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress
+from phmrun.tasks.lm.config import LanguageModelExperiment
+from phmrun.tasks.lm.language_model import LanguageModel, State
+from phmrun.tasks.lm.module import perplexity
+from phmrun.tasks.lm.preparation import Tally, text_lines
+from phmrun.tasks.lm.sampling import Choice
+from phmrun.tasks.lm.segments import parts
+from phmrun.tasks.lm.streams import StreamData, evaluation_batches
+from phmrun.tasks.lm.transformer_xl import TransformerXL
+from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words
+
+SAMPLES = 8
+NAT = 1 / math.log(2)
+"""Bits."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How a text is read to be scored.
+
+    Attributes:
+        streams: Equal parts of the text that are read side by side, each from nothing remembered; 1: one piece.
+        length: Words read at a time.
+        batch: Most parts read at a time; does not change the scores.
+        characters: Whether bits per character are wanted as well.
+    """
+
+    streams: int = 10
+    length: int = 70
+    batch: int = 100
+    characters: bool = False
+
+
+@dataclass(frozen=True)
+class Prompting:
+    """What becomes of a line of the user's.
+
+    Attributes:
+        mode: "continue" it, or say how many bits each of its words takes ("surprisal").
+        words: Most words of a continuation; it also stops at the end of a line.
+        choice: How the next word is chosen.
+        seed: Seed of the first line's draws; each further line has the next number.
+        nbest: Continuations of each line.
+        across_lines: Whether lines whose surprisal is asked for are one text.
+    """
+
+    mode: Literal["continue", "surprisal"] = "continue"
+    words: int = 50
+    choice: Choice = field(default_factory=Choice)
+    seed: int = 1
+    nbest: int = 1
+    across_lines: bool = True
+
+
+class LanguageModelPredictor:
+    """Reads and continues text with a trained language model.
+
+    Args:
+        network: The trained network; it is copied, not changed.
+        vocabulary: Of the run.
+        scoring: How texts are scored.
+        prompting: What becomes of the user's lines.
+        memory: Words before the segment that a Transformer-XL's attention reaches; the network's own unless given.
+        compression: Codebooks, and codewords in each, that the table of input vectors is compressed into.
+        weights: Which of the run's weights these are, for the signature of a score.
+        device: Where to compute.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        vocabulary: StreamVocabulary,
+        scoring: Scoring,
+        prompting: Prompting,
+        *,
+        memory: int | None = None,
+        compression: tuple[int, int] | None = None,
+        weights: str = "given",
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.scoring = scoring
+        self.prompting = prompting
+        self.weights = weights
+        self.device = torch.device(device)
+        copied = for_inference(network, "dense").to(device)
+        self.network = cast(LanguageModel, copied)
+        self.table: CodebookEmbedding | None = None
+        if compression is not None:
+            inputs = copied.embedding if copied.define is None else copied.define
+            self.table = compress(cast(Tensor, cast(nn.Module, inputs).weight), *compression)
+            copied.define = self.table  # what looks the inputs up, where there is one
+        self.reach = "state"
+        if isinstance(copied, TransformerXL):
+            copied.memory = copied.memory if memory is None else memory
+            self.reach = str(copied.memory)
+        self.prompt = "a line of text" if prompting.mode == "surprisal" else "the beginning of a text"
+
+    def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
+        """A continuation of each line, or its surprisal."""
+        return self._surprisals(lines) if self.prompting.mode == "surprisal" else self._continuations(lines)
+
+    def evaluate(self, data: StreamData, split: str) -> Evaluation:
+        """Perplexity of a split: "perplexity", "perplexity-of-unigram", and "bits_per_character" where asked for."""
+        tokens, tally = self._encoded(data.files[split])
+        began = time.perf_counter()
+        nats = self.surprisal(tokens)
+        seconds = time.perf_counter() - began
+        by_line = np.split(nats * NAT, np.flatnonzero(tokens == self.vocabulary.end)[:-1] + 1)
+        first = itertools.islice(text_lines(data.files[split], "reading"), SAMPLES)
+        return Evaluation(
+            self._scores(tokens, nats, tally),
+            predictions="".join(" ".join(f"{bits:.3f}" for bits in line) + "\n" for line in by_line),
+            columns=("text", "bits per word"),
+            samples=[(line, f"{bits.mean():.3f}") for line, bits in zip(first, by_line, strict=False)],
+            items=tally.lines,
+            units=len(tokens),
+            unit="words",
+            seconds=seconds,
+            signature=f"{self._signature()}|batch:{self.scoring.batch}",
+        )
+
+    @torch.inference_mode()
+    def surprisal(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
+        """-log p of every word given those before it, in nats, ``[tokens]``; an end of line stands before the first."""
+        nats = np.zeros(len(tokens), dtype=np.float64)
+        count = len(parts(len(tokens), self.scoring.streams))
+        for first in range(0, count, self.scoring.batch):
+            state: State | None = None
+            rows = range(first, min(first + self.scoring.batch, count))
+            for batch, where in evaluation_batches(
+                tokens,
+                before=self.vocabulary.end,
+                streams=self.scoring.streams,
+                length=self.scoring.length,
+                rows=lambda _, rows=rows: rows,  # type: ignore[misc]
+            ):
+                reading = self.network(batch.tokens.to(self.device), state)
+                state = reading.state
+                hidden, targets = reading.hidden.flatten(0, 1), batch.targets.reshape(-1).to(self.device)
+                if batch.places is not None:
+                    places = batch.places.to(self.device)
+                    hidden, targets = hidden.index_select(0, places), targets.index_select(0, places)
+                nats[where] = self.network.output.nll(hidden, targets).double().cpu().numpy()
+        return nats
+
+    def _encoded(self, path: Path) -> tuple[NDArray[np.int64], Tally]:
+        """A text's ids, its lines and its characters."""
+        tally = Tally(text_lines(path, "reading"))
+        ids, unknown = self.vocabulary.ids, self.vocabulary.unknown
+        chunks = [
+            np.array([ids.get(word, unknown) for word in words], dtype=np.int64)
+            for words in chunks_of_words(tally, self.vocabulary.splitting)
+        ]
+        return np.concatenate(chunks), tally
+
+    def _scores(self, tokens: NDArray[np.int64], nats: NDArray[np.float64], tally: Tally) -> dict[str, Score]:
+        mean, count = float(nats.mean()), len(tokens)
+        signature = f"{self._signature()}|weights:{self.weights}"
+        unknown = int((tokens == self.vocabulary.unknown).sum())
+        extras: dict[str, float] = {"bits_per_word": mean * NAT, "unknown_words": unknown}
+        if self.table is not None:
+            extras["table_bytes"] = self.table.bytes
+        scores = {
+            "perplexity": Score("perplexity", perplexity(mean), signature, count, "words", extras=extras),
+            "perplexity-of-unigram": Score(
+                "perplexity", perplexity(float(self._unigram()[tokens].mean())), self._unit(), count, "words"
+            ),
+        }
+        if self.scoring.characters:
+            value = float(nats.sum()) * NAT / tally.characters
+            scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
+        return scores
+
+    def _unigram(self) -> NDArray[np.float64]:
+        """-log p of each word by its frequency in the training text, one added to each, in nats."""
+        counts = np.array(self.vocabulary.counts, dtype=np.float64) + 1
+        return -np.log(counts / counts.sum())
+
+    def _unit(self) -> str:
+        """What is predicted."""
+        return f"unit:word|split:{self.vocabulary.splitting}|vocabulary:{len(self.vocabulary)}|end:counted"
+
+    def _signature(self) -> str:
+        scoring = self.scoring
+        codes = "" if self.table is None else "|codebooks:{}x{}".format(*self.table.codewords.shape)
+        return f"{self._unit()}|streams:{scoring.streams}|length:{scoring.length}|memory:{self.reach}{codes}"
+
+    def _read(self, tokens: Sequence[int], state: State | None) -> tuple[Tensor, State]:
+        """Hidden vectors ``[length, width]`` of further words, and what to remember of them."""
+        reading = self.network(torch.tensor([list(tokens)], device=self.device), state)
+        return reading.hidden[0], reading.state
+
+    @torch.inference_mode()
+    def _surprisals(self, lines: Iterable[str]) -> Iterator[Answer]:
+        end, state, before = self.vocabulary.end, None, self.vocabulary.end
+        for line in lines:
+            tokens = [*self.vocabulary.encode(line), end]
+            if not self.prompting.across_lines:
+                state = None
+            hidden, state = self._read([before, *tokens[:-1]], state)
+            nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()
+            bits = (nats * NAT).tolist()
+            words = [self.vocabulary.words[token] for token in tokens]
+            yield Answer(
+                " ".join(f"{word}:{bit:.2f}" for word, bit in zip(words, bits, strict=True)),
+                {"words": words, "bits": bits, "perplexity": perplexity(float(nats.mean()))},
+            )
+
+    @torch.inference_mode()
+    def _continuations(self, lines: Iterable[str]) -> Iterator[Answer]:
+        for number, line in enumerate(lines):
+            generator = torch.Generator().manual_seed(self.prompting.seed + number)
+            prompt = self.vocabulary.encode(line)
+            hidden, state = self._read([self.vocabulary.end, *prompt], None)
+            found = [self._continued(hidden[-1], state, generator) for _ in range(self.prompting.nbest)]
+            texts = [self.vocabulary.decode([*prompt, *tokens]) for tokens in found]
+            yield Answer("\n".join(texts), {"prediction": texts if len(texts) > 1 else texts[0]})
+
+    def _continued(self, hidden: Tensor, state: State, generator: torch.Generator) -> list[int]:
+        """The words after a prompt, without the end of the line."""
+        tokens: list[int] = []
+        while len(tokens) < self.prompting.words:
+            known = self.network.output.log_prob(hidden)[: len(self.vocabulary.words)]
+            token = self.prompting.choice.choose(known, generator)
+            if token == self.vocabulary.end:
+                break
+            tokens.append(token)
+            vectors, state = self._read([token], state)
+            hidden = vectors[-1]
+        return tokens
+
+
+def build_predictor(
+    config: LanguageModelExperiment,
+    module: TrainingModule,
+    vocabulary: StreamVocabulary,
+    *,
+    weights: str,
+    batch_size: int | None,
+    device: str,
+) -> LanguageModelPredictor:
+    """A trained run that continues and scores text.
+
+    Args:
+        config: The resolved config.
+        module: The trained module.
+        vocabulary: Of the run.
+        weights: Which of the run's weights these are.
+        batch_size: Parts of a text read at a time; unless given, the config's.
+        device: Where to compute.
+    """
+    decoding = config.decoding
+    return LanguageModelPredictor(
+        module.network,
+        vocabulary,
+        Scoring(decoding.streams, config.evaluation_length, batch_size or decoding.batch, decoding.characters),
+        Prompting(
+            decoding.mode,
+            decoding.words,
+            Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p),
+            decoding.seed,
+            decoding.nbest,
+            decoding.across_lines,
+        ),
+        memory=decoding.memory,
+        compression=(decoding.codebooks, decoding.codewords) if decoding.codebooks else None,
+        weights=weights,
+        device=device,
+    )

@@ -1,0 +1,258 @@
+"""Running text as batches: streams read side by side, for training and for evaluation."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from phmrun.engine.data import DataModule
+from phmrun.tasks.lm.preparation import PreparedStream, StreamSettings, prepare_stream
+from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
+from phmrun.tasks.lm.store import StreamStore
+from phmrun.tasks.lm.vocabulary import StreamVocabulary
+from phmrun.text.lines import numbered_lines
+
+SPLITS = ("train", "dev")
+"""What training needs."""
+
+
+class StreamBatch(NamedTuple):
+    """A segment of several streams.
+
+    Attributes:
+        tokens: What is read, ``[streams, length]``.
+        targets: The word after each of them, ``[streams, length]``.
+        places: Where in the flattened ``targets`` one is wanted, ``[units]``; ``None``: everywhere.
+        first: Whether the streams begin here.
+        units: Words that are predicted.
+        window_units: The same in the whole accumulation window, over all processes.
+        pace: The step's learning rate in parts of the schedule's.
+    """
+
+    tokens: Tensor
+    targets: Tensor
+    places: Tensor | None
+    first: bool
+    units: int
+    window_units: int
+    pace: float
+
+
+class StreamBatches(Dataset[StreamBatch]):
+    """Turns a :class:`Segment` into tensors.
+
+    Args:
+        store: The text.
+        plan: How it is cut.
+        rank: Which of the processes this is; each reads streams of its own.
+    """
+
+    def __init__(self, store: StreamStore, plan: SegmentPlan, rank: int) -> None:
+        self.store = store
+        self.begins = [(rank * plan.streams + row) * plan.stream_length for row in range(plan.streams)]
+
+    def __getitem__(self, segment: Segment) -> StreamBatch:
+        """The segment of each stream, and the word after it."""
+        start, length = segment.start, segment.length
+        rows = [self.store.tokens[begin + start : begin + start + length + 1] for begin in self.begins]
+        text = torch.from_numpy(np.stack(rows).astype(np.int64))
+        units = length * len(rows)
+        return StreamBatch(text[:, :-1], text[:, 1:], None, segment.first, units, segment.window_units, segment.pace)
+
+
+def evaluation_batches(
+    tokens: NDArray[Any], *, before: int, streams: int, length: int, rows: Callable[[int], range] = range
+) -> Iterator[tuple[StreamBatch, NDArray[np.int64]]]:
+    """Every word of a text once: equal parts of it are read side by side, each from nothing remembered.
+
+    Args:
+        tokens: The text's token ids, ``[tokens]``.
+        before: The word that is taken to stand before the text.
+        streams: Parts.
+        length: Words of a segment.
+        rows: Which of the parts, given their number; all unless given.
+
+    Yields:
+        A batch, and where in the text its targets stand, ``[units]`` in the order of the batch's ``places``.
+    """
+    bounds = parts(len(tokens), streams)
+    bounds = [bounds[row] for row in rows(len(bounds))]
+    longest = max((end - begin for begin, end in bounds), default=0)
+    for start in range(0, longest, length):
+        width = min(length, longest - start)
+        text = np.full((len(bounds), width + 1), before, dtype=np.int64)
+        places = np.full((len(bounds), width), -1, dtype=np.int64)
+        for row, (begin, end) in enumerate(bounds):
+            first, last = begin + start, min(begin + start + width, end)
+            if first < last:
+                text[row, 0] = tokens[first - 1] if first else before
+                text[row, 1 : last - first + 1] = tokens[first:last]
+                places[row, : last - first] = np.arange(first, last)
+        wanted = np.flatnonzero(places.reshape(-1) >= 0)
+        joined = torch.from_numpy(text)
+        everywhere = len(wanted) == places.size
+        batch = StreamBatch(
+            joined[:, :-1],
+            joined[:, 1:],
+            None if everywhere else torch.from_numpy(wanted),
+            start == 0,
+            len(wanted),
+            1,
+            1.0,
+        )
+        yield batch, places.reshape(-1)[wanted]
+
+
+class StreamData(DataModule):
+    """Running text, one file per split, encoded once and read from memory-mapped stores.
+
+    Args:
+        files: Text by split: "train", "dev" and any test sets.
+        fingerprints: SHA-256 sums that identify the text.
+        settings: How it becomes tokens.
+        streams: Streams of a process that are read side by side.
+        length: Words of a segment, through which gradients flow back.
+        random_length: Whether lengths vary around it.
+        evaluation_streams: Parts that the validation text is read in side by side.
+        evaluation_length: Words of their segments.
+        accumulate: Micro-batches per optimizer step and process.
+        seed: Seed of the lengths.
+        workers: Processes that load batches; 0: none beside this one.
+        cache: Directory of prepared corpora.
+    """
+
+    unit = "words"
+
+    def __init__(
+        self,
+        files: Mapping[str, Path],
+        fingerprints: Mapping[str, str],
+        settings: StreamSettings,
+        *,
+        streams: int,
+        length: int,
+        random_length: bool,
+        evaluation_streams: int,
+        evaluation_length: int,
+        accumulate: int,
+        seed: int,
+        workers: int,
+        cache: Path,
+    ) -> None:
+        super().__init__()
+        self.files = dict(files)
+        self._fingerprints = dict(fingerprints)
+        self.settings = settings
+        self.streams = streams
+        self.length = length
+        self.random_length = random_length
+        self.evaluation_streams = evaluation_streams
+        self.evaluation_length = evaluation_length
+        self.accumulate = accumulate
+        self.seed = seed
+        self.workers = workers
+        self.cache = cache
+
+    def fingerprints(self) -> dict[str, str]:
+        """Checksums of the text."""
+        return self._fingerprints
+
+    @cached_property
+    def prepared(self) -> PreparedStream:
+        """The encoded text; made on first use."""
+        return prepare_stream({split: self.files[split] for split in SPLITS}, self.settings, cache=self.cache)
+
+    def prepare(self) -> None:
+        """Encodes the text unless the cache has it.
+
+        Raises:
+            PhmrunError: (exit 3) A file is missing or malformed, or too short for so many streams.
+        """
+        self.plan(1).check()
+
+    @property
+    def vocabulary(self) -> StreamVocabulary:
+        """The words."""
+        return self.prepared.vocabulary
+
+    def statistics(self) -> dict[str, Any]:
+        """Lines, tokens, characters and unknown words by split, and the vocabulary's size."""
+        return self.prepared.statistics
+
+    def plan(self, world: int) -> SegmentPlan:
+        """How the training text is cut for so many processes."""
+        return SegmentPlan(
+            len(self.prepared.stores["train"]),
+            self.streams,
+            self.length,
+            random=self.random_length,
+            seed=self.seed,
+            accumulate=self.accumulate,
+            world=world,
+        )
+
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Optimizer steps of ``world`` processes in so many readings of the training text."""
+        return self.plan(world).steps_in_epochs(epochs)
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """This process's number, and how many there are."""
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    def inputs(self, split: str) -> Iterator[str]:
+        """The lines of a split that have text."""
+        return (line for _, line in numbered_lines(self.files[split]) if line.strip())
+
+    def train_dataloader(self) -> DataLoader[StreamBatch]:
+        """Training batches without end, from the one after ``start_step`` on."""
+        rank, world = self.share
+        plan = self.plan(world)
+        return DataLoader(
+            StreamBatches(self.prepared.stores["train"], plan, rank),
+            sampler=Endless(plan, self.start_step),
+            batch_size=None,
+            num_workers=self.workers,
+            generator=torch.Generator().manual_seed(self.seed),
+            collate_fn=_as_it_is,
+        )
+
+    def validation_batches(self) -> Iterable[StreamBatch]:
+        """The validation text, each word once; this process's share of its parts."""
+        rank, world = self.share
+        batches = evaluation_batches(
+            self.prepared.stores["dev"].tokens,
+            before=self.vocabulary.end,
+            streams=self.evaluation_streams,
+            length=self.evaluation_length,
+            rows=lambda count: range(rank, count, world),
+        )
+        return (batch for batch, _ in batches)
+
+
+class Endless:
+    """The segments after some optimizer steps, as a sampler; iterating twice gives the same twice.
+
+    Args:
+        plan: How the text is cut.
+        start_step: Optimizer steps already done.
+    """
+
+    def __init__(self, plan: SegmentPlan, start_step: int) -> None:
+        self.plan = plan
+        self.start_step = start_step
+
+    def __iter__(self) -> Iterator[Segment]:
+        """Without end."""
+        return self.plan.from_step(self.start_step)
+
+
+def _as_it_is(batch: Any) -> Any:
+    """Batches come as tensors already."""
+    return batch

@@ -1,0 +1,189 @@
+"""Transformer-XL (Dai et al. 2019): a language model that attends to the hidden vectors of the text before.
+
+Legend: ``batch`` texts, ``length`` new positions, ``memory`` positions before them, ``all`` = memory + length.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers import FeedForward, Linear
+from phmrun.layers.cross_entropy import CrossEntropy
+from phmrun.models.positions import sinusoids
+from phmrun.tasks.lm.language_model import Reading, State
+from phmrun.tasks.lm.word_tables import build_word_tables
+
+
+class RelativeAttention(nn.Module):
+    """softmax((q + u)ᵀ k + (q + v)ᵀ R r_distance) over positions and memory (section 3.3, terms a–d).
+
+    Args:
+        width: Size of an input and output vector.
+        heads: Attention heads.
+        head_width: Size of a query, key or value of one head.
+        dropout: Share of attention weights dropped in training.
+        structure: Name of the structure of all maps.
+        **options: Its options.
+    """
+
+    def __init__(
+        self, width: int, heads: int, head_width: int, dropout: float, *, structure: str = "dense", **options: Any
+    ) -> None:
+        super().__init__()
+        inner = heads * head_width
+        self.heads, self.dropout = heads, dropout
+        self.project = Linear(width, 3 * inner, bias=False, structure=structure, **options)
+        self.distance = Linear(width, inner, bias=False, structure=structure, **options)
+        self.output = Linear(inner, width, bias=False, structure=structure, **options)
+
+    def forward(self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: "SharedBias") -> Tensor:
+        """Attends from ``inputs`` to what came before and to themselves.
+
+        Args:
+            inputs: ``[batch, length, width]``.
+            memory: ``[batch, memory, width]``.
+            distances: Vectors of the distances all - 1 … 0, ``[all, width]``.
+            bias: u and v.
+
+        Returns:
+            ``[batch, length, width]``.
+        """
+        length = inputs.shape[1]
+        query, key, value = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.project(torch.cat([memory, inputs], dim=1)).chunk(3, dim=-1)
+        )
+        query = query[:, :, -length:]
+        relative = self.distance(distances).unflatten(-1, (self.heads, -1)).transpose(0, 1)  # [heads, all, head_width]
+        scale = query.shape[-1] ** -0.5
+        scores = shifted((query + bias.v[:, None]) @ relative.transpose(1, 2) * scale)
+        future = torch.ones(length, key.shape[2], dtype=torch.bool, device=key.device).triu(memory.shape[1] + 1)
+        scores = scores.masked_fill(future, float("-inf"))
+        dropout = self.dropout if self.training else 0.0
+        context = F.scaled_dot_product_attention(query + bias.u[:, None], key, value, scores, dropout)
+        return self.output(context.transpose(1, 2).flatten(2))
+
+
+def shifted(scores: Tensor) -> Tensor:
+    """Scores by distance turned into scores by position: row i moves left by length - 1 - i.
+
+    ``[batch, heads, length, all]``; what is moved in from the right is in the future and must be masked.
+    """
+    *leading, length, total = scores.shape
+    padded = F.pad(scores, (1, 0)).reshape(*leading, total + 1, length)
+    return padded[..., 1:, :].reshape(scores.shape)
+
+
+class SharedBias(nn.Module):
+    """u and v, ``[heads, head_width]``, which all layers share."""
+
+    def __init__(self, heads: int, head_width: int) -> None:
+        super().__init__()
+        self.u = nn.Parameter(torch.zeros(heads, head_width))
+        self.v = nn.Parameter(torch.zeros(heads, head_width))
+
+
+class XLLayer(nn.Module):
+    """Relative attention, then a feed-forward block, each with its residual connection and a norm after it."""
+
+    def __init__(self, attention: RelativeAttention, feedforward: FeedForward, width: int, dropout: float) -> None:
+        super().__init__()
+        self.attention, self.feedforward = attention, feedforward
+        self.attention_norm, self.feedforward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.dropout = dropout
+
+    def forward(self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: SharedBias) -> Tensor:
+        """``[batch, length, width] -> [batch, length, width]``; see :class:`RelativeAttention`."""
+        hidden = self.attention_norm(inputs + self._drop(self.attention(inputs, memory, distances, bias)))
+        return cast(Tensor, self.feedforward_norm(hidden + self._drop(self.feedforward(hidden))))
+
+    def _drop(self, vectors: Tensor) -> Tensor:
+        return F.dropout(vectors, self.dropout, self.training)
+
+
+class TransformerXL(nn.Module):
+    """Word vectors, causal layers with memory, and an adaptive softmax tied to the word vectors.
+
+    Args:
+        vocabulary: Vocabulary entries, in order of falling frequency.
+        width: Size of the residual stream (m).
+        inner: Hidden size of the feed-forward blocks.
+        heads: Attention heads.
+        head_width: Size of a query, key or value of one head.
+        layers: Layers.
+        memory: Positions of the text before that are kept.
+        bias: Whether words and clusters have output biases.
+        tie: Whether the output shares the word vectors.
+        dropout: Share of word vectors, block outputs and feed-forward activations dropped in training.
+        attention_dropout: Share of attention weights dropped.
+        layer: Structure of every map in the layers and its options.
+        embedding: A structure or an embedding for the word vectors, and its options.
+        output: Structure of the output's own maps and its options.
+
+    Raises:
+        PhmrunError: Sizes and structures that do not go together.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        *,
+        width: int = 410,
+        inner: int = 2100,
+        heads: int = 10,
+        head_width: int = 41,
+        layers: int = 16,
+        memory: int = 150,
+        bias: bool = True,
+        tie: bool = True,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        layer: Mapping[str, Any] | None = None,
+        embedding: Mapping[str, Any] | None = None,
+        output: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.width, self.memory, self.dropout = width, memory, dropout
+        tables = build_word_tables(vocabulary, width, embedding=embedding, output=output, tie=tie, bias=bias)
+        self.embedding = tables.words
+        self.define = tables.define
+        self.context = nn.ModuleList(
+            XLLayer(
+                RelativeAttention(width, heads, head_width, attention_dropout, **(layer or {})),
+                FeedForward(width, inner, dropout, **(layer or {})),
+                width,
+                dropout,
+            )
+            for _ in range(layers)
+        )
+        self.context_bias = SharedBias(heads, head_width)
+        self.output = tables.output
+
+    def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
+        """Hidden vectors that predict the next words.
+
+        Args:
+            tokens: ``[batch, length]``.
+            state: Per layer its inputs at earlier positions, ``[batch, memory, width]``; ``None`` at the beginning.
+        """
+        words = self.embedding(tokens) if self.define is None else self.define(tokens)
+        hidden = self._drop(words * math.sqrt(self.width))
+        memories = [hidden[:, :0]] * len(self.context) if state is None else state
+        total = memories[0].shape[1] + tokens.shape[1]
+        distances = self._drop(sinusoids(total, self.width).to(hidden).flip(0))
+        kept = []
+        for layer, memory in zip(self.context, memories, strict=True):
+            kept.append(torch.cat([memory, hidden], dim=1)[:, max(0, total - self.memory) :].detach())
+            hidden = layer(hidden, memory, distances, self.context_bias)
+        return Reading(self._drop(hidden), hidden, tuple(kept))
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
+        """Summed over ``targets``, in nats."""
+        return cast(CrossEntropy, self.output(hidden, targets))
+
+    def _drop(self, vectors: Tensor) -> Tensor:
+        return F.dropout(vectors, self.dropout, self.training)

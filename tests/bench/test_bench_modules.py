@@ -1,0 +1,83 @@
+"""What is measured computes one function in all its forms; references are what torch's users have."""
+
+import pytest
+import torch
+from torch import nn
+
+from phmrun.bench.modules import SUBJECTS, EinsumBiaffine
+from phmrun.cli.bench_layers import MODULES
+from phmrun.layers import Biaffine
+
+SHAPES = {
+    "linear": [(16, 32)],
+    "output": [(16, 64)],
+    "embedding": [(64, 16)],
+    "lstm": [(16, 16), (8, 16)],
+    "biaffine": [(16, 1), (8, 3)],
+}
+CASES = [(name, shape) for name, shapes in SHAPES.items() for shape in shapes]
+EXPECTED = {
+    ("linear", "dense"): {"dense"},
+    ("linear", "phm"): {"dense", "factored"},
+    ("embedding", "dense"): {"dense"},
+    ("embedding", "phm"): {"dense", "factored"},
+    ("lstm", "phm"): {"dense", "unfolded"},
+    ("biaffine", "phm"): {"dense", "unfolded"},
+    ("biaffine", "symmetric"): {"dense", "factored"},
+    ("biaffine", "circulant"): {"dense", "factored"},
+}
+
+
+def test_the_command_line_knows_all():
+    assert sorted(MODULES) == sorted(SUBJECTS)
+
+
+@pytest.mark.parametrize(("name", "shape"), CASES)
+@pytest.mark.parametrize("structure", ["dense", "phm", "low-rank", "circulant", "symmetric"])
+def test_all_forms_compute_one_function(name, shape, structure):
+    subject = SUBJECTS[name]
+    if structure in ("circulant", "symmetric") and any(out != into for out, into in subject.maps(shape)):
+        pytest.skip("square matrices only")
+    torch.manual_seed(0)
+    module = subject.build(shape, structure, {})
+    inputs = subject.draw(shape, (2, 5)[-len(subject.sizes.batches[0]) :], torch.float32)
+    expected = subject.call(module, inputs)
+    forms = subject.forms(module)
+    assert set(forms) == EXPECTED.get((name, structure), set(forms))
+    for form in forms.values():
+        assert not any(parameter.requires_grad for parameter in form.parameters())
+        torch.testing.assert_close(subject.call(form, inputs), expected)
+    assert subject.in_training(module) in ("dense", "factored")
+
+
+@pytest.mark.parametrize(("name", "shape"), CASES)
+def test_references_have_the_sizes_of_ours(name, shape):
+    subject = SUBJECTS[name]
+    plain, ours = subject.plain(shape), subject.build(shape, "dense", {})
+    inputs = subject.draw(shape, (2, 5)[-len(subject.sizes.batches[0]) :], torch.float32)
+    assert subject.call(plain, inputs).shape == subject.call(ours, inputs).shape
+    if name != "lstm":  # nn.LSTM has a second bias per gate, which ours can do without
+        counts = [sum(parameter.numel() for parameter in module.parameters()) for module in (plain, ours)]
+        assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+def test_the_einsum_is_the_biaffine_form(labels):
+    torch.manual_seed(0)
+    reference, ours = EinsumBiaffine(6, labels, bias_y=labels > 1), Biaffine(6, labels, bias_y=labels > 1)
+    with torch.no_grad():
+        for label, structure in enumerate(ours.maps):
+            structure.matrix.copy_(reference.weight[label, :6, :6])
+        ours.v.copy_(reference.weight[:, 6, :6])
+        if labels > 1:
+            ours.u.copy_(reference.weight[:, :6, 6])
+            ours.c.copy_(reference.weight[:, 6, 6])
+    x, y = torch.randn(2, 4, 6), torch.randn(2, 4, 6)
+    torch.testing.assert_close(reference.pairs(x, y), ours.pairs(x, y))
+    if labels == 1:
+        torch.testing.assert_close(reference(x, y), ours(x, y))
+
+
+def test_the_references_are_torchs():
+    assert isinstance(SUBJECTS["lstm"].plain((4, 4)), nn.LSTM)
+    assert isinstance(SUBJECTS["embedding"].plain((4, 4)), nn.Embedding)

@@ -1,0 +1,54 @@
+"""Layers of other packages: left out and said so where these are missing; the same function as ours where they are."""
+
+import pytest
+import torch
+
+from phmrun.bench import third_party
+from phmrun.bench.layers import measure
+from phmrun.bench.modules import SUBJECTS
+from phmrun.layers.structures.phm import PHM
+
+
+def made(name, package, shape, n):
+    if package in third_party.missing():
+        pytest.skip(f"{package} is not installed")
+    found = {rival.label: rival for rival in third_party.rivals(SUBJECTS[name], [n], [shape])}
+    return found[f"{package} n={n}"]
+
+
+@pytest.mark.parametrize("package", third_party.PACKAGES)
+def test_a_linear_map_has_the_parameters_of_ours(package):
+    module = made("linear", package, (16, 32), 4).build()
+    assert sum(parameter.numel() for parameter in module.parameters()) == PHM.count(32, 16, n=4) + 32
+    assert module(torch.randn(3, 16)).shape == (3, 32)
+
+
+def test_an_embedding_has_the_parameters_of_ours():
+    module = made("embedding", "tensorly-torch", (64, 16), 4).build()
+    assert sum(parameter.numel() for parameter in module.parameters()) == PHM.count(64, 16, n=4)
+    assert module(torch.tensor([3, 5])).shape == (2, 16)
+
+
+@pytest.mark.parametrize("package", third_party.PACKAGES)
+def test_they_are_measured(package):
+    rival = made("linear", package, (16, 32), 4)
+    rows = list(measure([rival], batches=[(2,)], training=[(2,)], rounds=1, cache=20_000, at_least=0.0))
+    assert [(row.mode, row.weights) for row in rows] == [
+        ("training", "hot"),
+        ("inference", "hot"),
+        ("inference", "cold"),
+    ]
+    assert all(list(row.ratios) == ["unfolded"] and row.auto == "unfolded" for row in rows)
+
+
+def test_only_sizes_that_fit_and_modules_that_they_have(monkeypatch):
+    monkeypatch.setattr(third_party, "missing", list)
+    labels = [rival.label for rival in third_party.rivals(SUBJECTS["linear"], [2, 3], [(16, 32)])]
+    assert labels == ["adapters n=2", "tensorly-torch n=2"]
+    assert third_party.rivals(SUBJECTS["lstm"], [2]) == []
+
+
+def test_what_is_missing_is_left_out(monkeypatch):
+    monkeypatch.setattr(third_party, "installed", lambda name: False)
+    assert third_party.missing() == ["adapters", "tensorly-torch"]
+    assert third_party.rivals(SUBJECTS["linear"], [2]) == []

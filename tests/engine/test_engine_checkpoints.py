@@ -1,0 +1,162 @@
+"""Checkpoints: whole or not there, the right ones kept, averaged by arithmetic, safe to open."""
+
+import os
+import pickle
+
+import pytest
+import torch
+from toy import ToyModule, train_toy
+
+from phmrun.engine import checkpoints
+from phmrun.engine.checkpoints import adopt, averaged_weights, load_checkpoint, remove_after, step_checkpoints
+from phmrun.errors import ExitCode, PhmrunError
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def save(path, **weights):
+    torch.save({"state_dict": {name: torch.tensor(value) for name, value in weights.items()}, "global_step": 1}, path)
+    return path
+
+
+@pytest.mark.parametrize(("keep", "steps"), [(1, []), (2, [6, 7]), (3, [4, 6, 7]), (9, [2, 4, 6, 7])])
+def test_the_last_ones_are_kept(keep, steps, tmp_path):
+    train_toy(tmp_path, max_steps=7, checkpoint_every=2, keep_last=keep)
+    assert names(tmp_path) == sorted(["best.ckpt", "last.ckpt", *(f"step-{step:09d}.ckpt" for step in steps)])
+    for path, step in zip(step_checkpoints(tmp_path), steps, strict=True):
+        assert load_checkpoint(path)["global_step"] == step
+    if steps:
+        kept = load_checkpoint(step_checkpoints(tmp_path)[-1])["state_dict"]
+        last = load_checkpoint(tmp_path / "last.ckpt")["state_dict"]
+        assert kept.keys() == last.keys()
+        assert all(torch.equal(kept[name], last[name]) for name in last)
+
+
+def test_accumulation_is_never_cut_in_two(tmp_path):
+    train_toy(tmp_path, max_steps=6, checkpoint_every=2, keep_last=9, accumulate=3)
+    progress = load_checkpoint(tmp_path / "last.ckpt")["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+    assert progress["total"]["ready"] == 18
+
+
+def test_a_failing_disk_leaves_the_old_checkpoint_and_no_part_of_the_new(tmp_path, monkeypatch):
+    train_toy(tmp_path, max_steps=2, keep_last=1)
+    before = (tmp_path / "last.ckpt").read_bytes()
+    original = torch.save
+
+    def full(content, path):
+        original(content, path)
+        path.write_bytes(path.read_bytes()[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints.torch, "save", full)
+    with pytest.raises(OSError, match="No space left"):
+        train_toy(tmp_path, max_steps=6, keep_last=1)
+    assert (tmp_path / "last.ckpt").read_bytes() == before
+    assert names(tmp_path) == ["best.ckpt", "last.ckpt"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    for step in (2, 4, 6):
+        save(tmp_path / f"step-{step:09d}.ckpt", w=1.0)
+    (tmp_path / ".last.ckpt.123.tmp").write_bytes(b"half")
+    (tmp_path / "last.ckpt").write_bytes(b"kept")
+    remove_after(tmp_path, 4)
+    assert names(tmp_path) == ["last.ckpt", "step-000000002.ckpt", "step-000000004.ckpt"]
+    remove_after(tmp_path / "nothing", 4)
+
+
+def test_the_average_is_the_mean(tmp_path):
+    paths = [save(tmp_path / f"{i}.ckpt", w=[float(i), 1.0], steps=i) for i in (1, 2, 6)]
+    mean = averaged_weights(paths)
+    assert torch.equal(mean["w"], torch.tensor([3.0, 1.0]))
+    assert mean["w"].dtype == torch.float32
+    assert torch.equal(mean["steps"], torch.tensor(3))
+    assert mean["steps"].dtype == torch.int64
+
+
+def test_the_average_is_summed_in_double_precision(tmp_path):
+    paths = [save(tmp_path / f"{i}.ckpt", w=value) for i, value in enumerate([1e8, 1.0, -1e8, 1.0])]
+    assert float(averaged_weights(paths)["w"]) == 0.5
+
+
+def test_nothing_to_average():
+    with pytest.raises(PhmrunError, match="no checkpoints to average") as caught:
+        averaged_weights([])
+    assert caught.value.code is ExitCode.DATA
+
+
+class Trap:
+    """Runs code when it is unpickled the unsafe way."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+@pytest.mark.parametrize("how", ["torch", "pickle"])
+def test_code_in_a_checkpoint_is_refused_and_not_run(how, tmp_path):
+    path, proof = tmp_path / "last.ckpt", tmp_path / "proof"
+    if how == "torch":
+        torch.save({"state_dict": Trap(proof)}, path)
+    else:
+        path.write_bytes(pickle.dumps({"state_dict": Trap(proof)}))
+    with pytest.raises(PhmrunError) as caught:
+        load_checkpoint(path)
+    assert caught.value.code is ExitCode.DATA
+    assert caught.value.where == str(path)
+    assert not proof.exists()
+    assert "weights_only" not in str(caught.value), "no advice to switch the protection off"
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda _: b"", lambda _: b"x" * 99])
+def test_a_damaged_checkpoint_is_an_error_of_the_data(damage, tmp_path):
+    train_toy(tmp_path, max_steps=2)
+    path = tmp_path / "last.ckpt"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(PhmrunError) as caught:
+        train_toy(tmp_path, max_steps=4)
+    assert caught.value.code is ExitCode.DATA
+    assert caught.value.where == str(path)
+    assert "\n" not in caught.value.what
+
+
+def test_a_missing_checkpoint(tmp_path):
+    with pytest.raises(PhmrunError, match="no such checkpoint") as caught:
+        load_checkpoint(tmp_path / "none.ckpt")
+    assert caught.value.code is ExitCode.DATA
+
+
+def test_another_runs_checkpoints_become_this_runs(tmp_path):
+    parent, child = tmp_path / "parent", tmp_path / "child"
+    train_toy(parent, ToyModule(validations=[1.0]), max_steps=6, validate_every=2, keep_last=2)
+    toy = train_toy(child, ToyModule(validations=[2.0]), start=parent, max_steps=10, validate_every=2, keep_last=3)
+    assert toy.resumed == [6]
+    assert toy.module.seen == [6, 7, 8, 9]
+    # The parent's best weights stay the best, and its last ones are there for the mean.
+    assert (toy.fitted.best, toy.fitted.best_step) == (1.0, 2)
+    assert load_checkpoint(child / "best.ckpt")["global_step"] == 2
+    assert [path.name for path in step_checkpoints(child)] == [f"step-{step:09d}.ckpt" for step in (6, 8, 10)]
+    straight = tmp_path / "straight"
+    train_toy(straight, max_steps=10, keep_last=3)
+    one, other = (load_checkpoint(path / "last.ckpt")["state_dict"] for path in (child, straight))
+    assert torch.equal(one["network.weight"], other["network.weight"])
+
+
+def test_a_started_child_goes_on_from_its_own(tmp_path):
+    parent, child = tmp_path / "parent", tmp_path / "child"
+    train_toy(parent, max_steps=4)
+    with pytest.raises(RuntimeError, match="killed"):
+        train_toy(child, ToyModule({7: RuntimeError("killed")}), start=parent, max_steps=10)
+    again = train_toy(child, start=parent, max_steps=10)
+    assert again.resumed == [6]
+
+
+def test_a_parent_without_checkpoints(tmp_path):
+    with pytest.raises(PhmrunError, match="no such checkpoint") as caught:
+        adopt(tmp_path / "parent", tmp_path / "child")
+    assert str(tmp_path / "parent") in str(caught.value)
+    assert not (tmp_path / "child").exists()

@@ -1,0 +1,177 @@
+"""Parameter counts against closed forms written out here, and against the numbers of built models."""
+
+import json
+
+import pytest
+import torch
+from structure_cases import CASES
+from tiny_experiments import configured, everywhere, run_experiment, run_of
+from torch import nn
+
+from phmrun.config import Source, resolve, task_defaults
+from phmrun.engine.counting import count_network, count_parameters, scope_of
+from phmrun.engine.optimizers import OPTIMIZERS, build_optimizer
+from phmrun.errors import PhmrunError
+from phmrun.layers import Embedding, Linear, options_of
+from phmrun.registry import STRUCTURES, TASKS
+from phmrun.tasks.nmt.config import TranslationExperiment
+
+FIXED = {
+    "norm": "pre",
+    "normalization": "layer",
+    "positions": "sinusoidal",
+    "attention_maps": "joint",
+    "bias": False,
+    "feedforward_bias": True,
+    "output_bias": False,
+    "tie": "all",
+}
+
+
+def config_of(**values):
+    values = {**values, "model": {"preset": "tiny", **FIXED, **values.get("model", {})}}
+    return resolve(TranslationExperiment, [task_defaults("nmt"), Source("test", values)], options_of).config
+
+
+def closed_form(model, vocabulary, matrix, table, bias):
+    """Parameters of a pre-norm Transformer with tied embeddings; ``matrix`` and ``table`` count one map of a size."""
+    w, f = model.width, model.feedforward
+    maps = matrix(3 * w, w) + matrix(w, w) if model.attention_maps == "joint" else 4 * matrix(w, w)
+    attention = maps + (4 * w if bias else 0)
+    feedforward = matrix(f, w) + matrix(w, f) + f + w
+    norm = 2 * w
+    encoder = model.encoder_layers * (attention + feedforward + 2 * norm) + norm
+    decoder = model.decoder_layers * (2 * attention + feedforward + 3 * norm) + norm
+    return {"encoder": encoder, "decoder": decoder, "embedding": table(vocabulary, w)}
+
+
+@pytest.mark.parametrize("preset", ["tiny", "small", "base"])
+@pytest.mark.parametrize("n", [None, 2, 8])
+@pytest.mark.parametrize(("maps", "bias"), [("joint", False), ("separate", True)])
+def test_the_closed_form(preset, n, maps, bias):
+    layer = {"structure": "phm", "n": n} if n else {"structure": "dense"}
+    config = config_of(layer=layer, model={"preset": preset, "attention_maps": maps, "bias": bias})
+
+    def dense(rows, columns):
+        return rows * columns
+
+    def phm(rows, columns):
+        return rows * columns // n + n**3
+
+    counts = count_parameters(config, (1000, 1000))
+    expected = closed_form(config.model, 1000, phm if n else dense, dense, bias)
+    plain = closed_form(config.model, 1000, dense, dense, bias)
+    assert {scope: entry["count"] for scope, entry in counts["by_scope"].items()} == expected
+    assert {scope: entry["dense"] for scope, entry in counts["by_scope"].items()} == plain
+    assert counts["total"] == sum(expected.values())
+    assert counts["dense_total"] == sum(plain.values())
+    assert counts["memory"]["weights"] == 4 * counts["total"]
+
+
+def test_the_base_models_published_sizes():
+    """44M, 22.0M, 11.0M, 5.5M, 3.0M with one map for Q, K and V (Zhang et al. 2021, table 2)."""
+    sizes = {}
+    for n in (1, 2, 4, 8, 16):
+        layer = {"structure": "phm", "n": n} if n > 1 else {"structure": "dense"}
+        sizes[n] = count_parameters(config_of(layer=layer, model={"preset": "base"}))["block_matrices"]
+    assert {entry["dense"] for entry in sizes.values()} == {44_040_192}
+    counts = [entry["count"] for entry in sizes.values()]
+    assert counts == [44_040_192, 22_020_576, 11_013_888, 5_535_744, 2_998_272]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_counted_without_building_equals_built(name, options, tmp_path):
+    config = configured("nmt", tmp_path / "corpus", everywhere(name, **options))
+    counts = count_parameters(config, (128, 128))
+    module = TASKS.get("nmt").load("module")(config, 128, 128)
+    assert counts["total"] == sum(parameter.numel() for parameter in module.network.parameters())
+    assert counts == count_network(module.network)
+    dense = configured("nmt", tmp_path / "corpus")
+    built = TASKS.get("nmt").load("module")(dense, 128, 128).network
+    assert counts["dense_total"] == sum(parameter.numel() for parameter in built.parameters())
+    maps = [module for module in counts["modules"] if module["structure"]]
+    assert {entry["structure"] for entry in maps} == {name}
+    if "share" not in options:
+        count = STRUCTURES.get(name).count
+        assert all(entry["count"] == count(*entry["shape"], **options) for entry in maps)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_optimizers_numbers_are_those_that_it_keeps(name):
+    try:
+        network = Linear(6, 4, bias=False)
+        optimizer = build_optimizer(network.parameters(), name=name)
+    except PhmrunError as error:
+        pytest.skip(error.what)
+    network(torch.ones(1, 6)).sum().backward()
+    optimizer.step()
+    kept = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
+    numbers = sum(value.numel() for value in kept if value.dim() == 2)
+    assert count_network(network, name)["memory"]["optimizer"] == 4 * numbers
+
+
+def test_a_run_tells_what_count_params_tells(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "prepared"))
+    training = {"training": {"optimizer": {"name": "sgd"}, "max_steps": 1}}
+    config = configured("nmt", tmp_path / "corpus", everywhere("phm", n=2), training)
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    told = json.loads((run.path / "parameters.json").read_text(encoding="utf-8"))
+    size = next(module["shape"][0] for module in told["modules"] if module["scope"] == "embedding")
+    assert told["memory"] == count_parameters(config, (size, size))["memory"]
+    assert told["memory"]["optimizer"] == 0
+
+
+def test_nothing_is_allocated(monkeypatch):
+    """A model of 4 · 10¹² numbers is counted in no time and no memory."""
+    model = {"width": 2**20, "feedforward": 2**20, "heads": 4, "encoder_layers": 1, "decoder_layers": 1}
+    counts = count_parameters(config_of(model=model), (8, 8))
+    assert counts["block_matrices"]["count"] == 3 * 4 * 2**40 + 2 * 2 * 2**40
+
+
+def test_the_vocabulary_that_is_asked_for_is_the_default():
+    config = config_of(data={"vocabulary": {"size": 1001, "multiple_of": 8}})
+    assert count_parameters(config)["by_scope"]["embedding"]["count"] == 1008 * config.model.width
+
+
+@pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
+def test_what_is_tied_counts_once(tie, tables):
+    scopes = count_parameters(config_of(model={"tie": tie}), (64, 64))["by_scope"]
+    assert sum(scopes[scope]["count"] for scope in ("embedding", "output") if scope in scopes) == tables * 64 * 128
+    assert ("output" in scopes) == (tie == "none")
+
+
+def test_a_network_of_ones_own():
+    table = Embedding(10, 4, structure="phm", n=2)
+    network = nn.ModuleDict(
+        {"embedding": table, "body": nn.Linear(4, 4), "output": Linear(4, 10, structure=table.structure)}
+    )
+    counts = count_network(network)
+    assert counts["by_scope"] == {
+        "embedding": {"count": 10 * 4 // 2 + 8, "dense": 40},
+        "body": {"count": 20, "dense": 20},
+        "output": {"count": 10, "dense": 10},
+    }
+    assert counts["total"] == sum(parameter.numel() for parameter in network.parameters())
+    assert [module["name"] for module in counts["modules"]] == ["embedding", "body", "output"]
+    assert counts["modules"][0]["shape"] == [10, 4]
+    assert counts["modules"][1]["shape"] == [[4, 4], [4]]
+
+
+def test_on_the_meta_device_as_anywhere():
+    with torch.device("meta"):
+        network = nn.Sequential(Linear(6, 4, structure="phm", n=2))
+    assert count_network(network)["total"] == 6 * 4 // 2 + 8 + 4
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [
+        ("encoder.0.attention.block.output.structure", "encoder"),
+        ("encoder_norm", "encoder"),
+        ("source_embedding.structure", "embedding"),
+        ("target_embedding", "embedding"),
+        ("output", "output"),
+    ],
+)
+def test_scopes(name, scope):
+    assert scope_of(name) == scope

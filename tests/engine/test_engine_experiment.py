@@ -1,0 +1,309 @@
+"""A whole experiment through the Python interface: plans, limits, failures, restarts and extensions."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot, write_corpus
+
+from phmrun.engine import experiment
+from phmrun.engine.experiment import dry_run, predictor
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run, State
+
+
+def test_without_a_mirror_nothing_is_left(tmp_path):
+    config = configured("nmt", tmp_path / "corpus", {"logging": {"wandb": None}})
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    assert run.status.state is State.DONE
+    assert not run.wandb_dir.exists()
+    assert not list(run.path.rglob("*wandb*"))
+
+
+def test_a_dry_run_plans_and_writes_no_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = dry_run(configured("nmt", tmp_path / "corpus", everywhere("phm", n=4)))
+    assert plan.data["splits"]["test" if "test" in plan.data["splits"] else "dev"]["sentences"] > 0
+    assert plan.parameters["total"] < plan.parameters["dense_total"]
+    assert plan.run_id.startswith("nmt-files-phm-1-")
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+
+def test_restart_begins_anew(tmp_path):
+    config = configured("nmt", tmp_path / "corpus")
+    first = run_of(run_experiment(config, tmp_path / "runs"))
+    kept = [row["val/loss"] for row in first.history.read() if "val/loss" in row]
+    (first.path / "note.txt").write_text("of the first attempt")
+
+    def refuse(run):
+        raise PhmrunError(f"not {run.id}")
+
+    with pytest.raises(PhmrunError, match=f"not {first.id}"):
+        run_experiment(config, tmp_path / "runs", restart=refuse)
+    assert (first.path / "note.txt").exists()
+    asked = []
+    again = run_of(run_experiment(config, tmp_path / "runs", restart=asked.append))
+    assert [run.id for run in asked] == [first.id]
+    assert not (again.path / "note.txt").exists()
+    assert [row["val/loss"] for row in again.history.read() if "val/loss" in row] == kept
+
+
+def test_restart_of_a_run_that_holds_a_link(tmp_path):
+    config = configured("sva", tmp_path / "corpus")
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept.txt").write_text("kept")
+    (run.path / "link").symlink_to(tmp_path / "elsewhere")
+    run_experiment(config, tmp_path / "runs", restart=lambda _: None)
+    assert not (run.path / "link").exists()
+    assert (tmp_path / "elsewhere" / "kept.txt").read_text() == "kept"
+
+
+def relative(task, home, corpus, monkeypatch):
+    """The config of a small experiment whose data are named from the folder ``home``, which becomes the working one."""
+    home.mkdir(exist_ok=True)
+    monkeypatch.chdir(home)
+    return configured(task, Path(corpus))
+
+
+@pytest.mark.parametrize("task", ["nmt", "parse", "lm"])
+def test_a_run_goes_on_in_another_folder_and_with_moved_data(task, tmp_path, monkeypatch):
+    config = relative(task, tmp_path / "one", "corpus", monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(experiment, "evaluate_run", _no_longer)
+        with pytest.raises(PhmrunError, match="no longer"):
+            run_experiment(config, tmp_path / "runs")
+    (run,) = (Run(summary.path) for summary in Run.list(tmp_path / "runs"))
+    assert run.status.state is State.INTERRUPTED
+    assert run.status.reason == "trained, but not scored: the data are no longer there"
+    assert run.status.step == 10
+
+    trained = run.checkpoints.joinpath("last.ckpt").stat().st_mtime_ns
+    shutil.rmtree(tmp_path / "one" / "corpus")
+    moved = relative(task, tmp_path / "other", "text", monkeypatch)
+    result = run_experiment(moved, tmp_path / "runs")
+    assert (result.run_id, result.state) == (run.id, State.DONE)
+    assert run.checkpoints.joinpath("last.ckpt").stat().st_mtime_ns == trained
+
+    monkeypatch.chdir(tmp_path)
+    assert experiment.evaluate(run).keys() <= run.metrics().keys()
+    shutil.move(tmp_path / "other" / "text", tmp_path / "text")
+    with pytest.raises(PhmrunError) as lost:
+        experiment.evaluate(run)
+    assert lost.value.code is ExitCode.DATA
+    assert "phmrun train" in str(lost.value)
+    assert run_experiment(configured(task, Path("text")), tmp_path / "runs").run_id == run.id  # as it says
+    experiment.evaluate(run)
+
+
+def _no_longer(*_, **__):
+    raise PhmrunError("the data are no longer there", code=ExitCode.DATA)
+
+
+def test_changed_data_are_not_scored_as_the_old_ones(tmp_path):
+    run = run_of(run_experiment(configured("sva", tmp_path / "corpus"), tmp_path / "runs"))
+    test = tmp_path / "corpus" / "test.tsv"
+    test.write_text("".join(test.read_text().splitlines(keepends=True)[1:]))
+    before = snapshot(run)
+    with pytest.raises(PhmrunError, match="changed since the run was trained: test") as changed:
+        experiment.evaluate(run)
+    assert changed.value.code is ExitCode.DATA
+    assert snapshot(run) == before
+
+
+def test_extending_a_run(tmp_path):
+    config = configured("nmt", tmp_path / "corpus")
+    parent = run_experiment(config, tmp_path / "runs")
+    before = snapshot(run_of(parent))
+    longer = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 14}})
+    child = run_experiment(longer, tmp_path / "runs", extend=parent.run_id)
+    straight = run_experiment(longer, tmp_path / "straight")
+    assert child.run_id not in (parent.run_id, straight.run_id)
+    assert snapshot(run_of(parent)) == before
+    assert [row["step"] for row in run_of(child).history.read() if "val/loss" in row] == [12, 14]
+    one, other = (
+        torch.load(result.run_dir / "checkpoints" / "last.ckpt")["state_dict"] for result in (child, straight)
+    )
+    assert all(torch.equal(one[name], other[name]) for name in other)
+    same = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 9}})
+    finished_already = run_experiment(same, tmp_path / "runs", extend=parent.run_id)
+    assert finished_already.state is State.DONE
+    assert "test/bleu" in finished_already.metrics
+
+
+def test_an_unknown_parent(tmp_path):
+    config = configured("nmt", tmp_path / "corpus")
+    with pytest.raises(PhmrunError, match="there is no run"):
+        run_experiment(config, tmp_path / "runs", extend="nmt-nothing")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_second_process_is_refused(tmp_path):
+    config = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 2}})
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    run.set_state(State.INTERRUPTED)
+    with run.lock(), pytest.raises(PhmrunError, match=str(os.getpid())) as caught:
+        run_experiment(config, tmp_path / "runs")
+    assert caught.value.code is ExitCode.USAGE
+
+
+def test_a_loss_that_is_no_number_fails_the_run(tmp_path, monkeypatch):
+    from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+
+    original, calls = SequenceToSequenceModule.loss, []
+
+    def broken(self, batch):
+        loss = original(self, batch)
+        calls.append(1)
+        return loss._replace(nll=loss.nll * float("nan")) if len(calls) == 6 else loss
+
+    monkeypatch.setattr(SequenceToSequenceModule, "loss", broken)
+    config = configured("nmt", tmp_path / "corpus", {"training": {"validate_every": 100}})
+    with pytest.raises(PhmrunError, match="the training loss is nan at optimizer step 3") as caught:
+        run_experiment(config, tmp_path / "runs")
+    assert caught.value.code is ExitCode.TRAINING
+    (path,) = (tmp_path / "runs").iterdir()
+    status = Run(path).status
+    assert (status.state, status.reason) == (State.FAILED, "the training loss is nan at optimizer step 3")
+    assert not (path / "lock").exists()
+    assert "the training loss is nan" in (path / "train.log").read_text()
+
+
+def test_a_bug_fails_the_run_and_is_in_its_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "evaluate_run", lambda *_, **__: 1 / 0)
+    config = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 2}})
+    with pytest.raises(ZeroDivisionError):
+        run_experiment(config, tmp_path / "runs")
+    (path,) = (tmp_path / "runs").iterdir()
+    assert Run(path).status.state is State.FAILED
+    assert "ZeroDivisionError" in (path / "train.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ({"layer": {"structure": "phm", "n": 5}}, "valid n"),
+        ({"embedding": {"structure": "phm", "n": 2}, "output": {"structure": "phm", "n": 4}}, "tied"),
+        (
+            {"data": {"vocabulary": {"multiple_of": 1, "size": 160}}, "embedding": {"structure": "phm", "n": 16}},
+            "valid n",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_leave_nothing_behind(override, words, tmp_path):
+    config = configured("nmt", tmp_path / "corpus", override)
+    with pytest.raises(PhmrunError, match=words) as caught:
+        run_experiment(config, tmp_path / "runs")
+    assert caught.value.code is ExitCode.USAGE
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda corpus: (corpus / "train.bb").unlink(), "does not exist"),
+        (lambda corpus: (corpus / "train.bb").write_text("x1\n"), "train"),
+        (lambda corpus: (corpus / "dev.aa").write_bytes(b"\xff\xfe\n" * 24), "UTF-8"),
+    ],
+)
+def test_malformed_data_leave_nothing_behind(damage, words, tmp_path):
+    config = configured("nmt", tmp_path / "corpus")
+    damage(tmp_path / "corpus")
+    with pytest.raises(PhmrunError, match=words) as caught:
+        run_experiment(config, tmp_path / "runs")
+    assert caught.value.code is ExitCode.DATA
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_a_test_set_the_validation_set_is_scored(tmp_path):
+    config = configured("nmt", tmp_path / "corpus")
+    for language in ("aa", "bb"):
+        (tmp_path / "corpus" / f"test.{language}").unlink()
+    result = run_experiment(config, tmp_path / "runs")
+    assert result.state is State.DONE
+    assert {name.partition("/")[0] for name in result.metrics} == {"dev"}
+    assert len((run_of(result).predictions / "dev.txt").read_text().splitlines()) == 24
+
+
+@pytest.mark.parametrize(
+    ("training", "weights"),
+    [
+        ({"keep_last": 8, "average": 8}, "average5"),
+        ({"keep_last": 1, "average": 1}, "average1"),
+        ({"average": 0}, "best@10"),
+        ({"average": 0, "validate_every": 3, "max_steps": 7}, "best@7"),
+    ],
+)
+def test_which_weights_are_scored(training, weights, tmp_path):
+    result = run_experiment(configured("nmt", tmp_path / "corpus", {"training": training}), tmp_path / "runs")
+    assert f"weights:{weights}" in result.metrics["test/bleu"]["signature"].split("|")
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64"])
+def test_other_precisions_train_and_resume(precision, tmp_path):
+    training = {"training": {"precision": precision, "clip": 0.5, "patience": 0}}
+    config = configured("nmt", tmp_path / "corpus", everywhere("phm", n=2), training)
+    result = run_experiment(config, tmp_path / "runs")
+    assert result.state is State.DONE
+    weights = torch.load(result.run_dir / "checkpoints" / "last.ckpt")["state_dict"]
+    kinds = {tensor.dtype for tensor in weights.values()}
+    assert kinds == {torch.float64 if precision == "64" else torch.float32}
+
+
+def test_a_users_own_layer_travels_with_the_run(tmp_path):
+    from phmrun.registry import load_plugin
+
+    plugin = tmp_path / "halves.py"
+    plugin.write_text(PLUGIN)
+    plugins = {plugin: load_plugin(plugin)}
+    config = configured("nmt", tmp_path / "corpus", {"layer": {"structure": "test-plugin-scaled", "scale": 0.5}})
+    result = run_experiment(config, tmp_path / "runs", plugins=plugins)
+    assert (result.run_dir / "plugins" / "halves.py").read_text() == PLUGIN
+    assert yaml.safe_load((result.run_dir / "config.yaml").read_text())["layer"]["scale"] == 0.5
+    assert next(iter(predictor(run_of(result)).predict(["w1 w2"]))).text is not None
+    assert dry_run(config, plugins={plugin: "another sum"}).run_id != result.run_id
+
+
+PLUGIN = '''"""A layer of the user's own."""
+
+from typing import Annotated
+
+import torch
+from torch import nn
+
+from phmrun.layers import Structure, register
+
+
+@register("test-plugin-scaled")
+class Scaled(Structure):
+    """A dense matrix times a constant."""
+
+    formula = "W = scale · M"
+    count_formula = "k·d"
+    constraint = "none"
+    source = "a test"
+
+    def __init__(self, out_features, in_features, *, scale: Annotated[float, "The constant."] = 1.0):
+        super().__init__(out_features, in_features, scale=scale)
+        self.scale = scale
+        self.matrix = nn.Parameter(torch.empty(out_features, in_features))
+
+    @classmethod
+    def count(cls, out_features, in_features, **options):
+        return out_features * in_features
+
+    def reset_parameters(self, std):
+        nn.init.normal_(self.matrix, std=std / self.scale)
+
+    def materialize(self):
+        return self.scale * self.matrix
+'''
+
+
+def test_the_corpus_of_these_tests_is_what_it_says(tmp_path):
+    one, other = write_corpus(tmp_path / "one"), write_corpus(tmp_path / "other")
+    for path in one.iterdir():
+        assert path.read_bytes() == (other / path.name).read_bytes()

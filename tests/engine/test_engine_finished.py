@@ -1,0 +1,229 @@
+"""A finished run: what its directory holds, how it is scored again and used, what the same call does again."""
+
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+import torch
+from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot
+
+from phmrun.config import load_run_config
+from phmrun.engine.experiment import dry_run, evaluate, predictor, train
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.layers import options_of
+from phmrun.ledger import State
+
+LONGER = {
+    "training": {
+        "max_steps": 300,
+        "validate_every": 100,
+        "checkpoint_every": 100,
+        "optimizer": {"lr": 0.01},
+        "schedule": {"warmup": 20},
+        "patience": 0,
+    },
+    "model": {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0},
+}
+
+
+def learnable(corpus):
+    """Lets the first training pairs be the test set, which so little training can learn by heart."""
+    for language in ("aa", "bb"):
+        lines = (corpus / f"train.{language}").read_text().splitlines(keepends=True)
+        (corpus / f"test.{language}").write_text("".join(lines[:12]))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, prepared_corpora):
+    """A run that has learnt something, with its W&B mirror on disk."""
+    directory = tmp_path_factory.mktemp("finished")
+    layers = {**everywhere("phm", n=2), "logging": {"wandb": "offline"}}
+    config = configured("nmt", directory / "corpus", LONGER, layers)
+    learnable(directory / "corpus")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PHMRUN_CACHE", str(prepared_corpora))
+        patch.setenv("WANDB_MODE", "offline")
+        logger = logging.getLogger("phmrun")
+        level = logger.level
+        logger.setLevel(logging.INFO)
+        result = train(config, origin={"layer.n": "--n", "seed": "default"}, runs_dir=directory / "runs")
+        logger.setLevel(level)
+    return directory, config, result
+
+
+def test_the_directory_reads_as_a_document(finished):
+    _, config, result = finished
+    run = run_of(result)
+    assert result.state is State.DONE
+    assert run.path.name == run.id == result.run_id
+    assert run.id.startswith("nmt-files-phm-1-")
+    assert load_run_config(run.config_path, options_of=options_of) == config
+    assert "n: 2  # --n" in run.config_path.read_text()
+    assert "default" not in run.config_path.read_text()
+
+    status = json.loads(run.status_path.read_text())
+    assert (status["state"], status["reason"], status["step"]) == ("done", "the last step", 300)
+    assert status["seconds"] > 0
+    parameters = json.loads(run.parameters_path.read_text())
+    assert parameters["total"] < parameters["dense_total"]
+    assert parameters["data"]["splits"]["train"]["sentences"] == 150
+    assert [path.name for path in run.vocabulary.iterdir()] == ["shared"]
+    assert (run.path / "README.md").is_file()
+    assert not (run.path / "lock").exists()
+
+
+def test_checkpoints_hold_a_state_dict_and_open_safely(finished):
+    run = run_of(finished[2])
+    names = sorted(path.name for path in run.checkpoints.iterdir())
+    assert names == ["best.ckpt", "last.ckpt", *(f"step-{step:09d}.ckpt" for step in (100, 200, 300))]
+    parameters = json.loads(run.parameters_path.read_text())["total"]
+    for name in names:
+        checkpoint = torch.load(run.checkpoints / name, weights_only=True)
+        weights = {id(tensor.untyped_storage()): tensor for tensor in checkpoint["state_dict"].values()}
+        assert sum(tensor.numel() for tensor in weights.values()) >= parameters
+        assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+
+
+def test_the_history_has_losses_rates_and_validations(finished):
+    rows = run_of(finished[2]).history.read()
+    losses = [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row]
+    assert [step for step, _ in losses] == [50, 100, 150, 200, 250, 300]
+    assert losses[-1][1] < losses[0][1]
+    assert [row["step"] for row in rows if "val/loss" in row] == [100, 200, 300]
+    peak, warmup = 0.01, 20
+    assert rows[0]["train/lr"] == pytest.approx(peak * (warmup / 50) ** 0.5)
+
+
+def test_the_log_tells_the_story(finished):
+    text = run_of(finished[2]).log_path.read_text()
+    assert "parameters (" in text
+    assert "step 300 of 300" in text
+    assert "validation at step 100: val/loss" in text
+    assert "training ended at optimizer step 300: the last step" in text
+    assert all(line[:4].isdigit() for line in text.splitlines())
+
+
+def test_scores_carry_signatures(finished):
+    run = run_of(finished[2])
+    metrics = run.metrics()
+    assert {"test/bleu", "test/chrf", "test/bleu-of-copy", "test/sentences_per_second", "validation/best"} <= set(
+        metrics
+    )
+    bleu = metrics["test/bleu"]
+    assert bleu["value"] > 5, "it has learnt something"
+    for part in ("tok:13a", "case:mixed", "beam:2", "alpha:0.6", "limit:1x+4", "application:dense", "weights:average2"):
+        assert part in bleu["signature"].split("|")
+    assert bleu["n"] == 12
+    assert metrics["test/bleu-of-copy"]["value"] == 0
+    assert metrics["validation/best"]["value"] == min(
+        row["val/loss"] for row in run.history.read() if "val/loss" in row
+    )
+    rows = run.history.read()
+    assert metrics["train/loss"]["value"] == [row["train/loss"] for row in rows if "train/loss" in row][-1]
+    best = metrics["validation/best"]["step"]
+    assert [metrics["validation/loss"]["value"]] == [
+        r["val/loss"] for r in rows if r["step"] == best and "val/loss" in r
+    ]
+    assert finished[2].metrics == {name: score for name, score in metrics.items() if name.startswith("test/")}
+
+
+def test_bleu_equals_sacrebleus_own_command_line(finished):
+    directory, _, result = finished
+    run = run_of(result)
+    predictions = run.predictions / "test.txt"
+    assert len(predictions.read_text().splitlines()) == 12
+    for metric, name in (("bleu", "test/bleu"), ("chrf", "test/chrf")):
+        command = [sys.executable, "-m", "sacrebleu", str(directory / "corpus" / "test.bb"), "-i", str(predictions)]
+        told = subprocess.run(
+            [*command, "-m", metric, "-b", "-w", "12"], capture_output=True, text=True, check=True
+        ).stdout
+        assert float(told) == pytest.approx(run.metrics()[name]["value"], abs=1e-9)
+
+
+def test_the_mirror_lies_in_the_run(finished):
+    run = run_of(finished[2])
+    records = list(run.wandb_dir.rglob("*.wandb"))
+    assert len(records) == 1
+    assert records[0].stat().st_size > 1000
+    assert list(run.wandb_dir.rglob("*.table.json")), "the table of sample translations"
+
+
+def test_the_same_call_again_changes_nothing(finished, caplog):
+    directory, config, result = finished
+    run = run_of(result)
+    before = snapshot(run)
+    with caplog.at_level(logging.INFO, "phmrun"):
+        again = run_experiment(config, directory / "runs")
+    assert snapshot(run) == before
+    assert again.state is State.DONE
+    assert again.run_id == result.run_id
+    assert again.metrics == run.metrics()
+    assert "is done" in caplog.text
+
+
+def test_another_place_of_the_same_text_is_the_same_run(finished, tmp_path):
+    directory, config, result = finished
+    moved = configured("nmt", tmp_path / "elsewhere", LONGER, everywhere("phm", n=2))
+    learnable(tmp_path / "elsewhere")
+    assert dry_run(moved).run_id == result.run_id
+    (tmp_path / "elsewhere" / "train.aa").write_text(
+        (directory / "corpus" / "train.aa").read_text().replace("w1 ", "w2 ")
+    )
+    assert dry_run(moved).run_id != result.run_id
+    assert dry_run(config.model_copy(update={"seed": 2})).run_id != result.run_id
+
+
+def test_scoring_with_other_settings_goes_under_another_name(finished):
+    run = run_of(finished[2])
+    before = run.metrics()
+    greedy = evaluate(run, decoding={"beam": 1, "sentence_bleu": True}, checkpoint="last", device="cpu")
+    assert {name.partition("/")[0] for name in greedy} == {"test-beam1-last"}
+    assert "beam:1" in greedy["test-beam1-last/bleu"]["signature"]
+    assert "weights:last@300" in greedy["test-beam1-last/bleu"]["signature"]
+    assert (run.predictions / "test-beam1-last.txt").is_file()
+    dev = evaluate(run, split="dev", average=3, decoding={"application": "factored"})
+    assert {name.partition("/")[0] for name in dev} == {"dev-application-factored-average3"}
+    after = run.metrics()
+    assert {name: after[name] for name in before} == before
+    assert after["dev-application-factored-average3/bleu"]["n"] == 24
+
+
+def test_scoring_again_gives_the_same(finished):
+    run = run_of(finished[2])
+    for options in ({}, {"batch_size": 1}, {"batch_size": 5}):
+        again = evaluate(run, **options)
+        assert again["test/bleu"]["value"] == run.metrics()["test/bleu"]["value"]
+
+
+def test_an_unknown_split(finished):
+    with pytest.raises(PhmrunError, match="there is no split 'tset'") as caught:
+        evaluate(run_of(finished[2]), split="tset")
+    assert "Did you mean 'test'?" in str(caught.value)
+    assert caught.value.code is ExitCode.USAGE
+
+
+def test_prediction(finished):
+    directory, _, result = finished
+    lines = (directory / "corpus" / "test.aa").read_text().splitlines()
+    translator = predictor(run_of(result))
+    answers = [answer.text for answer in translator.predict(iter([*lines, "", "unheard of words"]))]
+    assert answers[:12] == (run_of(result).predictions / "test.txt").read_text().splitlines()
+    assert answers[12] == ""
+    several = list(predictor(run_of(result), decoding={"beam": 4, "nbest": 3}, batch_size=1).predict(lines[:2]))
+    assert all(len(set(each.text.split("\n"))) == len(each.values["prediction"]) == 3 for each in several)
+
+
+def test_a_run_works_without_its_corpus(finished, tmp_path, monkeypatch):
+    directory, _, result = finished
+    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "empty"))
+    hidden = directory / "hidden"
+    (directory / "corpus").rename(hidden)
+    try:
+        assert next(iter(predictor(run_of(result)).predict(["w1 w2"]))).text
+        with pytest.raises(PhmrunError, match="does not exist") as caught:
+            evaluate(run_of(result))
+        assert caught.value.code is ExitCode.DATA
+    finally:
+        hidden.rename(directory / "corpus")

@@ -1,0 +1,146 @@
+"""One loss for every task: each token weighs the same, however a step is cut into micro-batches."""
+
+import pytest
+import torch
+from tiny_experiments import write_corpus
+from torch.nn import functional as F
+from torch.optim import SGD
+from toy import ToyBatch, ToyModule
+
+from phmrun.config import HardwareConfig, TrainingConfig
+from phmrun.engine.fit import build_trainer, run_trainer
+from phmrun.engine.module import TrainingModule
+from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.models.transformer import Transformer
+from phmrun.text.vocabulary import PAD
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def data_of(corpus, cache, accumulate):
+    files = {split: (corpus / f"{split}.aa", corpus / f"{split}.bb") for split in ("train", "dev")}
+    vocabulary = {"kind": "word", "vocabulary_size": 160, "joint": True, "multiple_of": 16, "max_length": 100}
+    batches = {"unit": "sentences", "batch_size": 5, "accumulate": accumulate, "seed": 3, "workers": 0}
+    return ParallelData(files, {}, **vocabulary, **batches, cache=cache)
+
+
+def module_of(size, smoothing=0.1):
+    torch.manual_seed(0)
+    sizes = {"width": 16, "inner": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    still = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    network = Transformer(size, size, **sizes, **still, layer={"structure": "phm", "n": 2})
+
+    def plain(parameters, *, fused=True):
+        return SGD(parameters, lr=1.0)
+
+    return SequenceToSequenceModule(network, plain, lambda step: 1.0, smoothing=smoothing)
+
+
+def one_big_batch(module, batches, smoothing):
+    """The mean loss per target token over several batches, from logits of the whole sentences."""
+    total, units = torch.zeros((), dtype=torch.float64), 0
+    for batch in batches:
+        logits = F.linear(module.network(batch.source, batch.mask, batch.target), module.network.output.weight)
+        wanted = torch.full(batch.target.shape, PAD)
+        wanted.view(-1)[batch.positions] = batch.wanted
+        flat = logits.flatten(0, 1), wanted.flatten()
+        total = total + F.cross_entropy(*flat, ignore_index=PAD, label_smoothing=smoothing, reduction="sum")
+        units += int((wanted != PAD).sum())
+    return total / units
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_a_step_is_the_gradient_of_one_big_batch(corpus, prepared_corpora, tmp_path, accumulate, clip):
+    data = data_of(corpus, prepared_corpora, accumulate)
+    loader = iter(data.train_dataloader())
+    batches = [next(loader) for _ in range(accumulate)]
+    assert accumulate == 1 or len({batch.units for batch in batches}) > 1, "micro-batches of different sizes"
+    module = module_of(data.vocabulary.sizes[0]).double()
+    before = {name: parameter.detach().clone() for name, parameter in module.network.named_parameters()}
+    gradients = torch.autograd.grad(one_big_batch(module, batches, 0.1), list(module.network.parameters()))
+    norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+    scale = min(1.0, clip / float(norm)) if clip else 1.0
+    assert not clip or scale < 1
+
+    training = TrainingConfig.model_validate(
+        {"max_steps": 1, "accumulate": accumulate, "precision": "64", "clip": clip}
+    )
+    trainer = build_trainer(training, HardwareConfig(accelerator="cpu"), [], tmp_path, 1)
+    run_trainer(trainer, module, data, None)
+    for (name, parameter), gradient in zip(module.network.named_parameters(), gradients, strict=True):
+        torch.testing.assert_close(before[name] - parameter, scale * gradient, rtol=1e-5, atol=1e-9, msg=name)
+
+
+class Trainer:
+    """As much of Lightning's trainer as a validation needs."""
+
+    world_size = 1
+
+    class precision_plugin:
+        @staticmethod
+        def val_step_context():
+            return torch.no_grad()
+
+    class strategy:
+        @staticmethod
+        def reduce(tensor, reduce_op):
+            assert reduce_op == "sum"
+            return tensor
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_validation_loss_is_the_mean_over_tokens_without_smoothing(corpus, prepared_corpora, training):
+    data = data_of(corpus, prepared_corpora, 1)
+    module = module_of(data.vocabulary.sizes[0]).double().train(training)
+    module.network.dropout = 0.5
+    module._trainer = Trainer()
+    value = module.validate(data.validation_batches())["loss"]
+    assert module.training is training
+    assert module.network.training is training
+    module.eval()
+    assert value == pytest.approx(float(one_big_batch(module, data.validation_batches(), 0.0).detach()), rel=1e-6)
+
+
+def test_learning_rates_follow_the_schedule_from_step_one(tmp_path):
+    rates = []
+    module = ToyModule()
+
+    def watch(trainer, *_):
+        rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+    from pytorch_lightning.callbacks import LambdaCallback
+    from toy import ToyData
+
+    callback = LambdaCallback(on_before_optimizer_step=watch)
+    training = TrainingConfig.model_validate({"max_steps": 4, "accumulate": 2})
+    trainer = build_trainer(training, HardwareConfig(accelerator="cpu"), [callback], tmp_path, 4)
+    run_trainer(trainer, module, ToyData(accumulate=2), None)
+    assert rates == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4])
+
+
+@pytest.mark.parametrize(
+    ("precision", "fused"), [("32", True), ("64", True), ("bf16-mixed", False), ("16-mixed", False)]
+)
+def test_a_fused_optimiser_only_where_lightning_can_clip_its_gradients(precision, fused):
+    asked = []
+
+    def remember(parameters, *, fused=True):
+        asked.append(fused)
+        return SGD(parameters, lr=1.0)
+
+    module = TrainingModule(torch.nn.Linear(1, 1), remember, lambda step: 1.0)
+    module._trainer = type("Precise", (), {"precision": precision})()
+    module.configure_optimizers()
+    assert asked == [fused]
+
+
+def test_what_a_task_must_say():
+    module = TrainingModule(torch.nn.Linear(1, 1), lambda parameters, fused: SGD(parameters, lr=1.0), float)
+    with pytest.raises(NotImplementedError):
+        module.loss(ToyBatch(torch.tensor(1.0), 1, 1))
+    assert module.validation_scores(None) == {}

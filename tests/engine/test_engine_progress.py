@@ -1,0 +1,50 @@
+"""What a person sees of a training."""
+
+import logging
+import re
+
+import pytest
+from toy import ToyModule, train_toy
+
+from phmrun.engine import fit
+from phmrun.engine.progress import TrainingProgress
+
+
+def test_a_log_has_a_line_every_so_often(tmp_path, monkeypatch, caplog):
+    class EveryStep(TrainingProgress):
+        def __init__(self, every, unit, total):
+            super().__init__(0.0, unit, total)
+
+    monkeypatch.setattr(fit, "TrainingProgress", EveryStep)
+    with caplog.at_level(logging.INFO, "phmrun.engine"):
+        train_toy(tmp_path, max_steps=3, accumulate=2)
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step ")]
+    assert [line.split(" · ")[0] for line in lines] == ["step 1 of 3", "step 2 of 3", "step 3 of 3"]
+    pattern = r"step \d of 3 · loss \d+\.\d{3} · lr \d\.\d\de[+-]\d\d · [\d,]+ items/s · \d:\d\d:\d\d left"
+    assert all(re.fullmatch(pattern, line) for line in lines)
+    assert lines[-1].endswith("0:00:00 left")
+    assert "lr 3.33e-01" in lines[-1]
+
+
+def test_a_quiet_log_has_the_last_line_only(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "phmrun.engine"):
+        train_toy(tmp_path, max_steps=3)
+    assert [record.getMessage()[:11] for record in caplog.records if "items/s" in record.getMessage()] == [
+        "step 3 of 3"
+    ]
+
+
+def test_a_terminal_has_a_bar_that_goes_away(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    train_toy(tmp_path, max_steps=3)
+    bars = []
+
+    def remember(self, trainer, module, exception):
+        bars.append(self._bar is not None)
+        self._close()
+        bars.append(self._bar is not None)
+
+    monkeypatch.setattr(TrainingProgress, "on_exception", remember)
+    with pytest.raises(RuntimeError, match="stop"):
+        train_toy(tmp_path / "other", ToyModule({2: RuntimeError("stop")}))
+    assert bars == [True, False]

@@ -1,0 +1,97 @@
+"""Opening a trained run: which weights, which device, which name a score gets."""
+
+import pytest
+import torch
+from tiny_experiments import configured, everywhere, run_experiment, run_of
+
+from phmrun.engine.trained_model import choose_device, open_run
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, prepared_corpora):
+    directory = tmp_path_factory.mktemp("trained")
+    config = configured("nmt", directory / "corpus", everywhere("phm", n=2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PHMRUN_CACHE", str(prepared_corpora))
+        return run_of(run_experiment(config, directory / "runs"))
+
+
+def weights_of(path):
+    return torch.load(path, weights_only=True)["state_dict"]
+
+
+def holds(trained, weights):
+    own = trained.module.state_dict()
+    return own.keys() == weights.keys() and all(torch.equal(own[name], weights[name]) for name in own)
+
+
+@pytest.mark.parametrize(("asked", "label"), [("best", "best@10"), ("last", "last@10")])
+def test_a_checkpoint_by_name(run, asked, label):
+    trained = open_run(run)
+    assert trained.load(asked) == label
+    assert holds(trained, weights_of(run.checkpoints / f"{asked}.ckpt"))
+
+
+def test_a_checkpoint_by_its_file(run):
+    trained = open_run(run)
+    path = run.checkpoints / "step-000000008.ckpt"
+    assert trained.load(str(path)) == "step-000000008@8"
+    assert holds(trained, weights_of(path))
+
+
+@pytest.mark.parametrize(("average", "count"), [(None, 2), (3, 3), (1, 1)])
+def test_averages(run, average, count):
+    trained = open_run(run)
+    assert trained.load(average=average) == f"average{count}"
+    kept = [weights_of(run.checkpoints / f"step-{step:09d}.ckpt") for step in (6, 8, 10)[-count:]]
+    for name, tensor in trained.module.state_dict().items():
+        torch.testing.assert_close(tensor, torch.stack([weights[name] for weights in kept]).mean(0))
+
+
+def test_no_average_is_the_best(run):
+    assert open_run(run).load(average=0).startswith("best@")
+
+
+def test_more_than_there_are(run):
+    with pytest.raises(PhmrunError, match="keeps 3 checkpoints, but the mean of 4") as caught:
+        open_run(run).load(average=4)
+    assert "--average 3" in caught.value.hint
+
+
+def test_a_missing_and_a_foreign_checkpoint(run, tmp_path):
+    trained = open_run(run)
+    with pytest.raises(PhmrunError, match="no such checkpoint") as caught:
+        trained.load(str(tmp_path / "none.ckpt"))
+    assert caught.value.code is ExitCode.DATA
+    torch.save({"state_dict": {"network.other": torch.zeros(1)}, "global_step": 1}, tmp_path / "foreign.ckpt")
+    with pytest.raises(PhmrunError, match="another network") as caught:
+        trained.load(str(tmp_path / "foreign.ckpt"))
+    assert caught.value.code is ExitCode.DATA
+
+
+def test_a_run_that_was_never_trained(run, tmp_path):
+    fresh = Run.create(tmp_path, "nmt-files-phm-1-000000000000", run.config_path.read_text())
+    with pytest.raises(PhmrunError, match="not been trained yet") as caught:
+        open_run(fresh)
+    assert caught.value.code is ExitCode.DATA
+
+
+def test_devices():
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert choose_device("auto") == expected
+    assert choose_device("cpu") == "cpu"
+    if not torch.cuda.is_available():
+        with pytest.raises(PhmrunError, match="no CUDA device"):
+            choose_device("cuda:1")
+
+
+def test_the_training_is_not_disturbed_by_a_translator(run):
+    trained = open_run(run)
+    translator = trained.predictor(device="cpu")
+    before = {name: tensor.clone() for name, tensor in trained.module.state_dict().items()}
+    with torch.no_grad():
+        for parameter in translator.decoder.parameters():
+            parameter.zero_()
+    assert holds(trained, before)

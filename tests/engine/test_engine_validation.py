@@ -1,0 +1,97 @@
+"""When validations are made, what is kept, and when training stops."""
+
+import itertools
+import types
+
+import pytest
+from toy import ToyModule, train_toy
+
+from phmrun.engine import validation
+from phmrun.engine.checkpoints import load_checkpoint
+
+
+def scores(toy, name="val/loss"):
+    return [(row["step"], row[name]) for row in toy.rows if name in row]
+
+
+def test_at_every_so_many_steps_and_at_the_end(tmp_path):
+    toy = train_toy(tmp_path, ToyModule(validations=[3.0, 2.0, 2.5, 1.0]), max_steps=7, validate_every=2)
+    assert scores(toy) == [(2, 3.0), (4, 2.0), (6, 2.5), (7, 1.0)]
+    assert (toy.fitted.best, toy.fitted.best_step) == (1.0, 7)
+
+
+def test_the_best_weights_are_kept(tmp_path):
+    toy = train_toy(tmp_path, ToyModule(validations=[3.0, 1.0, 2.0]), max_steps=6, validate_every=2)
+    best = load_checkpoint(tmp_path / "best.ckpt")
+    assert (best["global_step"], toy.fitted.best_step) == (4, 4)
+    # Every step subtracts rate · (units / window units) = 1/step from the weight.
+    assert float(best["state_dict"]["network.weight"]) == pytest.approx(-(1 + 1 / 2 + 1 / 3 + 1 / 4), abs=1e-6)
+
+
+def test_an_equal_score_is_no_better(tmp_path):
+    toy = train_toy(tmp_path, ToyModule(validations=[1.0]), max_steps=6, validate_every=2)
+    assert toy.fitted.best_step == 2
+
+
+@pytest.mark.parametrize(("patience", "last"), [(1, 6), (2, 12), (3, 14), (0, 20)])
+def test_patience_counts_validations_without_a_better_score(patience, last, tmp_path):
+    """Steps:        2    4    6    8   10   12   14   16   18   20."""
+    losses = [3.0, 2.0, 2.0, 1.0, 1.5, 1.5, 1.5, 0.5, 0.4, 0.3]
+    toy = train_toy(tmp_path, ToyModule(validations=losses), max_steps=20, validate_every=2, patience=patience)
+    assert toy.fitted.step == last
+    assert toy.fitted.complete
+    assert toy.fitted.reason == ("the last step" if last == 20 else f"no better score in {patience} validations")
+    assert load_checkpoint(tmp_path / "last.ckpt")["global_step"] == last
+
+
+def test_patience_that_is_over_stays_over(tmp_path):
+    options = {"max_steps": 20, "validate_every": 2, "patience": 1}
+    train_toy(tmp_path, ToyModule(validations=[1.0, 2.0]), **options)
+    again = train_toy(tmp_path, **options)
+    assert again.module.seen == []
+    assert (again.fitted.step, again.fitted.best, again.fitted.best_step, again.fitted.complete) == (4, 1.0, 2, True)
+
+
+def test_waiting_is_remembered(tmp_path):
+    options = {"max_steps": 20, "validate_every": 2, "patience": 2}
+    script = {9: RuntimeError("killed")}
+    with pytest.raises(RuntimeError, match="killed"):
+        train_toy(tmp_path, ToyModule(script, validations=[3.0, 1.0, 2.0, 0.5]), **options)
+    again = train_toy(tmp_path, ToyModule(validations=[2.0]), **options)
+    assert again.fitted.step == 12
+    assert (again.fitted.best, again.fitted.best_step) == (0.5, 8)
+
+
+def test_another_score_is_best_at_its_highest(tmp_path):
+    bleus = [{"bleu": 10.0}, {"bleu": 30.0}, {"bleu": 20.0}]
+    toy = train_toy(tmp_path, ToyModule(scores=bleus), max_steps=6, validate_every=2, monitor="bleu")
+    assert scores(toy, "val/bleu") == [(2, 10.0), (4, 30.0), (6, 20.0)]
+    assert scores(toy) == [(2, 1.0), (4, 1.0), (6, 1.0)]
+    assert (toy.fitted.best, toy.fitted.best_step) == (30.0, 4)
+
+
+def test_a_validation_comes_before_the_checkpoint_of_its_step(tmp_path):
+    train_toy(tmp_path, ToyModule(validations=[2.0]), max_steps=2, validate_every=2, checkpoint_every=2)
+    states = load_checkpoint(tmp_path / "last.ckpt")["callbacks"]
+    assert next(state for name, state in states.items() if "Validation" in name)["best"] == 2.0
+
+
+def test_the_time_limit_stops_at_the_end_of_a_step_and_the_run_goes_on_later(tmp_path, monkeypatch):
+    clock = itertools.count(0.0, 20.0)
+    monkeypatch.setattr(validation, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    toy = train_toy(tmp_path, max_steps=10, accumulate=2, max_time="00:01:00")
+    assert toy.fitted.step == 3
+    assert len(toy.module.seen) == 6
+    assert not toy.fitted.complete
+    assert toy.fitted.reason == "the time limit of 00:01:00"
+    rest = train_toy(tmp_path, max_steps=10, accumulate=2)
+    assert rest.resumed == [3]
+    assert rest.module.seen == list(range(6, 20))
+    assert rest.fitted.complete
+
+
+def test_the_time_limit_at_the_last_step_is_no_interruption(tmp_path, monkeypatch):
+    clock = itertools.count(0.0, 20.0)
+    monkeypatch.setattr(validation, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    fitted = train_toy(tmp_path, max_steps=3, max_time="00:01:00").fitted
+    assert (fitted.step, fitted.complete, fitted.reason) == (3, True, "the last step")

@@ -1,0 +1,127 @@
+"""Exported files give the trained model's outputs in the tools that read them."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from phmrun.engine.module import TrainingModule
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.export.formats import FORMATS, export, largest_difference
+from phmrun.families.sequence_to_sequence.export import translation_graph
+from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.models.transformer import Transformer, padding_mask
+from phmrun.text.vocabulary import PAD
+
+pytest.importorskip("safetensors")
+
+
+class Module:
+    """What the exporter asks of a task's module."""
+
+    def __init__(self, network):
+        self.transformer = network
+
+    def export_graph(self):
+        return translation_graph(self.transformer)
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """What the exporter asks of a trained run, around a small untrained network."""
+    torch.manual_seed(3)
+    network = Transformer(
+        24, 24, width=16, inner=32, heads=2, encoder_layers=1, decoder_layers=1, layer={"structure": "phm", "n": 4}
+    )
+    run = SimpleNamespace(id="nmt-test", path=tmp_path)
+    module = SequenceToSequenceModule(network.eval(), None, None, smoothing=0.0)
+    return SimpleNamespace(run=run, load=lambda **_: "best@7", module=module)
+
+
+def tokens():
+    source = torch.tensor([[5, 6, 7, 8, 3], [9, 10, 3, 0, 0]])
+    return source, torch.tensor([[2, 11, 12], [2, 13, 14]])
+
+
+def wanted(network, source, target):
+    return network.output(network(source, padding_mask(source, PAD), target))
+
+
+def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
+    from safetensors import safe_open
+
+    exported = export(trained, None, "safetensors")
+    assert exported.path == tmp_path / "exports" / "model.safetensors"
+    assert (list(exported.inputs), exported.outputs) == (["source", "target"], ["logits"])
+    with safe_open(exported.path, "pt") as file:
+        names, facts = set(file.keys()), file.metadata()
+        weight = file.get_tensor("encoder.0.feedforward.block.expand.weight")
+    structured = trained.module.transformer.encoder[0].feedforward.block.expand
+    assert torch.equal(weight, structured.weight)
+    assert not any("structure" in name for name in names)
+    assert facts["run"] == "nmt-test"
+    assert facts["weights"] == "best@7"
+    assert "output.weight" in facts["tied"]
+
+
+@torch.no_grad()
+def test_torch_export_gives_the_same_logits(trained):
+    exported = export(trained, None, "torch-export")
+    source, target = tokens()
+    loaded = torch.export.load(exported.path).module()
+    torch.testing.assert_close(loaded(source, target), wanted(trained.module.transformer, source, target))
+
+
+@torch.no_grad()
+def test_onnx_gives_the_same_logits_in_onnxruntime(trained):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    exported = export(trained, None, "onnx")
+    source, target = tokens()
+    session = runtime.InferenceSession(str(exported.path), providers=["CPUExecutionProvider"])
+    (logits,) = session.run(None, {"source": source.numpy(), "target": target.numpy()})
+    torch.testing.assert_close(
+        torch.from_numpy(logits), wanted(trained.module.transformer, source, target), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_file_with_other_outputs_is_not_written(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("phmrun.export.formats.largest_difference", lambda *_: 0.1)
+    with pytest.raises(PhmrunError, match="differ") as caught:
+        export(trained, None, "safetensors")
+    assert caught.value.code == ExitCode.BUG
+    assert not list((tmp_path / "exports").iterdir())
+
+
+def test_the_difference_is_seen(trained):
+    program = trained.module.export_graph()
+    assert largest_difference(program, program.function) < 1e-6
+    with torch.no_grad():
+        program.network.output.weight[5] += torch.arange(16.0)
+    assert largest_difference(program, program.function) > 1e-3
+    assert largest_difference(program, lambda *inputs: program.reference(*inputs)[:, :0]) == float("inf")
+
+
+@pytest.mark.parametrize("kind", ["torch-export", "onnx"])
+def test_a_network_without_a_graph_has_weights_only(trained, tmp_path, kind):
+    program = replace(trained.module.export_graph(), untraceable="it counts its steps")
+    trained.module.export_graph = lambda: program
+    with pytest.raises(PhmrunError, match="it counts its steps") as caught:
+        export(trained, None, kind)
+    assert "--format safetensors" in caught.value.hint
+    assert not (tmp_path / "exports").exists()
+    assert export(trained, None, "safetensors").difference < 1e-6
+
+
+def test_a_task_without_a_program_says_so(trained):
+    trained.module = TrainingModule(torch.nn.Linear(1, 1), None, None)
+    with pytest.raises(PhmrunError, match="cannot be exported"):
+        export(trained, None, "safetensors")
+
+
+def test_unknown_formats_are_named(trained):
+    with pytest.raises(PhmrunError) as caught:
+        export(trained, None, "onxx")
+    assert set(caught.value.valid) == set(FORMATS)
+    assert "'onnx'" in caught.value.hint

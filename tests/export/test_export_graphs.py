@@ -1,0 +1,150 @@
+"""Every kind of network as one function: folded it gives the trained network's outputs, in every format there is."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from phmrun.errors import PhmrunError
+from phmrun.export.formats import export, largest_difference
+from phmrun.export.graph import outputs_of
+from phmrun.families.sentence_classification.export import classification_graph
+from phmrun.layers.structure import Structure
+from phmrun.models.lstm_classifier import LSTMClassifier
+from phmrun.tasks.lm.export import language_model_graph
+from phmrun.tasks.lm.lstm import LSTMLanguageModel
+from phmrun.tasks.lm.transformer_xl import TransformerXL
+from phmrun.tasks.parse.biaffine_parser import BiaffineParser
+from phmrun.tasks.parse.export import parser_graph
+from phmrun.tasks.sva.encoder_classifier import EncoderClassifier
+
+PHM = {"structure": "phm", "n": 4}
+DEFINE = {"structure": "define", "width": 8, "expansion": 32, "depth": 2, "max_groups": 4, "multiple_of": 8}
+CLUSTERS = {"structure": "adaptive", "cutoffs": [8, 20]}
+
+
+def lstm(**options):
+    return LSTMLanguageModel(40, 16, [24], bias=True, layer=PHM, **options)
+
+
+def transformer_xl(**options):
+    return TransformerXL(40, width=16, inner=32, heads=2, head_width=8, layers=2, memory=3, layer=PHM, **options)
+
+
+def parser(**options):
+    sizes = {"word_width": 16, "tag_width": 16, "letter_width": 8, "letter_hidden": 8, "hidden": 8, "layers": 2}
+    return BiaffineParser(32, 12, 20, 4, **sizes, arc_width=8, label_width=8, layer=PHM, **options)
+
+
+def encoder(**options):
+    return EncoderClassifier(32, 3, width=16, inner=32, heads=2, layer=PHM, output=PHM, **options)
+
+
+def pair_reader(**options):
+    return LSTMClassifier(32, 3, width=16, hidden=8, mlp=8, layer=PHM, bidirectional=True, **options)
+
+
+NETWORKS = {
+    "encoder": (encoder, {"embedding": DEFINE, "pooling": "max-mean"}, classification_graph),
+    "encoder-last": (encoder, {"embedding": CLUSTERS, "pooling": "last"}, classification_graph),
+    "lstm-pairs": (pair_reader, {"embedding": PHM}, classification_graph),
+    "lstm-prefixes": (
+        pair_reader,
+        {"embedding": {"structure": "projective", "width": 4}, "sentences": 1},
+        classification_graph,
+    ),
+    "lstm-lm": (lstm, {"embedding": PHM}, language_model_graph),
+    "lstm-lm-define": (lstm, {"embedding": DEFINE}, language_model_graph),
+    "lstm-lm-adaptive": (lstm, {"embedding": CLUSTERS, "tie": False}, language_model_graph),
+    "transformer-xl": (transformer_xl, {"embedding": PHM}, language_model_graph),
+    "transformer-xl-define": (transformer_xl, {"embedding": DEFINE}, language_model_graph),
+    "transformer-xl-adaptive": (transformer_xl, {"embedding": CLUSTERS}, language_model_graph),
+    "parser": (parser, {"embedding": PHM}, parser_graph),
+    "parser-circulant": (parser, {"classifier": {"structure": "circulant"}}, parser_graph),
+}
+
+
+def graph_of(name):
+    torch.manual_seed(1)
+    build, options, describe = NETWORKS[name]
+    return describe(build(**options).eval())
+
+
+def trained(name, directory):
+    """What the exporter asks of a trained run."""
+    program = graph_of(name)
+    return SimpleNamespace(
+        run=SimpleNamespace(id="a-run", path=directory),
+        load=lambda **_: "best@7",
+        module=SimpleNamespace(export_graph=lambda: program),
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_folded_function_is_the_trained_networks(name):
+    program = graph_of(name)
+    assert largest_difference(program, program.function) < 1e-5
+    assert {part.name for part in program.network.modules() if isinstance(part, Structure)} <= {"dense"}
+    for inputs in program.examples:
+        assert len(inputs) == len(program.inputs)
+        assert len(outputs_of(program.function, inputs)) == len(program.outputs)
+        for tensor, sizes in zip(inputs, program.inputs.values(), strict=True):
+            pairs = zip(tensor.shape, sizes, strict=True)
+            assert all(size == wanted for size, wanted in pairs if isinstance(wanted, int))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_weights_travel(name, tmp_path):
+    pytest.importorskip("safetensors")
+    assert export(trained(name, tmp_path), None, "safetensors").difference < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, "torch-export") for name in ("lstm-lm", "lstm-lm-adaptive", "transformer-xl-define", "encoder-last")),
+        *((name, "onnx") for name in ("lstm-lm-define", "transformer-xl-adaptive", "encoder")),
+    ],
+)
+def test_graphs_travel(name, kind, tmp_path):
+    if kind == "onnx":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnxscript")
+    exported = export(trained(name, tmp_path), None, kind)
+    assert exported.difference < 1e-4
+    assert exported.bytes > 0
+
+
+@pytest.mark.parametrize("name", ["parser", "lstm-pairs"])
+def test_sentences_read_by_lstms_have_no_graph(name, tmp_path):
+    with pytest.raises(PhmrunError, match="LSTMs read to the end of each sentence") as caught:
+        export(trained(name, tmp_path), None, "onnx")
+    assert "--format safetensors" in caught.value.hint
+
+
+@torch.no_grad()
+def test_word_by_word_is_the_whole_text():
+    torch.manual_seed(1)
+    network = lstm(embedding=DEFINE).eval()
+    program = language_model_graph(network)
+    words = torch.randint(40, (2, 9))
+    wanted = network.output.log_prob(network(words).outputs)
+    state = [torch.zeros(2, size) for _, size in list(program.inputs.values())[1:]]
+    for place in range(words.shape[1]):
+        found, *state = program.function(words[:, place], *state)
+        torch.testing.assert_close(found, wanted[:, place], rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_facts_are_in_the_file(tmp_path):
+    pytest.importorskip("safetensors")
+    from safetensors import safe_open
+
+    exported = export(trained("transformer-xl", tmp_path), tmp_path / "x.safetensors", "safetensors")
+    with safe_open(exported.path, "pt") as file:
+        facts = file.metadata()
+    assert (facts["run"], facts["weights"]) == ("a-run", "best@7")
+    assert isinstance(json.loads(facts["tied"]), dict)

@@ -1,0 +1,99 @@
+"""Labelled sentences as training batches: every item once an epoch, from any step on, shared between processes."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from phmrun.families.sentence_classification.data import ClassificationBatches, ClassificationCorpus, ClassificationData
+from phmrun.families.sentence_classification.items import Item
+from phmrun.families.sentence_classification.vocabulary import WordSettings
+from phmrun.text.batches import Batch
+from phmrun.text.vocabulary import EOS, PAD
+
+ITEMS = [Item((f"w{n} " * (1 + n % 7), f"v{n} " * (n % 4)), "ab"[n % 2]) for n in range(50)]
+
+
+@pytest.fixture
+def data_of(tmp_path):
+    source = tmp_path / "items"
+    source.write_text("x")
+    readers = {"train": lambda: ITEMS, "dev": lambda: ITEMS[:9], "test": lambda: ITEMS[:5]}
+
+    def build(**options):
+        settings = {"unit": "sentences", "batch_size": 8, "accumulate": 1, "seed": 3, "workers": 0, **options}
+        corpus = ClassificationCorpus(readers, [source], {"items": "sum"}, ("a", "b"), 2)
+        return ClassificationData(corpus, words=WordSettings(), max_length=20, cache=tmp_path / "cache", **settings)
+
+    return build
+
+
+def firsts(batch):
+    """What tells the items apart: the first word of the first sentence."""
+    return batch.sentences[0].tokens[:, 0].tolist()
+
+
+def test_a_batch_by_hand():
+    sides = [[np.array([7, 8]), np.array([9])], [np.array([], dtype=np.uint16), np.array([5])]]
+    store = SimpleNamespace(sentences=sides, labels=np.array([1, 0]))
+    batch = ClassificationBatches(store)[Batch(4, np.array([1, 0]), 9)]
+    first, second = batch.sentences
+    assert first.tokens.tolist() == [[9, EOS, PAD], [7, 8, EOS]]
+    assert second.tokens.tolist() == [[5, EOS], [EOS, PAD]]
+    assert first.lengths.tolist() == [2, 3]
+    assert second.mask.tolist() == [[[[True, True]]], [[[True, False]]]]
+    assert batch.labels.tolist() == [0, 1]
+    assert (batch.units, batch.window_units) == (2, 9)
+
+
+@pytest.mark.parametrize("unit", ["sentences", "tokens"])
+def test_every_item_once_an_epoch(data_of, unit):
+    data = data_of(unit=unit, batch_size=8 if unit == "sentences" else 30)
+    stream = iter(data.train_dataloader())
+    words = sorted(data.vocabulary.encode(item.sentences[0])[0] for item in ITEMS)
+    epochs = [[firsts(batch) for batch in itertools.islice(stream, len(data.plan))] for _ in range(2)]
+    assert epochs[0] != epochs[1]
+    for epoch in epochs:
+        assert sorted(itertools.chain(*epoch)) == words
+    assert sum(batch.units for batch in data.validation_batches()) == 9
+
+
+def test_windows_count_their_items(data_of):
+    data = data_of(accumulate=3, batch_size=7)
+    batches = list(itertools.islice(data.train_dataloader(), 12))
+    for start in range(0, 12, 3):
+        window = batches[start : start + 3]
+        assert {batch.window_units for batch in window} == {sum(batch.units for batch in window)}
+
+
+def test_from_any_step_on_and_with_workers(data_of):
+    straight = [firsts(batch) for batch in itertools.islice(data_of(accumulate=2).train_dataloader(), 14)]
+    later = data_of(accumulate=2, workers=1)
+    later.start_step = 4
+    assert [firsts(batch) for batch in itertools.islice(later.train_dataloader(), 6)] == straight[8:]
+
+
+def test_processes_share_the_items(data_of):
+    seen = []
+    for rank in (0, 1):
+        data = data_of()
+        data.trainer = SimpleNamespace(global_rank=rank, world_size=2)
+        seen.append(list(itertools.chain(*(firsts(batch) for batch in data.validation_batches()))))
+        assert data.steps_in_epochs(2, 2) == len(data.plan)
+    assert sorted(seen[0] + seen[1]) == sorted(data.vocabulary.encode(item.sentences[0])[0] for item in ITEMS[:9])
+
+
+def test_loading_draws_no_random_numbers(data_of):
+    state = torch.get_rng_state()
+    next(iter(data_of().train_dataloader()))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_the_runner_asks(data_of):
+    data = data_of()
+    assert data.fingerprints() == {"items": "sum"}
+    assert set(data.files) == {"train", "dev", "test"}
+    assert data.vocabulary.sizes == (len(data.vocabulary.words), 2)
+    assert data.statistics()["splits"]["train"]["items"] == 50

@@ -1,0 +1,169 @@
+"""Labelled sentences: the stores hold them, the statistics are those of a count, shares of a file never overlap."""
+
+import json
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sentence_classification.held_out import divided, hundredth
+from phmrun.families.sentence_classification.items import Item, LeftOut, prepare_items
+from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
+from phmrun.text import UNK
+from phmrun.text.words import spaced
+
+TRAIN = [Item((f"a b{n % 3}", "c " * (n % 4)), "yes" if n % 3 else "no") for n in range(30)]
+DEV = [Item(("a B0 x", "c"), "no"), Item(("a", "c"), "yes")]
+
+
+@pytest.fixture
+def prepare(tmp_path):
+    source = tmp_path / "items.txt"
+    source.write_text("content")
+
+    def run(train=TRAIN, dev=DEV, **options):
+        settings = {
+            "labels": ("no", "yes"),
+            "sentences": 2,
+            "words": WordSettings(lowercase=True, multiple_of=8),
+            "max_length": 10,
+            "reading": {"format": "mine"},
+            "cache": tmp_path / "cache",
+            **options,
+        }
+        return prepare_items({"train": lambda: train, "dev": lambda: dev}, [source], **settings)
+
+    run.source = source
+    return run
+
+
+def test_the_stores_hold_the_items(prepare):
+    prepared = prepare()
+    words = prepared.vocabulary.words
+    assert prepared.vocabulary.sizes == (16, 2)
+    for split, items in (("train", TRAIN), ("dev", DEV)):
+        store = prepared.stores[split]
+        assert len(store) == len(items)
+        assert [prepared.vocabulary.labels[number] for number in store.labels] == [item.label for item in items]
+        for side in (0, 1):
+            for number, item in enumerate(items):
+                expected = " ".join(item.sentences[side].lower().split()).replace("x", "<unk>")
+                assert words.decode(store.sentences[side][number]) == expected
+    assert prepared.stores["dev"].sentences[0][0].tolist()[-1] == UNK
+
+
+def test_statistics_are_those_of_a_count_by_hand(prepare):
+    prepared = prepare([*TRAIN, LeftOut("no gold label"), LeftOut("no gold label", 2)], max_length=2)
+    statistics = prepared.statistics
+    assert statistics["vocabulary"] == {"size": 16, "entries": 9, "requested": 20_000, "labels": 2}
+    train = statistics["splits"]["train"]
+    kept = [item for item in TRAIN if item.sentences[1].count("c") <= 2]
+    assert train["items"] == len(kept)
+    assert train["left_out"] == {"no gold label": 3, "more than 2 words": len(TRAIN) - len(kept)}
+    assert train["labels"] == {label: sum(item.label == label for item in kept) for label in ("no", "yes")}
+    assert train["second"]["tokens"] == sum(item.sentences[1].count("c") for item in kept)
+    assert statistics["splits"]["dev"]["first"]["unknown_rate"] == 1 / 4
+    assert json.loads((prepared.path / "statistics.json").read_text()) == statistics
+
+
+def test_once_per_content(prepare):
+    first = prepare()
+    assert prepare(train=None).path == first.path  # nothing is read again
+    others = [
+        prepare(reading={"format": "other"}).path,
+        prepare(words=WordSettings(lowercase=False)).path,
+        prepare(max_length=11).path,
+        prepare(labels=("yes", "no")).path,
+    ]
+    prepare.source.write_text("other content")
+    others.append(prepare().path)
+    assert len({first.path, *others}) == 6
+
+
+def test_a_fault_leaves_nothing_behind(prepare, tmp_path):
+    def faulty():
+        yield TRAIN[0]
+        raise PhmrunError("bad line", where="file:2", code=ExitCode.DATA)
+
+    source = tmp_path / "more.txt"
+    source.write_text("x")
+    with pytest.raises(PhmrunError, match="bad line"):
+        prepare_items(
+            {"train": faulty, "dev": lambda: DEV},
+            [source],
+            labels=("no", "yes"),
+            sentences=2,
+            words=WordSettings(),
+            max_length=10,
+            reading={},
+            cache=tmp_path / "cache",
+        )
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_nothing_to_learn_from_or_no_file(prepare, tmp_path):
+    with pytest.raises(PhmrunError, match="no item in 'train'") as caught:
+        prepare(max_length=1)
+    assert caught.value.code is ExitCode.DATA
+    prepare.source.unlink()
+    with pytest.raises(PhmrunError, match="does not exist"):
+        prepare()
+
+
+def test_a_damaged_store_is_named(prepare):
+    prepared = prepare()
+    (prepared.path / "dev" / "labels.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(PhmrunError, match="labels are missing or damaged"):
+        prepare()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("It's 6.39 days; don't  stop!", "It 's 6.39 days ; do n't stop !"),
+        ("well-known U.S. (1,000)", "well-known U . S . ( 1,000 )"),
+        ("they’ll\tsay 'no'", "they 'll say ' no '"),
+        ("Ünïcode_x ...", "Ünïcode_x . . ."),
+    ],
+)
+def test_marks_and_clitics_are_words(text, words):
+    assert spaced(text, False, "punctuation") == words
+    assert spaced(text, True, "space") == " ".join(text.lower().split())
+
+
+def test_a_vocabulary_comes_back(prepare, tmp_path):
+    vocabulary = prepare(words=WordSettings(lowercase=True, splitting="punctuation")).vocabulary
+    vocabulary.save(tmp_path / "saved")
+    loaded = ClassificationVocabulary.load(tmp_path / "saved")
+    assert (loaded.labels, loaded.sizes) == (vocabulary.labels, vocabulary.sizes)
+    assert loaded.encode("A,b1") == vocabulary.encode("a , b1") != [UNK] * 3
+    (tmp_path / "saved" / "labels.json").write_text("{}")
+    with pytest.raises(PhmrunError, match="missing or damaged") as caught:
+        ClassificationVocabulary.load(tmp_path / "saved")
+    assert caught.value.code is ExitCode.DATA
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xyz")), max_size=40))
+def test_shares_of_a_file(pairs):
+    items = [Item(pair, "l") for pair in pairs]
+    tested = [Item(("a", "x"), "l"), LeftOut("other")]
+    content = [LeftOut("no gold label", 2), *items]
+    shares = {"train": 60, "dev": 15, "test": 25}
+    readers = divided(partial(iter, content), shares, without=[lambda: tested])
+    found = {split: list(reader()) for split, reader in readers.items()}
+    kept = {split: [item for item in all_ if isinstance(item, Item)] for split, all_ in found.items()}
+    counted = {split: [item for item in all_ if isinstance(item, LeftOut)] for split, all_ in found.items()}
+    assert sorted(item for split in kept.values() for item in split) == sorted(i for i in items if i != tested[0])
+    firsts = [{item.sentences[0] for item in split} for split in kept.values()]
+    assert sum(map(len, firsts)) == len(set().union(*firsts)), "a first sentence is in two splits"
+    assert sum(out.items for split in counted.values() for out in split) == 2 + items.count(tested[0])
+    assert counted["train"][0] == LeftOut("no gold label", 2)
+
+
+def test_shares_have_their_sizes():
+    numbers = [hundredth(f"sentence {n}") for n in range(10_000)]
+    assert all(60 < numbers.count(value) < 145 for value in range(100))
+    with pytest.raises(ValueError, match="not 100"):
+        divided(lambda: [], {"train": 90, "dev": 5})

@@ -1,0 +1,136 @@
+"""Word vectors: the numbers of the file, found by word, read once; every fault with file and line."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sentence_classification import vectors as vectors_module
+from phmrun.families.sentence_classification.vectors import open_vectors
+
+LINES = ["the 0.5 -1 2e-1", "king 1 2 3", "King 4 5 6", ". . . 7 8 9", "at name@x.y 0 0 1"]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(lines, name="vectors.txt"):
+        text = "".join(f"{line}\n" for line in lines).encode()
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.txt.gz"])
+@pytest.mark.parametrize("header", [[], ["5 3"]])
+def test_found_by_word(write, tmp_path, name, header):
+    vectors = open_vectors(write(header + LINES, name), tmp_path / "cache")
+    assert (vectors.words, vectors.width) == (5, 3)
+    found = vectors.find(["KING", "queen", "King", "the", ". . .", "at name@x.y", "king"])
+    assert found.places.tolist() == [0, 2, 3, 4, 5, 6]
+    expected = [[1, 2, 3], [4, 5, 6], [0.5, -1, 0.2], [7, 8, 9], [0, 0, 1], [1, 2, 3]]
+    np.testing.assert_array_equal(found.vectors, np.array(expected, dtype=np.float32))
+
+
+def test_of_a_word_that_stands_twice_the_first(write, tmp_path):
+    found = open_vectors(write(["a 1", "a 2"]), tmp_path).find(["a"])
+    assert found.vectors.tolist() == [[1.0]]
+
+
+def test_no_word_is_found(write, tmp_path):
+    found = open_vectors(write(LINES), tmp_path).find(["none", "of these"])
+    assert (found.places.tolist(), found.vectors.shape) == ([], (0, 3))
+
+
+def test_read_once_per_content(write, tmp_path, monkeypatch):
+    path = write(LINES)
+    first = open_vectors(path, tmp_path / "cache")
+    monkeypatch.setattr(vectors_module, "_convert", None)
+    assert open_vectors(path, tmp_path / "cache") == first
+    with pytest.raises(TypeError):
+        open_vectors(write([*LINES, "more 1 1 1"]), tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("word 1 2", "2 numbers where the first line has 3"),
+        ("word 1 2 3 4", "4 numbers where the first line has 3"),
+        ("word 1 2 3 4 5 6", "6 numbers where the first line has 3"),
+        ("word", "0 numbers"),
+        ("", "0 numbers"),
+        (" 1 2 3", "not a word and its numbers"),
+        ("word 1 x 3", "'x' is not a number"),
+        ("word 1 nan 3", "nan is not a finite number"),
+        ("word 1 -inf 3", "-inf is not a finite number"),
+        ("word 1 1e39 3", "1e39 is not a finite number"),
+        ("word 1 0x1 3", "'0x1' is not a number"),
+    ],
+)
+@pytest.mark.parametrize("before", [1, 3000])
+def test_faults_are_placed(write, tmp_path, line, what, before):
+    path = write([f"w{n} 1 2 3" for n in range(before)] + [line, "more 1 2 3"])
+    with pytest.raises(PhmrunError, match=what) as caught:
+        open_vectors(path, tmp_path / "cache")
+    assert caught.value.where == f"{path}:{before + 1}"
+    assert caught.value.code is ExitCode.DATA
+    assert [entry.suffix for entry in (tmp_path / "cache").iterdir()] == [".lock"]
+
+
+def test_a_truncated_archive(write, tmp_path):
+    path = write(LINES * 500, "v.gz")
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(PhmrunError, match="end too early") as caught:
+        open_vectors(path, tmp_path / "cache")
+    assert caught.value.code is ExitCode.DATA
+
+
+@pytest.mark.parametrize("lines", [[], ["word"], ["5 3"]])
+def test_no_vectors_at_all(write, tmp_path, lines):
+    with pytest.raises(PhmrunError) as caught:
+        open_vectors(write(lines), tmp_path / "cache")
+    assert caught.value.code is ExitCode.DATA
+
+
+def test_a_missing_file_and_a_damaged_cache(write, tmp_path):
+    with pytest.raises(PhmrunError, match="does not exist"):
+        open_vectors(tmp_path / "none.txt", tmp_path)
+    path = write(LINES)
+    kept = open_vectors(path, tmp_path / "cache")
+    assert json.loads((kept.path / "vectors.json").read_text()) == {"words": 5, "width": 3}
+    with (kept.path / "vectors.bin").open("r+b") as handle:
+        handle.truncate(8)
+    with pytest.raises(PhmrunError, match="damaged"):
+        open_vectors(path, tmp_path / "cache")
+
+
+numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
+words = st.text(st.characters(categories=["L", "P", "S"]), min_size=1, max_size=6).filter(lambda w: w.split() == [w])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(words, st.lists(numbers, min_size=2, max_size=2), min_size=1, max_size=12))
+def test_any_words_and_numbers(tmp_path_factory, table):
+    folder = tmp_path_factory.mktemp("vectors")
+    path = folder / "v.txt"
+    path.write_text("".join(f"{word} {a!r} {b!r}\n" for word, (a, b) in table.items()), encoding="utf-8")
+    found = open_vectors(path, folder).find(list(table))
+    assert found.places.tolist() == list(range(len(table)))
+    np.testing.assert_array_equal(found.vectors, np.array(list(table.values()), dtype=np.float32))
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="needs PHMRUN_DATA")
+@pytest.mark.parametrize(
+    ("name", "words", "width"), [("glove.6B.50d.txt", 5_050, 50), ("glove.6B.300d.sample.txt.gz", 100, 300)]
+)
+def test_published_vectors(tmp_path, name, words, width):
+    vectors = open_vectors(Path(os.environ["PHMRUN_DATA"]) / "glove" / name, tmp_path)
+    assert (vectors.words, vectors.width) == (words, width)
+    assert vectors.find(["The", "of"]).vectors.shape == (2, width)

@@ -1,0 +1,64 @@
+import pytest
+
+from phmrun.config import ConfigError, Source, resolve, run_id, semantic_values, task_defaults
+from phmrun.families.sequence_to_sequence.config import TransformerConfig
+from phmrun.tasks.nmt.config import TranslationExperiment
+
+
+def resolved(values):
+    return resolve(
+        TranslationExperiment, [task_defaults("nmt"), Source("x", values)], lambda name, table=False: ()
+    ).config
+
+
+def mistakes(values):
+    with pytest.raises(ConfigError) as caught:
+        resolved(values)
+    return str(caught.value)
+
+
+def test_the_default_preset_is_what_the_defaults_are():
+    model = TransformerConfig()
+    assert {key: getattr(model, key) for key in model.presets[model.preset]} == model.presets[model.preset]
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape"),
+    [("tiny", (128, 512, 4, 2, 2)), ("small", (256, 1024, 4, 3, 3)), ("base", (512, 2048, 8, 6, 6))],
+)
+def test_presets(preset, shape):
+    model = resolved({"model": {"preset": preset}}).model
+    assert (model.width, model.feedforward, model.heads, model.encoder_layers, model.decoder_layers) == shape
+
+
+FILES = {"train_source": "a.en", "train_target": "a.de", "dev_source": "b.en", "dev_target": "b.de"}
+
+
+def test_files_imply_their_name():
+    assert resolved({"data": FILES}).data.name == "files"
+    assert resolved({"data": {"prefix": "corpus/"}}).data.name == "files"
+
+
+def test_places_of_files_are_no_part_of_the_name():
+    first, second = (resolved({"data": {**FILES, "train_source": path}}) for path in ("a.en", "/elsewhere/a.en"))
+    assert run_id(first, fingerprints={"x": "1"}) == run_id(second, fingerprints={"x": "1"})
+    assert run_id(first, fingerprints={"x": "1"}) != run_id(second, fingerprints={"x": "2"})
+    assert semantic_values(first)["data.name"] == "files"
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"data": {"train_source": "a.en"}}, "lacks train_target, dev_source, dev_target"),
+        ({"data": {**FILES, "test_source": "c.en"}}, "belong together"),
+        ({"data": {**FILES, "prefix": "corpus/"}}, "not both"),
+        ({"data": {**FILES, "name": "multi30k"}}, "needs name=files"),
+        ({"data": {"source": "de"}}, "same language"),
+        ({"model": {"heads": 3}}, "3 heads do not divide the width 128"),
+        ({"data": {"vocabulary": {"joint": False}}}, "tie=all needs"),
+        ({"decoding": {"nbest": 9}}, "more than decoding.beam"),
+        ({"training": {"schedule": {"name": "noam"}}}, "fixes the learning rate"),
+    ],
+)
+def test_contradictions(values, what):
+    assert what in mistakes(values)

@@ -1,0 +1,155 @@
+"""Which files a sequence-to-sequence experiment reads, and what its name must know of them."""
+
+import gzip
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from tiny_experiments import write_corpus
+
+from phmrun.config import Source, resolve, task_defaults
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sequence_to_sequence.corpus import ParallelCorpus, build_parallel_data, corpus, own_files
+from phmrun.layers import options_of
+from phmrun.tasks.nmt.config import TranslationExperiment
+
+
+def config_of(**data):
+    values = {"data": {"source": "aa", "target": "bb", **data}}
+    return resolve(TranslationExperiment, [task_defaults("nmt"), Source("test", values)], options_of).config
+
+
+def no_builtin(data, cache):
+    pytest.fail("the built-in corpus was asked for")
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return write_corpus(tmp_path / "corpus")
+
+
+def test_a_prefix_names_six_files(directory):
+    files = own_files(config_of(prefix=f"{directory}/").data)
+    assert files == {
+        split: (directory / f"{split}.aa", directory / f"{split}.bb") for split in ("train", "dev", "test")
+    }
+    back = own_files(config_of(prefix=f"{directory}/", source="bb", target="aa").data)
+    assert back["train"] == (directory / "train.bb", directory / "train.aa")
+
+
+def test_a_prefix_is_more_than_a_directory(directory):
+    for path in list(directory.iterdir()):
+        path.rename(path.with_name(f"news-{path.name}"))
+    assert own_files(config_of(prefix=f"{directory}/news-").data)["dev"][0] == directory / "news-dev.aa"
+
+
+def test_compressed_files_are_found(directory):
+    for path in list(directory.iterdir()):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    config = config_of(prefix=f"{directory}/", vocabulary={"kind": "word", "size": 64})
+    assert own_files(config.data)["test"][1] == directory / "test.bb.gz"
+    assert (
+        build_parallel_data(config, directory / "cache", no_builtin).statistics()["splits"]["train"]["sentences"] == 150
+    )
+
+
+def named(directory, *splits):
+    return {
+        f"{split}_{side}": directory / f"{split}.{language}"
+        for split in splits
+        for side, language in (("source", "aa"), ("target", "bb"))
+    }
+
+
+def test_files_one_by_one_and_a_test_set_if_there_is_one(directory):
+    assert set(own_files(config_of(**named(directory, "train", "dev")).data)) == {"train", "dev"}
+    assert set(own_files(config_of(**named(directory, "train", "dev", "test")).data)) == {"train", "dev", "test"}
+    for language in ("aa", "bb"):
+        (directory / f"test.{language}").unlink()
+    assert set(own_files(config_of(prefix=f"{directory}/").data)) == {"train", "dev"}
+
+
+@pytest.mark.parametrize(
+    ("missing", "prefix", "where"),
+    [
+        ("train.bb", True, "data.prefix"),
+        ("dev.aa", True, "data.prefix"),
+        ("train.aa", False, "data.train_source"),
+        ("test.bb", False, "data.test_target"),
+    ],
+)
+def test_a_missing_file_is_named(directory, missing, prefix, where):
+    (directory / missing).unlink()
+    places = {"prefix": f"{directory}/"} if prefix else named(directory, "train", "dev", "test")
+    with pytest.raises(PhmrunError, match="does not exist") as caught:
+        own_files(config_of(**places).data)
+    assert str(directory / missing) in str(caught.value)
+    assert caught.value.where == where
+    assert caught.value.code is ExitCode.DATA
+
+
+def test_half_a_test_set_is_no_test_set_to_be_passed_over(directory):
+    (directory / "test.aa").unlink()
+    with pytest.raises(PhmrunError, match="one side only") as caught:
+        own_files(config_of(prefix=f"{directory}/").data)
+    assert caught.value.where == str(directory / "test.bb")
+    assert caught.value.code is ExitCode.DATA
+
+
+def test_fingerprints_are_checksums_of_the_text(directory, tmp_path):
+    found = corpus(config_of(prefix=f"{directory}/").data, tmp_path, no_builtin)
+    assert len(found.fingerprints) == 6
+    assert found.fingerprints["dev.target"] == hashlib.sha256((directory / "dev.bb").read_bytes()).hexdigest()
+    assert found.parts == found.baselines == {}
+
+
+def test_settings_reach_the_data(directory, tmp_path):
+    config = config_of(prefix=f"{directory}/", max_length=5, vocabulary={"kind": "word", "size": 64, "joint": True})
+    config = config.model_copy(
+        update={
+            "seed": 9,
+            "batch": config.batch.model_copy(update={"unit": "sentences", "size": 4}),
+            "training": config.training.model_copy(update={"accumulate": 3}),
+            "hardware": config.hardware.model_copy(update={"workers": 2}),
+        }
+    )
+    data = build_parallel_data(config, tmp_path, no_builtin)
+    assert (data.batch_unit, data.batch_size) == ("sentences", 4)
+    assert (data.loading.seed, data.loading.accumulate, data.loading.workers) == (9, 3, 2)
+    assert data.vocabulary.sizes == (64, 64)
+    kept = sum(len(line.split()) <= 5 for line in (directory / "train.aa").read_text().splitlines())
+    assert data.statistics()["splits"]["train"]["sentences"] == kept < 150
+    assert set(data.baselines) == {"copy"}
+    assert data.baselines["copy"](["as it is"]) == ["as it is"]
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA does not say where real corpora are")
+def test_a_real_dataset_where_it_is_at_hand(tmp_path):
+    if not (Path(os.environ["PHMRUN_DATA"]) / "multi30k").is_dir():
+        pytest.skip("multi30k is not there")
+    found = corpus(config_of(name="multi30k", source="en", target="de").data, tmp_path, no_builtin)
+    assert {"train", "dev", "test"} <= found.files.keys()
+    assert all(path.is_file() for pair in found.files.values() for path in pair)
+    assert found.fingerprints
+
+
+def test_the_builtin_corpus_is_the_task_s(directory, tmp_path):
+    made = ParallelCorpus({"train": (directory / "train.aa", directory / "train.bb")}, {"builtin": "1"})
+    asked = []
+
+    def builtin(data, cache):
+        asked.append((data.source, cache))
+        return made
+
+    assert corpus(config_of(name="builtin").data, tmp_path, builtin) is made
+    assert asked == [("aa", tmp_path)]
+
+
+def test_a_dataset_that_is_not_at_hand(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path))
+    with pytest.raises(PhmrunError) as caught:
+        build_parallel_data(config_of(name="multi30k", source="en", target="de"), tmp_path, no_builtin)
+    assert caught.value.code is ExitCode.DATA
+    assert "data fetch multi30k" in str(caught.value)

@@ -1,0 +1,150 @@
+"""Sentence pairs as tensors: what the model reads, where it predicts, and what counts."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_experiments import write_corpus
+
+from phmrun.families.sequence_to_sequence.data import ParallelBatches, ParallelData, padded_sources
+from phmrun.text.batches import Batch
+from phmrun.text.vocabulary import BOS, EOS, PAD
+
+
+class Store:
+    """Token sequences in memory, as the stores on disk give them."""
+
+    def __init__(self, *pairs):
+        self.source, self.target = (
+            [np.array(side, dtype=np.uint16) for side in sides] for sides in zip(*pairs, strict=True)
+        )
+
+
+STORE = Store(([10, 11], [20, 21, 22]), ([12], [23]), ([13, 14, 15], []))
+
+
+def test_a_batch_by_hand():
+    batch = ParallelBatches(STORE)[Batch(7, np.array([1, 0]), 99)]
+    assert batch.source.tolist() == [[12, EOS, PAD], [10, 11, EOS]]
+    assert batch.mask.tolist() == [[[[True, True, False]]], [[[True, True, True]]]]
+    assert batch.target.tolist() == [[BOS, 23, PAD, PAD], [BOS, 20, 21, 22]]
+    assert batch.positions.tolist() == [0, 1, 4, 5, 6, 7]
+    assert batch.wanted.tolist() == [23, EOS, 20, 21, 22, EOS]
+    assert batch.units == 6
+    assert batch.window_units == 99
+    assert {tensor.dtype for tensor in (batch.source, batch.target, batch.positions, batch.wanted)} == {torch.int64}
+
+
+def test_an_empty_target_wants_its_end():
+    batch = ParallelBatches(STORE)[Batch(0, np.array([2]), 1)]
+    assert batch.target.tolist() == [[BOS]]
+    assert batch.wanted.tolist() == [EOS]
+    assert batch.mask is None
+
+
+def test_sources_of_one_length_need_no_mask():
+    tokens, mask = padded_sources([np.array([5, 6]), np.array([7, 8])])
+    assert tokens.tolist() == [[5, 6, EOS], [7, 8, EOS]]
+    assert mask is None
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def data_of(corpus: Path, cache: Path, **options) -> ParallelData:
+    files = {split: (corpus / f"{split}.aa", corpus / f"{split}.bb") for split in ("train", "dev", "test")}
+    settings = {
+        "kind": "word",
+        "vocabulary_size": 160,
+        "joint": True,
+        "multiple_of": 16,
+        "max_length": 100,
+        "unit": "tokens",
+        "batch_size": 60,
+        "accumulate": 1,
+        "seed": 3,
+        "workers": 0,
+        **options,
+    }
+    return ParallelData(files, {"train": "sum"}, cache=cache, **settings)
+
+
+def stream_of(data, count):
+    return list(itertools.islice(iter(data.train_dataloader()), count))
+
+
+def equal(one, other):
+    return all(torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in zip(one, other, strict=True))
+
+
+def test_an_epoch_holds_every_pair_once(corpus, prepared_corpora):
+    data = data_of(corpus, prepared_corpora)
+    batches = stream_of(data, len(data.plan))
+    decode = data.prepared.vocabularies.source.decode
+    seen = sorted(decode(row.tolist()) for batch in batches for row in batch.source)
+    assert seen == sorted((corpus / "train.aa").read_text().splitlines())
+    lengths = [len(line.split()) + 1 for line in (corpus / "train.bb").read_text().splitlines()]
+    assert sum(batch.units for batch in batches) == sum(lengths)
+    assert all(max(batch.source.numel(), batch.target.numel()) <= 60 for batch in batches)
+    assert all(batch.window_units == batch.units for batch in batches)
+
+
+@pytest.mark.parametrize("accumulate", [2, 3])
+def test_all_batches_of_a_window_know_its_units(corpus, prepared_corpora, accumulate):
+    data = data_of(corpus, prepared_corpora, accumulate=accumulate)
+    batches = stream_of(data, 4 * accumulate)
+    for begin in range(0, len(batches), accumulate):
+        window = batches[begin : begin + accumulate]
+        assert {batch.window_units for batch in window} == {sum(batch.units for batch in window)}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_it_starts_where_a_step_begins_and_draws_nothing(corpus, prepared_corpora, workers):
+    data = data_of(corpus, prepared_corpora, accumulate=2)
+    expected = stream_of(data, 40)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    later = data_of(corpus, prepared_corpora, accumulate=2, workers=workers)
+    later.start_step = 15
+    for one, other in zip(stream_of(later, 10), expected[30:], strict=True):
+        assert equal(one, other)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_order_depends_on_seed_and_epoch(corpus, prepared_corpora):
+    data, other = data_of(corpus, prepared_corpora), data_of(corpus, prepared_corpora, seed=4)
+    size = len(data.plan)
+    first, second = stream_of(data, 2 * size)[:size], stream_of(data, 2 * size)[size:]
+    assert not all(equal(*pair) for pair in zip(first, second, strict=True))
+    assert not all(equal(*pair) for pair in zip(first, stream_of(other, size), strict=True))
+    assert all(equal(*pair) for pair in zip(first, stream_of(data, size), strict=True))
+
+
+def test_validation_sees_every_pair_once(corpus, prepared_corpora):
+    data = data_of(corpus, prepared_corpora)
+    batches = list(data.validation_batches())
+    decode = data.prepared.vocabularies.source.decode
+    seen = sorted(decode(row.tolist()) for batch in batches for row in batch.source)
+    assert seen == sorted((corpus / "dev.aa").read_text().splitlines())
+
+
+@pytest.mark.parametrize(("accumulate", "world"), [(1, 1), (2, 1), (3, 2)])
+def test_steps_in_epochs(corpus, prepared_corpora, accumulate, world):
+    data = data_of(corpus, prepared_corpora, accumulate=accumulate)
+    assert data.steps_in_epochs(2, world) == -(-2 * len(data.plan) // (accumulate * world))
+
+
+def test_what_is_known_of_the_data(corpus, prepared_corpora, tmp_path):
+    data = data_of(corpus, prepared_corpora)
+    assert data.vocabulary.sizes == (128, 128)  # 120 words and 4 special entries, filled up to a multiple of 16
+    assert data.fingerprints() == {"train": "sum"}
+    assert data.statistics()["splits"]["train"]["sentences"] == 150
+    assert data.unit == "tokens"
+    data.vocabulary.save(tmp_path / "vocabulary")
+    assert (tmp_path / "vocabulary").is_dir()
+    separate = data_of(corpus, prepared_corpora, joint=False)
+    assert separate.vocabulary.sizes == (64, 64)

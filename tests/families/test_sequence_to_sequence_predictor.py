@@ -1,0 +1,152 @@
+"""Text in, text out: order, chunks, blank lines, parts of a test set, signatures."""
+
+import itertools
+from typing import Any, NamedTuple
+
+import pytest
+import sacrebleu
+import torch
+
+from phmrun.decoding.hypothesis import Hypothesis
+from phmrun.families.sequence_to_sequence import predictor as translation
+from phmrun.families.sequence_to_sequence.config import DecodingConfig
+from phmrun.families.sequence_to_sequence.predictor import Search, Translator, search_from
+from phmrun.models.transformer import Transformer
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
+
+LINES = ["a b c", "d", "", "e f", "a a a b"]
+
+
+@pytest.fixture(scope="module")
+def vocabularies():
+    vocabulary = train_vocabulary(["a b c d e f g h"] * 3, kind="word", size=16)
+    return Vocabularies(vocabulary, vocabulary)
+
+
+def network(size):
+    torch.manual_seed(0)
+    sizes = {"width": 8, "inner": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    return Transformer(size, size, **sizes, layer={"structure": "phm", "n": 2})
+
+
+class Data(NamedTuple):
+    """Stands for the data module."""
+
+    files: dict[str, Any]
+    parts: dict[str, Any] = {}  # noqa: RUF012
+    baselines: dict[str, Any] = {}  # noqa: RUF012
+
+
+def translator(vocabularies, **search):
+    return Translator(network(len(vocabularies.source)), vocabularies, Search(**{"beam": 2, **search}), "weights-name")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 64])
+def test_a_stream_keeps_its_order(vocabularies, batch, monkeypatch):
+    monkeypatch.setattr(translation, "CHUNK", 3)
+    machine = translator(vocabularies, batch=batch, application="dense")
+    alone = [next(iter(machine.predict([line]))) for line in LINES]
+    assert list(machine.predict(iter(LINES))) == alone
+    assert alone[2].text == ""
+    assert len({answer.text for answer in alone}) > 2
+
+
+def test_one_at_a_time_answers_at_once(vocabularies):
+    read = []
+
+    def typed():
+        for line in LINES:
+            read.append(line)
+            yield line
+
+    answers = translator(vocabularies, batch=1).predict(typed())
+    next(answers)
+    assert read == LINES[:1]
+
+
+def test_several_hypotheses(vocabularies):
+    answers = list(translator(vocabularies, beam=4, nbest=3).predict(LINES[:2]))
+    assert all(len(each.values["prediction"]) == 3 for each in answers)
+    assert all(each.text.split("\n") == each.values["prediction"] for each in answers)
+    best = list(translator(vocabularies, beam=4).predict(LINES[:2]))
+    assert [each.values["prediction"][0] for each in answers] == [each.text for each in best]
+    assert [each.values for each in best] == [{"prediction": each.text} for each in best]
+
+
+def test_the_application_is_decided_once_by_batch_and_beam(vocabularies):
+    assert translator(vocabularies, batch=16, beam=2).search.application == "factored"
+    assert translator(vocabularies, batch=17, beam=2).search.application == "dense"
+    assert translator(vocabularies, batch=64, application="factored").search.application == "factored"
+    assert list(translator(vocabularies, batch=1).predict(LINES)) == list(
+        translator(vocabularies, batch=64).predict(LINES)
+    )
+
+
+def test_a_signature_names_what_a_score_depends_on():
+    search = Search(beam=4, alpha=1.0, max_length_ratio=2.0, max_length_offset=3).resolved()
+    assert search.signature() == "beam:4|alpha:1|limit:2x+3|application:dense"
+
+
+def test_a_search_from_the_config_with_some_settings_replaced():
+    assert search_from(DecodingConfig(sentence_bleu=True)) == Search()
+    assert search_from(DecodingConfig(beam=2, alpha=0.1), 7) == Search(beam=2, alpha=0.1, batch=7)
+
+
+def test_scores_of_a_test_set_and_of_its_parts(vocabularies, tmp_path, monkeypatch):
+    references = ["a b c d e", "d e f g h", "a c e g b", "h g f e d"]
+    outputs = ["a b c d e", "d e f g a", "a c e g b", "b b b b b"]
+    sources = ["a", "b", "c", "d"]
+    for name, lines in (("src", sources), ("ref", references), ("part", ["old", "new", "old", "new"])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    encoded = [vocabularies.target.encode(line) for line in outputs]
+    machine = translator(vocabularies)
+    monkeypatch.setattr(Translator, "hypotheses", lambda *_: [[Hypothesis(tokens, 0.0, 0.0)] for tokens in encoded])
+    data = Data(
+        {"test": (tmp_path / "src", tmp_path / "ref")},
+        {"test": tmp_path / "part"},
+        {"copy": list, "always-right": lambda _: references},
+    )
+    found = machine.evaluate(data, "test")
+
+    def expected(rows):
+        return pytest.approx(sacrebleu.corpus_bleu([outputs[r] for r in rows], [[references[r] for r in rows]]).score)
+
+    assert found.predictions.splitlines() == outputs
+    assert found.scores["bleu"].value == expected(range(4))
+    assert found.scores["bleu-old"].value == expected([0, 2]) == pytest.approx(100)
+    assert found.scores["bleu-new"].value == expected([1, 3])
+    assert found.scores["bleu-of-always-right"].value == pytest.approx(100)
+    assert found.scores["bleu-of-copy"].value == 0
+    assert found.scores["chrf"].value == pytest.approx(sacrebleu.corpus_chrf(outputs, [references]).score)
+    for name in ("bleu", "chrf", "bleu-old"):
+        assert found.scores[name].signature.endswith("|application:dense|weights:weights-name")
+    assert found.samples == list(zip(sources, references, outputs, strict=True))
+    assert (found.items, found.unit) == (4, "tokens")
+    assert found.units == sum(len(tokens) + 1 for tokens in encoded)
+    assert found.seconds >= 0
+
+
+def test_sentence_scores_where_they_are_asked_for(vocabularies, tmp_path):
+    for name, lines in (("src", "ab"), ("ref", "cd")):
+        (tmp_path / name).write_text("".join(f"{line} e f g\n" for line in lines))
+    data = Data({"test": (tmp_path / "src", tmp_path / "ref")}, baselines={"copy": list})
+    machine = Translator(network(len(vocabularies.source)), vocabularies, Search(), "w", sentence_bleu=True)
+    scores = machine.evaluate(data, "test").scores
+    assert set(scores) == {
+        *("bleu", "bleu-of-copy", "chrf"),
+        *("sentence-bleu", "sentence-bleu-of-copy", "sentence-bleu-nltk", "sentence-bleu-nltk-of-copy"),
+    }
+    expected = sum(sacrebleu.sentence_bleu(f"{one} e f g", [f"{two} e f g"]).score for one, two in ("ac", "bd")) / 2
+    assert scores["sentence-bleu-of-copy"].value == pytest.approx(expected)
+    assert "weights" not in scores["sentence-bleu-of-copy"].signature
+    assert scores["sentence-bleu"].signature.endswith("|mean:sentences|" + machine.search.signature() + "|weights:w")
+    without = Translator(network(len(vocabularies.source)), vocabularies, Search(), "w").evaluate(data, "test")
+    assert set(without.scores) == {"bleu", "bleu-of-copy", "chrf"}
+
+
+def test_only_the_first_few_are_samples(vocabularies, tmp_path):
+    for name in ("src", "ref"):
+        (tmp_path / name).write_text("".join(f"{word}\n" for word in itertools.islice(itertools.cycle("abcd"), 20)))
+    found = translator(vocabularies).evaluate(Data({"dev": (tmp_path / "src", tmp_path / "ref")}), "dev")
+    assert len(found.samples) == translation.SAMPLES
+    assert found.items == len(found.predictions.splitlines()) == 20

@@ -1,0 +1,225 @@
+"""Preparation: the stores hold the text, once per content, whatever interrupts it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sequence_to_sequence import preparation as preparation_module
+from phmrun.families.sequence_to_sequence.preparation import prepare_parallel
+from phmrun.text import UNK, read_parallel
+
+WORDS = ["the", "a", "big", "small", "old", "red", "house", "tree", "dog", "cat", "sees", "likes", "near", "under"]
+TRAIN = [" ".join(WORDS[(start * step) % len(WORDS)] for step in range(1, 3 + start % 9)) for start in range(1, 300)]
+
+
+def write(folder: Path, name: str, source: list[str], target: list[str]) -> tuple[Path, Path]:
+    folder.mkdir(exist_ok=True)
+    paths = folder / f"{name}.en", folder / f"{name}.de"
+    for path, lines in zip(paths, (source, target), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return paths
+
+
+@pytest.fixture
+def files(tmp_path):
+    return {
+        "train": write(tmp_path / "raw", "train", TRAIN, [line.upper() for line in TRAIN]),
+        "dev": write(tmp_path / "raw", "dev", ["the dog", "the new cat " * 9], ["THE DOG", "THE NEW CAT"]),
+    }
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "word"])
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_stores_hold_the_text(files, cache, kind, joint):
+    prepared = prepare_parallel(files, kind=kind, size=80, joint=joint, multiple_of=3, cache=cache)
+    assert prepared.vocabularies.joint is joint
+    pairs = list(read_parallel(*files["train"]))
+    store = prepared.stores["train"]
+    assert len(store) == len(pairs)
+    for index, (source, target) in enumerate(pairs):
+        assert prepared.vocabularies.source.decode(store.source[index]) == source
+        assert prepared.vocabularies.target.decode(store.target[index]) == target
+    assert prepared.files == files
+    assert len(prepared.vocabularies.target) % 3 == 0
+
+
+def test_statistics_are_those_of_a_count_by_hand(files, cache):
+    prepared = prepare_parallel(files, kind="word", size=200, joint=False, max_length=8, cache=cache)
+    assert json.loads((prepared.path / "statistics.json").read_text()) == prepared.statistics
+    kept = [line.split() for line in TRAIN if len(line.split()) <= 8]
+    train = prepared.statistics["splits"]["train"]
+    assert (train["sentences"], train["dropped"]) == (len(kept), len(TRAIN) - len(kept))
+    tokens = sum(map(len, kept))
+    assert train["source"] == {
+        "tokens": tokens,
+        "mean_length": round(tokens / len(kept), 3),
+        "max_length": max(map(len, kept)),
+        "unknown_rate": 0.0,
+        "types": len({word for words in kept for word in words}),
+    }
+    dev = prepared.statistics["splits"]["dev"]
+    assert (dev["sentences"], dev["dropped"]) == (2, 0)
+    assert dev["source"]["unknown_rate"] == pytest.approx(9 / 29)
+    assert UNK in prepared.stores["dev"].source[1]
+    assert prepared.statistics["vocabulary"]["source"]["requested"] == 200
+
+
+def test_the_same_content_is_prepared_once(files, cache, tmp_path, monkeypatch):
+    first = prepare_parallel(files, size=80, cache=cache)
+    copies = {split: tuple(path.rename(tmp_path / path.name) for path in pair) for split, pair in files.items()}
+    monkeypatch.setattr(preparation_module, "_build", None)
+    assert prepare_parallel(copies, size=80, cache=cache).path == first.path
+
+
+@pytest.mark.parametrize("change", ["text", "size", "kind", "joint", "multiple_of", "max_length"])
+def test_another_content_or_setting_is_another_preparation(files, cache, change):
+    settings = {"size": 80, "kind": "bpe", "joint": True, "multiple_of": 1, "max_length": 99}
+    first = prepare_parallel(files, cache=cache, **settings)
+    other = {"size": 70, "kind": "unigram", "joint": False, "multiple_of": 2, "max_length": 98}
+    if change == "text":
+        write(files["dev"][0].parent, "dev", ["the cat"], ["THE CAT"])
+    else:
+        settings[change] = other[change]
+    second = prepare_parallel(files, cache=cache, **settings)
+    assert second.path != first.path
+    assert len(second.stores["dev"]) == (1 if change == "text" else 2)
+
+
+def test_given_vocabularies_are_used_and_no_training_split_is_needed(files, cache):
+    own = prepare_parallel(files, size=80, cache=cache).vocabularies
+    prepared = prepare_parallel({"dev": files["dev"]}, vocabularies=own, cache=cache)
+    assert prepared.vocabularies.source.sha256 == own.source.sha256
+    assert prepared.vocabularies.target.decode(prepared.stores["dev"].target[0]) == "THE DOG"
+    with pytest.raises(PhmrunError, match="no training split"):
+        prepare_parallel({"dev": files["dev"]}, cache=cache)
+
+
+@pytest.mark.parametrize("fault", ["misaligned", "empty line", "missing", "too long"])
+def test_a_fault_leaves_nothing_behind(files, cache, fault):
+    source = files["dev"][0]
+    if fault == "misaligned":
+        source.write_text("one\n")
+    elif fault == "empty line":
+        source.write_text("one\n\n")
+    elif fault == "missing":
+        source.unlink()
+    with pytest.raises(PhmrunError) as caught:
+        prepare_parallel(files, size=80, max_length=0 if fault == "too long" else 99, cache=cache)
+    assert caught.value.code is ExitCode.DATA
+    assert not cache.exists() or {path.suffix for path in cache.iterdir()} <= {".lock"}
+
+
+def test_large_corpora_are_sampled_evenly(files, cache, monkeypatch):
+    seen = []
+    original = preparation_module.train_vocabulary
+
+    def spy(lines, **settings):
+        kept = list(lines)
+        seen.extend(kept)
+        return original(kept, **settings)
+
+    monkeypatch.setattr(preparation_module, "SAMPLE", 2 * sum(map(len, TRAIN)) // 3)
+    monkeypatch.setattr(preparation_module, "train_vocabulary", spy)
+    prepare_parallel(files, size=80, cache=cache)
+    assert len(seen) == 2 * (len(TRAIN) // 3)
+    rows = [TRAIN.index(line) for line in seen[::2]]
+    assert rows[0] < 5
+    assert rows[-1] > 290 or TRAIN.count(seen[-2]) > 1
+
+
+def run(files, cache, *, prelude=""):
+    code = (
+        "import sys, logging, pathlib; logging.basicConfig(level=logging.INFO)\n"
+        "from phmrun.families.sequence_to_sequence import preparation\n"
+        "from phmrun.families.sequence_to_sequence.preparation import prepare_parallel\n"
+        f"{prelude}\n"
+        "paths = [pathlib.Path(p) for p in sys.argv[2:]]\n"
+        "prepared = prepare_parallel({'train': tuple(paths)}, size=80, cache=pathlib.Path(sys.argv[1]))\n"
+        "print(prepared.path)"
+    )
+    command = [sys.executable, "-c", code, str(cache), *map(str, files["train"])]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+STALL = """
+import time
+original = preparation._encode
+def slow(*arguments):
+    result = original(*arguments)
+    print("encoded", flush=True)
+    time.sleep({seconds})
+    return result
+preparation._encode = slow
+"""
+
+
+def test_killed_in_the_middle_it_starts_again(files, cache):
+    process = run(files, cache, prelude=STALL.format(seconds=60))
+    assert process.stdout.readline() == "encoded\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert list(cache.glob(".*.tmp")), "it was killed before the work began"
+    assert not list(cache.glob("*/statistics.json"))
+    prepared = prepare_parallel({"train": files["train"]}, size=80, cache=cache)
+    assert len(prepared.stores["train"]) == len(TRAIN)
+    assert not list(cache.glob(".*.tmp"))
+
+
+def test_a_second_process_waits_for_the_first(files, cache):
+    first = run(files, cache, prelude=STALL.format(seconds=2))
+    assert first.stdout.readline() == "encoded\n"
+    began = time.monotonic()
+    second = run(files, cache, prelude="preparation._build = None")
+    out, err = second.communicate(timeout=60)
+    assert second.returncode == 0, err
+    assert "another process prepares these data" in err
+    assert time.monotonic() - began > 0.5
+    assert out == first.communicate(timeout=60)[0]
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path):
+    """Peak memory of a process for a corpus, and for one twenty times as large (a given vocabulary: learning one is
+    bounded by the sample instead)."""
+    code = (
+        "import pathlib, resource, sys; from phmrun.families.sequence_to_sequence.preparation import prepare_parallel\n"
+        "small, large, cache = map(pathlib.Path, sys.argv[1:])\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "own = prepare_parallel({'train': (small, small)}, size=80, cache=cache).vocabularies\n"
+        "before = peak()\n"
+        "prepare_parallel({'train': (large, large)}, vocabularies=own, cache=cache)\n"
+        "print((peak() - before) * 1024)"
+    )
+    small, large = tmp_path / "small", tmp_path / "large"
+    text = "".join(f"{line}\n" for line in TRAIN)
+    small.write_text(text * 10)
+    large.write_text(text * 200)
+    done = subprocess.run(
+        [sys.executable, "-c", code, small, large, tmp_path / "cache"], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 12e6, f"{done.stdout} bytes more for {large.stat().st_size:,} bytes of text"
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
+def test_multi30k(cache):
+    folder = Path(os.environ["PHMRUN_DATA"]) / "multi30k"
+    if not folder.is_dir():
+        pytest.skip("multi30k is not here")
+    names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
+    files = {split: (folder / f"{name}.en.gz", folder / f"{name}.de.gz") for split, name in names.items()}
+    prepared = prepare_parallel(files, size=8000, cache=cache)
+    assert [len(prepared.stores[split]) for split in files] == [29_000, 1_014, 1_000]
+    assert len(prepared.vocabularies.source) == 8000
+    for (_, target), ids in zip(read_parallel(*files["test"]), prepared.stores["test"].target, strict=True):
+        assert prepared.vocabularies.target.decode(ids) == " ".join(target.split(" ")).strip(" ").replace("  ", " ")

@@ -1,0 +1,63 @@
+"""Tables as sums of codewords: what is looked up, how near it comes, and what it takes."""
+
+import pytest
+import torch
+from torch import nn
+
+from phmrun.errors import PhmrunError
+from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress
+
+
+def test_a_lookup_is_a_sum_of_codewords():
+    codes = torch.tensor([[0, 2], [1, 1], [1, 0]])
+    words = torch.randn(2, 3, 4)
+    table = CodebookEmbedding(codes, words)
+    tokens = torch.tensor([[2, 0]])
+    expected = torch.stack([words[0, 1] + words[1, 0], words[0, 0] + words[1, 2]])[None]
+    torch.testing.assert_close(table(tokens), expected)
+    torch.testing.assert_close(table.weight[tokens], expected)
+
+
+def test_a_table_of_such_sums_is_found_again():
+    """16 words, each the sum of one of four in each of two groups, whose directions differ."""
+    torch.manual_seed(0)
+    first, second = torch.randn(4, 16), torch.randn(4, 16)
+    table = (first[:, None] + second[None]).flatten(0, 1)
+    errors = [(compress(table, 2, 4, seed=seed).weight - table).norm() / table.norm() for seed in range(5)]
+    assert min(errors) < 1e-3
+
+
+def error(table, *sizes, **options):
+    return float((compress(table, *sizes, **options).weight - table).square().mean() / table.square().mean())
+
+
+def test_more_codes_come_nearer_and_turns_help():
+    torch.manual_seed(0)
+    table = torch.randn(400, 24)
+    few, more, better = error(table, 4, 8), error(table, 8, 8), error(table, 16, 16)
+    assert better < more < few < 1
+    assert error(table, 8, 8, rounds=8) < error(table, 8, 8, rounds=0)
+
+
+def test_bytes():
+    table = compress(torch.randn(1000, 24), 32, 16, rounds=1)
+    assert table.bytes == 1000 * 32 * 4 // 8 + 32 * 16 * 24 * 4
+    assert table.codes.dtype == torch.uint8
+    assert CodebookEmbedding(torch.tensor([[299]]), torch.zeros(1, 300, 2)).codes.dtype == torch.int32
+
+
+def test_it_stands_for_an_embedding():
+    torch.manual_seed(0)
+    plain = nn.Embedding(50, 8)
+    table = compress(plain.weight, 6, 8)
+    assert (table.num_embeddings, table.embedding_dim) == (50, 8)
+    assert table(torch.tensor([3, 4])).shape == (2, 8)
+    assert table(torch.tensor([3])).dtype == torch.float32
+    assert not list(table.parameters())
+    again = compress(plain.weight, 6, 8)
+    assert torch.equal(again.codes, table.codes)
+
+
+def test_nothing_to_choose_among():
+    with pytest.raises(PhmrunError, match="cannot tell words apart"):
+        compress(torch.randn(4, 4), 2, 1)

@@ -1,0 +1,165 @@
+"""Language models: text in pieces equals text at once, the future is hidden, sizes by hand."""
+
+import itertools
+
+import pytest
+import torch
+
+from phmrun.errors import PhmrunError
+from phmrun.tasks.lm.lstm import LSTMLanguageModel
+from phmrun.tasks.lm.transformer_xl import TransformerXL, shifted
+from phmrun.tasks.lm.word_tables import build_word_tables
+
+TOKENS = torch.randint(0, 40, (2, 9), generator=torch.Generator().manual_seed(1))
+DEFINE = {"structure": "define", "depth": 2, "expansion": 32, "max_groups": 2, "multiple_of": 4}
+TABLES = [
+    {},
+    {"structure": "adaptive", "cutoffs": [10, 20]},
+    {"structure": "projective", "cutoffs": [10, 20], "width": 4},
+    DEFINE,
+    {**DEFINE, "cutoffs": [10, 20], "div_value": 2, "width": 4},
+    {**DEFINE, "reduce": False},
+]
+
+
+def lstm(**options):
+    torch.manual_seed(0)
+    return LSTMLanguageModel(40, 16, (24, 20), **options).double().eval()
+
+
+def xl(**options):
+    torch.manual_seed(0)
+    network = TransformerXL(40, width=16, inner=24, heads=2, head_width=8, layers=3, memory=30, **options)
+    with torch.no_grad():
+        for bias in network.context_bias.parameters():
+            bias.normal_()
+    return network.double().eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("build", [lstm, xl])
+@pytest.mark.parametrize("tables", TABLES)
+def test_text_in_pieces_equals_text_at_once(build, tables):
+    if build is xl and tables.get("reduce") is False:
+        with pytest.raises(PhmrunError, match="vectors of 32 numbers, but the network reads 16"):
+            build(embedding=tables)
+        return
+    network = build(embedding=tables)
+    whole = network(TOKENS).hidden
+    state, parts = None, []
+    for start, end in itertools.pairwise((0, 4, 5, 9)):
+        part, _, state = network(TOKENS[:, start:end], state)
+        parts.append(part)
+    torch.testing.assert_close(torch.cat(parts, 1), whole)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("build", [lstm, xl])
+def test_the_future_is_hidden(build):
+    network = build()
+    changed = TOKENS.clone()
+    changed[:, 5:] = (changed[:, 5:] + 1) % 40
+    first, second = network(TOKENS).hidden, network(changed).hidden
+    torch.testing.assert_close(first[:, :5], second[:, :5])
+    assert not torch.allclose(first[:, 5:], second[:, 5:])
+
+
+@pytest.mark.parametrize("build", [lstm, xl])
+@pytest.mark.parametrize("tables", TABLES[:5])
+def test_every_parameter_learns(build, tables):
+    network = build(embedding=tables, bias=True).train()
+    targets = torch.arange(18).view(2, 9) * 2  # words of every cluster
+    hidden = network(targets.flip(1)).hidden
+    network.loss(hidden, targets).loss.backward()
+    assert [name for name, parameter in network.named_parameters() if parameter.grad is None] == []
+
+
+@torch.no_grad()
+def test_relative_scores_term_by_term():
+    """Equations (a) to (d) of section 3.3, one pair of positions at a time."""
+    network = xl()
+    layer, bias = network.context[0].attention, network.context_bias
+    inputs, memory = torch.randn(1, 3, 16).double(), torch.randn(1, 2, 16).double()
+    distances = torch.randn(5, 16).double()  # row r is the distance 4 - r
+    found = layer(inputs, memory, distances, bias)
+    everything = torch.cat([memory, inputs], 1)[0]
+    query, key, value = layer.project.weight.split(16)
+    heads = []
+    for head in range(2):
+        part = slice(8 * head, 8 * head + 8)
+        rows = []
+        for i in range(3):
+            scores = torch.full((5,), float("-inf")).double()
+            for j in range(2 + i + 1):
+                q = query[part] @ inputs[0, i]
+                r = layer.distance.weight[part] @ distances[4 - (2 + i - j)]
+                scores[j] = ((q + bias.u[head]) @ (key[part] @ everything[j]) + (q + bias.v[head]) @ r) / 8**0.5
+            rows.append(scores.softmax(0) @ (everything @ value[part].t()))
+        heads.append(torch.stack(rows))
+    expected = torch.cat(heads, 1) @ layer.output.weight.t()
+    torch.testing.assert_close(found[0], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_rows_move_left():
+    scores = torch.arange(12.0).view(1, 1, 3, 4)
+    assert shifted(scores)[0, 0, 2].tolist() == [8, 9, 10, 11]
+    assert shifted(scores)[0, 0, 1, :3].tolist() == [5, 6, 7]
+    assert shifted(scores)[0, 0, 0, :2].tolist() == [2, 3]
+
+
+@torch.no_grad()
+def test_memory_is_no_longer_than_asked():
+    network = xl()
+    network.memory = 6
+    kept = network(TOKENS).state
+    assert all(memory.shape == (2, 6, 16) for memory in kept)
+    kept = network(TOKENS[:, :2], kept).state
+    assert all(memory.shape == (2, 6, 16) for memory in kept)
+
+
+def size(network):
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def test_sizes_by_hand():
+    with torch.device("meta"):
+        awd_lstm = LSTMLanguageModel(10_000, 400, (1150, 1150), bias=True)
+        assert size(awd_lstm) == 10_000 * 401 + sum(
+            4 * out * (into + out + 2) for into, out in ((400, 1150), (1150, 1150), (1150, 400))
+        )
+        adaptive = LSTMLanguageModel(
+            267_735, 256, embedding={"structure": "adaptive", "cutoffs": [20_000, 40_000, 200_000]}
+        )
+    clusters = 20_000 * 256 + 20_000 * 64 + 160_000 * 16 + 67_735 * 4
+    context = sum(4 * out * (into + out + 2) for into, out in ((256, 1024), (1024, 1024), (1024, 1024), (1024, 256)))
+    assert size(adaptive) == clusters + 256 * (64 + 16 + 4) + 3 * 256 + context
+
+
+def test_words_share_input_and_output():
+    adaptive = {"structure": "adaptive", "cutoffs": [10, 20]}
+    network = lstm(embedding=adaptive)
+    for table, output in zip(network.embedding.tables, network.output.tables, strict=True):
+        assert table.structure is output.structure
+    untied = lstm(embedding=adaptive, tie=False, output={"structure": "low-rank", "rank": 1})
+    assert [table.structure.name for table in untied.output.tables] == ["low-rank"] * 3
+    assert untied.output.clusters == network.output.clusters
+
+
+def test_narrow_words_have_maps_to_the_output_of_their_own():
+    """Under DeFINE the input has none; n = 4, 2 and 1 in the three clusters, each mapped to m = 16."""
+    tables = build_word_tables(40, 16, embedding={**DEFINE, "cutoffs": [10, 20], "div_value": 2, "width": 4})
+    assert [projection.weight.shape for projection in tables.output.projections] == [(16, 4), (16, 2), (16, 1)]
+    assert tables.words.embedding_dim == 4
+    assert tables.embedding is tables.define
+
+
+def test_words_dropped_whole():
+    torch.manual_seed(0)
+    network = lstm(word_dropout=0.5).train()
+    vectors = network._words(TOKENS)
+    gone = (vectors == 0).all(-1)
+    assert gone.any()
+    assert not gone.all()
+    by_word = {}
+    for word, zero in zip(TOKENS.flatten().tolist(), gone.flatten().tolist(), strict=True):
+        assert by_word.setdefault(word, zero) == zero

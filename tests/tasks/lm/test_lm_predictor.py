@@ -1,0 +1,234 @@
+"""Scores and continuations of a trained language model against the softmax over the whole vocabulary, word by word."""
+
+import math
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+
+from phmrun.tasks.lm.lstm import LSTMLanguageModel
+from phmrun.tasks.lm.predictor import LanguageModelPredictor, Prompting, Scoring
+from phmrun.tasks.lm.preparation import StreamSettings
+from phmrun.tasks.lm.sampling import Choice
+from phmrun.tasks.lm.streams import StreamData
+from phmrun.tasks.lm.transformer_xl import TransformerXL
+from phmrun.tasks.lm.vocabulary import count_words
+
+WORDS = [f"w{number:02}" for number in range(38)]
+LINES = [" ".join(WORDS[(3 * number + step) % 38] for step in range(number % 7)) for number in range(30)]
+DEFINE = {"structure": "define", "depth": 2, "expansion": 32, "max_groups": 2, "multiple_of": 4}
+EMBEDDINGS = [
+    {},
+    {"structure": "adaptive", "cutoffs": (8, 20), "div_value": 2},
+    {**DEFINE, "cutoffs": (8, 20), "div_value": 2, "width": 8},
+]
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return count_words(LINES, multiple_of=8)
+
+
+def lstm(vocabulary, embedding=None):
+    torch.manual_seed(0)
+    return LSTMLanguageModel(len(vocabulary), 16, (24,), bias=True, embedding=embedding).double().eval()
+
+
+def xl(vocabulary, memory, embedding=None):
+    torch.manual_seed(0)
+    sizes = {"width": 16, "inner": 24, "heads": 2, "head_width": 8, "layers": 2, "memory": memory}
+    return TransformerXL(len(vocabulary), embedding=embedding, **sizes).double().eval()
+
+
+def teller(network, vocabulary, scoring=None, prompting=None, **options):
+    return LanguageModelPredictor(network, vocabulary, scoring or Scoring(), prompting or Prompting(), **options)
+
+
+def encoded(vocabulary):
+    return np.array([token for line in LINES for token in (*vocabulary.encode(line), vocabulary.end)])
+
+
+def log_probabilities(softmax, hidden):
+    """Of one vector, over the vocabulary: a product with each word's vector, and one normalisation per cluster."""
+    clusters = []
+    for table, projection in zip(softmax.tables, softmax.projections, strict=True):
+        inner = hidden if isinstance(projection, torch.nn.Identity) else projection.weight.t() @ hidden
+        clusters.append(table.weight @ inner + table.bias)
+    if softmax.cluster_weight is None:
+        return clusters[0] - torch.logsumexp(clusters[0], 0)
+    head = hidden
+    if not isinstance(softmax.projections[0], torch.nn.Identity):
+        head = softmax.projections[0].weight.t() @ hidden
+    gates = softmax.cluster_weight @ head + softmax.cluster_bias
+    normaliser = torch.logsumexp(torch.cat([clusters[0], gates]), 0)
+    parts = [clusters[0] - normaliser]
+    parts += [
+        gate - normaliser + tail - torch.logsumexp(tail, 0) for gate, tail in zip(gates, clusters[1:], strict=True)
+    ]
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def one_by_one(network, tokens, before, begins):
+    """Each word's surprisal, its whole part of the text read anew for it."""
+    found = []
+    for place, token in enumerate(tokens):
+        begin = max(begin for begin in begins if begin <= place)
+        context = [before, *tokens.tolist()][begin : place + 1]
+        hidden = network(torch.tensor([context])).hidden[0, -1]
+        known = log_probabilities(network.output, hidden)
+        assert known.exp().sum().item() == pytest.approx(1)
+        found.append(-known[token].item())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS, ids=["dense", "adaptive", "define"])
+@pytest.mark.parametrize("build", [lstm, lambda *args: xl(args[0], 200, *args[1:])], ids=["lstm", "xl"])
+@pytest.mark.parametrize("streams", [1, 4])
+def test_surprisal_is_that_of_the_whole_softmax(build, embedding, streams, vocabulary):
+    network, tokens = build(vocabulary, embedding), encoded(vocabulary)
+    found = teller(network, vocabulary, Scoring(streams=streams, length=7)).surprisal(tokens)
+    begins = [len(tokens) * part // streams for part in range(streams)]
+    np.testing.assert_allclose(found, one_by_one(network, tokens, vocabulary.end, begins), rtol=1e-9)
+
+
+@pytest.mark.parametrize("build", [lstm, lambda vocabulary: xl(vocabulary, 5)], ids=["lstm", "xl"])
+def test_scores_do_not_depend_on_how_much_is_read_at_a_time(build, vocabulary):
+    network, tokens = build(vocabulary), encoded(vocabulary)
+    whole = teller(network, vocabulary, Scoring(streams=5, length=9)).surprisal(tokens)
+    for batch in (1, 2, 5):
+        part = teller(network, vocabulary, Scoring(streams=5, length=9, batch=batch)).surprisal(tokens)
+        np.testing.assert_allclose(part, whole, rtol=1e-9)
+
+
+def test_an_lstm_remembers_everything_whatever_the_length(vocabulary):
+    network, tokens = lstm(vocabulary), encoded(vocabulary)
+    scores = [teller(network, vocabulary, Scoring(1, length)).surprisal(tokens) for length in (1, 9, 500)]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9)
+    np.testing.assert_allclose(scores[0], scores[2], rtol=1e-9)
+
+
+def test_memory_matters_to_the_transformer_and_is_said(vocabulary):
+    network, tokens = xl(vocabulary, 5), encoded(vocabulary)
+    short, none, far = (teller(network, vocabulary, Scoring(1, 4), memory=memory) for memory in (None, 0, 200))
+    assert [each.reach for each in (short, none, far)] == ["5", "0", "200"]
+    assert network.memory == 5
+    found = [each.surprisal(tokens) for each in (short, none, far)]
+    np.testing.assert_allclose(found[2], one_by_one(network, tokens, vocabulary.end, [0]), rtol=1e-9)
+    np.testing.assert_allclose(
+        found[1], one_by_one(network, tokens, vocabulary.end, range(0, len(tokens), 4)), rtol=1e-9
+    )
+    assert not np.allclose(found[0], found[2])
+
+
+@pytest.fixture
+def data(tmp_path):
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.txt").write_text("".join(f"{line}\n" for line in LINES))
+    (tmp_path / "test.txt").write_text("w01 w05 strange\n\nw02\n")
+    files = {split: tmp_path / f"{split}.txt" for split in ("train", "dev", "test")}
+    options = {"streams": 2, "length": 5, "random_length": False, "accumulate": 1, "seed": 1, "workers": 0}
+    return StreamData(
+        files, {}, StreamSettings(multiple_of=8), evaluation_streams=2, evaluation_length=5, cache=tmp_path, **options
+    )
+
+
+def test_evaluation(data, vocabulary):
+    network = lstm(vocabulary)
+    evaluation = teller(network, vocabulary, Scoring(2, 5, characters=True), weights="best@7").evaluate(data, "test")
+    tokens = np.array([*vocabulary.encode("w01 w05 strange"), vocabulary.end, vocabulary.end])
+    tokens = np.array([*tokens, *vocabulary.encode("w02"), vocabulary.end])
+    nats = teller(network, vocabulary, Scoring(2, 5)).surprisal(tokens)
+    score = evaluation.scores["perplexity"]
+    assert score.value == pytest.approx(math.exp(nats.mean()))
+    assert (score.n, score.unit, evaluation.units, evaluation.items) == (7, "words", 7, 3)
+    assert score.signature == (
+        "unit:word|split:space|vocabulary:40|end:counted|streams:2|length:5|memory:state|weights:best@7"
+    )
+    assert score.extras == {"bits_per_word": pytest.approx(nats.mean() / math.log(2)), "unknown_words": 1}
+    characters = evaluation.scores["bits_per_character"]
+    assert characters.n == len("w01 w05 strange\n\nw02\n")
+    assert characters.value == pytest.approx(nats.sum() / math.log(2) / characters.n)
+    lines = [[float(bits) for bits in line.split()] for line in evaluation.predictions.splitlines()]
+    assert [len(line) for line in lines] == [4, 1, 2]
+    assert list(chain(*lines)) == pytest.approx((nats / math.log(2)).tolist(), abs=6e-4)
+    assert [text for text, _ in evaluation.samples] == ["w01 w05 strange", "", "w02"]
+
+
+def test_the_unigram_is_that_of_the_training_text(data, vocabulary):
+    evaluation = teller(lstm(vocabulary), vocabulary).evaluate(data, "test")
+    total = sum(vocabulary.counts) + len(vocabulary.words)
+    words = ["w01", "w05", "<unk>", "<eos>", "<eos>", "w02", "<eos>"]
+    logs = [math.log((vocabulary.counts[vocabulary.ids[word]] + 1) / total) for word in words]
+    assert evaluation.scores["perplexity-of-unigram"].value == pytest.approx(math.exp(-sum(logs) / 7))
+    assert "bits_per_character" not in evaluation.scores
+
+
+def test_surprisal_of_lines(vocabulary):
+    network = lstm(vocabulary)
+    lines = ["w01 w05 strange", "w02"]
+    answers = list(teller(network, vocabulary, prompting=Prompting("surprisal")).predict(lines))
+    tokens = np.array([*vocabulary.encode(lines[0]), vocabulary.end, *vocabulary.encode(lines[1]), vocabulary.end])
+    bits = teller(network, vocabulary, Scoring(streams=1)).surprisal(tokens) / math.log(2)
+    assert [answer.values["words"] for answer in answers] == [["w01", "w05", "<unk>", "<eos>"], ["w02", "<eos>"]]
+    assert list(chain(*(answer.values["bits"] for answer in answers))) == pytest.approx(bits.tolist())
+    assert answers[1].text == f"w02:{bits[4]:.2f} <eos>:{bits[5]:.2f}"
+    assert answers[0].values["perplexity"] == pytest.approx(2 ** bits[:4].mean())
+    alone = list(teller(network, vocabulary, prompting=Prompting("surprisal", across_lines=False)).predict(lines))
+    assert alone[0] == answers[0]
+    assert alone[1] == next(teller(network, vocabulary, prompting=Prompting("surprisal")).predict(lines[1:]))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("build", [lstm, lambda vocabulary: xl(vocabulary, 50)], ids=["lstm", "xl"])
+def test_greedy_continuations_are_the_most_probable_words(build, vocabulary):
+    network = build(vocabulary)
+    told = teller(network, vocabulary, prompting=Prompting(words=6))
+    for prompt, answer in zip(["w01 w04", ""], told.predict(["w01 w04", ""]), strict=True):
+        tokens = vocabulary.encode(prompt)
+        for _ in range(6):
+            hidden = network(torch.tensor([[vocabulary.end, *tokens]])).hidden[0, -1]
+            best = int(log_probabilities(network.output, hidden)[: len(vocabulary.words)].argmax())
+            if best == vocabulary.end:
+                break
+            tokens.append(best)
+        assert answer.text == vocabulary.decode(tokens)
+        assert answer.values == {"prediction": answer.text}
+
+
+def test_draws_depend_on_the_seed_and_the_line_alone(vocabulary):
+    sampled = Prompting(words=8, choice=Choice("sample"), seed=5, nbest=2)
+    told = teller(lstm(vocabulary), vocabulary, prompting=sampled)
+    first, second = told.predict(["w01", "w01"])
+    assert first.text.count("\n") == 1
+    assert len(set(first.values["prediction"])) == 2
+    assert first != second
+    assert next(told.predict(["w01"])) == first
+    told.prompting = replace(sampled, seed=6)
+    assert next(told.predict(["w01"])) == second
+
+
+def test_unused_entries_are_never_said(vocabulary):
+    network = lstm(vocabulary)
+    with torch.no_grad():
+        network.output.tables[0].bias[len(vocabulary.words) :] = 100.0
+    (answer,) = teller(network, vocabulary, prompting=Prompting(words=3)).predict(["w01"])
+    assert set(answer.text.split()) <= set(vocabulary.words)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("embedding", EMBEDDINGS, ids=["dense", "adaptive", "define"])
+def test_inputs_from_a_compressed_table(embedding, data, vocabulary):
+    """All 40 words can be told apart by their codes, so that enough codewords give back the table."""
+    network = lstm(vocabulary, embedding)
+    exact = teller(network, vocabulary).evaluate(data, "test").scores["perplexity"]
+    coarse = teller(network, vocabulary, compression=(2, 2)).evaluate(data, "test").scores["perplexity"]
+    told = teller(network, vocabulary, compression=(24, 16))
+    fine = told.evaluate(data, "test").scores["perplexity"]
+    assert abs(fine.value - exact.value) < abs(coarse.value - exact.value)
+    assert fine.value == pytest.approx(exact.value, rel=1e-3)
+    assert "|codebooks:24x16|" in fine.signature
+    assert fine.extras["table_bytes"] == told.table.bytes == 40 * 24 * 4 // 8 + 24 * 16 * 16 * 8
+    assert network.define is None or network.define.expand is not None, "the network itself is left alone"

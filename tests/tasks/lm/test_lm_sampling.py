@@ -1,0 +1,52 @@
+"""Which word comes next: the most probable one, or a draw from a part of the distribution."""
+
+import pytest
+import torch
+
+from phmrun.tasks.lm.sampling import Choice
+
+PROBABILITIES = torch.tensor([0.1, 0.4, 0.05, 0.25, 0.2])
+
+
+def kept(**options):
+    distribution = Choice("sample", **options).distribution(PROBABILITIES.log())
+    assert float(distribution.sum()) == pytest.approx(1)
+    return distribution
+
+
+def test_greedy():
+    assert Choice().choose(PROBABILITIES.log(), torch.Generator()) == 1
+
+
+def test_the_whole_distribution():
+    torch.testing.assert_close(kept(), PROBABILITIES.double())
+
+
+def test_temperature():
+    """p^(1/T), normalised: T = ½ squares, T = 2 takes roots."""
+    for temperature in (0.5, 2.0):
+        expected = PROBABILITIES.double() ** (1 / temperature)
+        torch.testing.assert_close(kept(temperature=temperature), expected / expected.sum())
+
+
+def test_top_k():
+    expected = torch.tensor([0, 0.4, 0, 0.25, 0], dtype=torch.float64) / 0.65
+    torch.testing.assert_close(kept(top_k=2), expected)
+    torch.testing.assert_close(kept(top_k=9), PROBABILITIES.double())
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.01, [1]), (0.4, [1]), (0.5, [1, 3]), (0.66, [1, 3, 4]), (1.0, range(5))]
+)
+def test_the_nucleus_is_the_fewest_words_with_the_share(share, words):
+    assert kept(top_p=share).nonzero().squeeze(1).tolist() == sorted(words)
+
+
+def test_draws_follow_the_distribution_and_the_seed():
+    def draws(seed):
+        generator = torch.Generator().manual_seed(seed)
+        return [Choice("sample", top_k=3).choose(PROBABILITIES.log(), generator) for _ in range(2000)]
+
+    found = torch.tensor(draws(1)).bincount(minlength=5) / 2000
+    torch.testing.assert_close(found, kept(top_k=3).float(), atol=0.03, rtol=0)
+    assert draws(1) == draws(1) != draws(2)

@@ -1,0 +1,138 @@
+"""Running text as batches: the streams side by side, and a text to score, word by word."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phmrun.tasks.lm.preparation import StreamSettings
+from phmrun.tasks.lm.streams import StreamData, evaluation_batches
+
+
+def build(tmp_path, words=103, **options):
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.txt").write_text("".join(f"w{number:03}\n" for number in range(words // 2)))
+    settings = {
+        "streams": 3,
+        "length": 7,
+        "random_length": False,
+        "evaluation_streams": 4,
+        "evaluation_length": 5,
+        "accumulate": 1,
+        "seed": 1,
+        "workers": 0,
+        "cache": tmp_path / "cache",
+        **options,
+    }
+    files = {split: tmp_path / f"{split}.txt" for split in ("train", "dev")}
+    data = StreamData(files, {"train": "abc"}, StreamSettings(), **settings)
+    data.prepare()
+    return data
+
+
+def epoch(data):
+    loader = iter(data.train_dataloader())
+    return [next(loader) for _ in range(data.steps_in_epochs(1, 1) * data.accumulate)]
+
+
+def test_an_epoch_is_the_text_in_equal_streams(tmp_path):
+    data = build(tmp_path)
+    tokens = data.prepared.stores["train"].tokens.astype(np.int64)
+    batches = epoch(data)
+    each = len(tokens) // 3
+    streams = torch.from_numpy(tokens[: 3 * each].reshape(3, each))
+    torch.testing.assert_close(torch.cat([batch.tokens for batch in batches], 1), streams[:, :-1])
+    torch.testing.assert_close(torch.cat([batch.targets for batch in batches], 1), streams[:, 1:])
+    assert [batch.first for batch in batches] == [True, *[False] * (len(batches) - 1)]
+    assert all(batch.units == batch.window_units == batch.tokens.numel() for batch in batches)
+    assert all(batch.places is None for batch in batches)
+
+
+def test_it_begins_where_a_former_process_stopped(tmp_path):
+    data = build(tmp_path, random_length=True, accumulate=2)
+    straight = epoch(data)
+    data.start_step = 1
+    for batch, expected in zip(epoch(data)[: len(straight) - 2], straight[2:], strict=True):
+        torch.testing.assert_close(batch.tokens, expected.tokens)
+        assert batch[2:] == expected[2:]
+
+
+def test_workers_change_nothing(tmp_path):
+    data = build(tmp_path, random_length=True)
+    alone = epoch(data)
+    data.workers = 2
+    for batch, expected in zip(epoch(data), alone, strict=True):
+        torch.testing.assert_close(batch.targets, expected.targets)
+
+
+def test_processes_read_streams_of_their_own(tmp_path):
+    class Trainer:
+        world_size = 2
+        global_rank = 0
+
+    data = build(tmp_path, streams=1)
+    alone = build(tmp_path, streams=2)
+    both = epoch(alone)
+    for rank in (0, 1):
+        data.trainer = Trainer()
+        data.trainer.global_rank = rank
+        for batch, expected in zip(epoch(data), both, strict=False):
+            torch.testing.assert_close(batch.tokens, expected.tokens[rank : rank + 1])
+            assert (batch.units * 2, batch.window_units) == (expected.units, expected.window_units)
+
+
+@given(st.integers(1, 60), st.integers(1, 7), st.integers(1, 9), st.integers(1, 4))
+def test_every_word_is_scored_once_with_what_stands_before_it(count, streams, length, world):
+    tokens = np.arange(10, 10 + count)
+    found = {}
+    for rank in range(world):
+        rows = range
+        if world > 1:
+
+            def rows(number, rank=rank):
+                return range(rank, number, world)
+
+        before = {}
+        for batch, where in evaluation_batches(tokens, before=3, streams=streams, length=length, rows=rows):
+            assert batch.units == len(where)
+            flat = torch.arange(batch.tokens.numel()) if batch.places is None else batch.places
+            read, wanted = batch.tokens.flatten()[flat].tolist(), batch.targets.flatten()[flat].tolist()
+            lines = (flat // batch.tokens.shape[1]).tolist()
+            for place, token, target, line in zip(where.tolist(), read, wanted, lines, strict=True):
+                assert place not in found
+                found[place] = target
+                assert token == (tokens[place - 1] if place else 3)
+                assert batch.first == (line not in before)
+            before.update(dict.fromkeys(lines, True))
+    assert [found[place] for place in range(count)] == tokens.tolist()
+
+
+def test_validation_reads_all_of_the_text(tmp_path):
+    data = build(tmp_path)
+    batches = list(data.validation_batches())
+    assert sum(batch.units for batch in batches) == len(data.prepared.stores["dev"])
+    assert batches[0].tokens.shape == (4, 5)
+    assert batches[0].tokens[0, 0] == data.vocabulary.end
+
+
+def test_steps_in_epochs_and_statistics(tmp_path):
+    data = build(tmp_path, accumulate=2)
+    assert data.steps_in_epochs(1, 1) == 3  # 102 words: 3 streams of 34, in 5 segments
+    assert data.steps_in_epochs(2, 1) == 5
+    assert data.statistics()["splits"]["train"]["tokens"] == 102
+    assert data.fingerprints() == {"train": "abc"}
+
+
+def test_first_belongs_to_the_lines_of_the_batch():
+    """A part that is a word longer than another goes on alone."""
+    batches = list(evaluation_batches(np.arange(5), before=9, streams=2, length=2))
+    assert [batch.units for batch, _ in batches] == [4, 1]
+    assert batches[1][0].places.tolist() == [1]
+
+
+@pytest.mark.parametrize("streams", [1, 50])
+def test_few_words(streams):
+    (batch, where), *rest = evaluation_batches(np.array([7, 8]), before=0, streams=streams, length=9)
+    assert sorted([*where.tolist(), *[place for _, other in rest for place in other]]) == [0, 1]
+    assert batch.first

@@ -1,0 +1,163 @@
+"""The parser: shapes, padding, gradients, and the components' counts by hand."""
+
+import pytest
+import torch
+
+from phmrun.layers import folded
+from phmrun.tasks.parse.biaffine_parser import BiaffineParser
+
+SIZES = {
+    "word_width": 6,
+    "tag_width": 4,
+    "letter_width": 4,
+    "letter_hidden": 4,
+    "hidden": 8,
+    "layers": 2,
+    "arc_width": 8,
+    "label_width": 4,
+}
+WORDS = torch.tensor([[2, 5, 6, 7], [2, 8, 9, 0]])
+TAGS = torch.tensor([[2, 3, 4, 5], [2, 4, 2, 0]])
+LETTERS = torch.randint(1, 9, (5, 5), generator=torch.Generator().manual_seed(0))
+COUNTS = torch.tensor([5, 4, 3, 2, 1])
+SPELLINGS = torch.tensor([[4, 2, 0, 3], [4, 0, 1, 4]])
+LENGTHS = torch.tensor([4, 3])
+BATCH = (WORDS, TAGS, LETTERS, COUNTS, SPELLINGS, LENGTHS)
+
+
+def build(**options):
+    torch.manual_seed(0)
+    return BiaffineParser(12, 6, 9, 5, **{**SIZES, **options}).double().eval()
+
+
+@pytest.mark.parametrize("structure", ["dense", "symmetric", "circulant"])
+def test_scores_of_arcs_and_labels(structure):
+    network = build(classifier={"structure": structure})
+    scores = network(*BATCH)
+    assert scores.arcs.shape == (2, 4, 4)
+    heads = torch.tensor([[0, 0, 1, 1], [0, 2, 0, 0]])
+    labels = network.label_scores(scores, heads)
+    assert labels.shape == (2, 4, 5)
+    pair = network.label_classifier(scores.dependents, scores.heads)  # all pairs
+    torch.testing.assert_close(labels[0, 2], pair[0, :, 2, 1])
+    torch.testing.assert_close(labels[1, 1], pair[1, :, 1, 2])
+    picked = network.label_scores(scores, heads, torch.tensor([2, 5]))
+    torch.testing.assert_close(picked, torch.stack([labels[0, 2], labels[1, 1]]))
+    (scores.arcs.sum() + labels.sum()).backward()
+    silent = [name for name, parameter in network.named_parameters() if parameter.grad is None]
+    assert silent == []
+
+
+def test_the_symmetric_arc_form_is_equation_6():
+    """A triple inner product, and one linear term of head and dependent side by side."""
+    network = build(classifier={"structure": "symmetric"})
+    form = network.arc_classifier
+    torch.nn.init.normal_(form.u)
+    torch.nn.init.normal_(form.v)
+    dependent, head = torch.randn(2, 1, 3, 8, dtype=torch.float64)
+    linear = torch.cat([form.v, form.u], dim=1)[0]
+    expected = [
+        [(form.maps[0].diagonal * h * d).sum() + (linear * torch.cat([h, d])).sum() for h in head[0]]
+        for d in dependent[0]
+    ]
+    torch.testing.assert_close(form(dependent, head)[0], torch.stack([torch.stack(row) for row in expected]))
+
+
+def test_padding_changes_nothing():
+    network = build()
+    together = network(*BATCH)
+    alone = network(WORDS[1:, :3], TAGS[1:, :3], LETTERS, COUNTS, SPELLINGS[1:, :3], LENGTHS[1:])
+    torch.testing.assert_close(together.arcs[1:, :3, :3], alone.arcs)
+
+
+def test_letters_after_the_last_are_not_read():
+    network = build()
+    changed = LETTERS.clone()
+    changed[2, 3:] = 8
+    first, second = (network.read_letters(letters, COUNTS) for letters in (LETTERS, changed))
+    torch.testing.assert_close(first, second)
+
+
+def test_words_of_one_spelling_share_its_vector():
+    network = build()
+    spelt = network.read_letters(LETTERS, COUNTS)
+    alone = network.read_letters(LETTERS[2:3], COUNTS[2:3])
+    torch.testing.assert_close(spelt[2:3], alone)
+    inputs = network._inputs(WORDS, TAGS, spelt[SPELLINGS])
+    expected = torch.cat([network.embedding(WORDS) + spelt[SPELLINGS], network.tags(TAGS)], dim=-1)
+    torch.testing.assert_close(inputs, expected)
+
+
+def test_an_unknown_tag_is_read_as_a_dropped_one():
+    network = build()
+    spelt = torch.zeros(2, 4, SIZES["word_width"], dtype=torch.float64)
+    tags = TAGS.clone()
+    tags[0, 1] = 1
+    inputs = network._inputs(WORDS, tags, spelt)
+    torch.testing.assert_close(inputs[0, 1, :6], 2 * network.embedding(WORDS)[0, 1])
+    assert not inputs[0, 1, 6:].any()
+
+
+def test_dropped_embeddings_leave_the_others_scaled():
+    network = build(embedding_dropout=0.3, word_dropout=0.2).train()
+    words, tags = torch.full((400, 50), 5), torch.full((400, 50), 3)
+    inputs = network._inputs(words, tags, torch.zeros(400, 50, 6, dtype=torch.float64))
+    word, unknown, tag = (
+        network.embedding(torch.tensor(5)),
+        network.embedding(torch.tensor(1)),
+        network.tags(tags[0, 0]),
+    )
+
+    def share(start, end, vector):
+        return (inputs[..., start:end] - vector).abs().amax(dim=-1).lt(1e-9).double().mean().item()
+
+    seen = [share(0, 6, word), share(0, 6, 2 * word), share(0, 6, unknown), share(0, 6, 2 * unknown)]
+    seen += [share(6, 10, tag), share(6, 10, 2 * tag), share(0, 10, torch.zeros(10))]
+    expected = [0.8 * 0.49, 0.8 * 0.21, 0.2 * 0.49, 0.2 * 0.21, 0.49, 0.21, 0.09]
+    assert seen == pytest.approx(expected, abs=0.02)
+
+
+def test_nothing_is_dropped_in_evaluation():
+    network = build(dropout=0.5, recurrent_dropout=0.5, embedding_dropout=0.5, word_dropout=0.5)
+    torch.testing.assert_close(network(*BATCH).arcs, network(*BATCH).arcs)
+    network.train()
+    assert not torch.equal(network(*BATCH).arcs, network(*BATCH).arcs)
+
+
+@pytest.mark.parametrize("structure", ["dense", "symmetric", "circulant"])
+@pytest.mark.parametrize("coupled", [True, False])
+def test_the_folded_parser_scores_the_same(structure, coupled):
+    network = build(classifier={"structure": structure}, coupled=coupled, layer={"structure": "phm", "n": 2})
+    plain = folded(network)
+    torch.testing.assert_close(plain(*BATCH).arcs, network(*BATCH).arcs)
+    assert isinstance(plain.lstm, torch.nn.LSTM)
+
+
+def test_vectors_are_uniform_and_of_unit_length_on_average():
+    network = BiaffineParser(2000, 6, 9, 5)
+    vectors = network.embedding.weight
+    assert vectors.square().sum(dim=1).mean().item() == pytest.approx(1, abs=0.02)
+    assert vectors.abs().max().item() == pytest.approx((3 / 100) ** 0.5, rel=1e-3)
+
+
+def size(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("structure", "arc", "label"),
+    [
+        ("dense", 400**2 + 400, 37 * (100**2 + 2 * 100 + 1)),
+        ("symmetric", 400 * 3, 37 * 300),
+        ("circulant", 400 * 3, 37 * 300),
+    ],
+)
+def test_the_papers_components(structure, arc, label):
+    with torch.device("meta"):
+        network = BiaffineParser(10, 10, 10, 37, letter_width=200, classifier={"structure": structure})
+    assert size(network.arc_classifier) == arc
+    assert size(network.label_classifier) == label
+    assert size(network.letter_lstm) == 3 * 200 * (200 + 200 + 2)
+    assert size(network.lstm) == 2 * 3 * 200 * (200 + 200 + 2) + 2 * (2 * 3 * 200 * (400 + 200 + 2))
+    assert size(network.arc_mlp) == 2 * 400 * 401
+    assert size(network.label_mlp) == 2 * 100 * 401

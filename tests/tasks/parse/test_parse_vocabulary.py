@@ -1,0 +1,131 @@
+"""Treebanks as numbers: the vocabulary, its file, and batches."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.tasks.parse.vocabulary import NO_LABEL, TreebankVocabulary, learn_vocabulary
+from phmrun.text import conllu
+
+TEXT = """\
+1	The	the	DET	DT	_	2	det	_	_
+2	dog	dog	NOUN	NN	_	3	nsubj:pass	_	_
+3	sleeps	sleep	VERB	VBZ	_	0	root	_	_
+
+1	the	the	DET	DT	_	2	det	_	_
+2	cat	cat	NOUN	NN	_	0	root	_	_
+
+1	Dog	dog	NOUN	_	_	0	root	_	_
+
+"""
+TREES = conllu.loads(TEXT)
+PAD, UNK, ROOT = 0, 1, 2
+
+
+def test_words_are_ranked_by_count_then_by_name():
+    vocabulary = learn_vocabulary(TREES)
+    assert vocabulary.words == ("dog", "the")
+    assert learn_vocabulary(TREES, lowercase=False).words == ()
+    assert learn_vocabulary(TREES, lowercase=False, min_count=1).words == ("Dog", "The", "cat", "dog", "sleeps", "the")
+    assert learn_vocabulary(TREES, most_words=4, min_count=1).words == ("dog",)
+    assert vocabulary.tags == ("NOUN", "DET", "VERB")
+    assert learn_vocabulary(TREES, column="xpos").tags == ("DT", "NN", "VBZ")
+    assert vocabulary.labels == ("root", "det", "nsubj:pass")
+    assert learn_vocabulary(TREES, subtypes=False).labels == ("root", "det", "nsubj")
+    assert vocabulary.letters[0] == "e"
+    assert learn_vocabulary(TREES, longest=1).letters == ("D", "T", "c", "d", "s", "t")
+
+
+def test_sizes_are_padded_but_for_the_labels():
+    assert learn_vocabulary(TREES).sizes == (5, 6, 3 + 13, 3)
+    assert learn_vocabulary(TREES, multiple_of=8).sizes == (8, 8, 16, 3)
+
+
+def test_the_vocabulary_comes_back(tmp_path):
+    vocabulary = learn_vocabulary(TREES, column="xpos", longest=3, multiple_of=8, lowercase=False, min_count=1)
+    vocabulary.save(tmp_path)
+    assert TreebankVocabulary.load(tmp_path) == vocabulary
+    assert TreebankVocabulary.load(tmp_path).encode(TREES).words.tolist() == vocabulary.encode(TREES).words.tolist()
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"words": []}'])
+def test_a_damaged_vocabulary_is_a_data_error(tmp_path, content):
+    if content is not None:
+        (tmp_path / "treebank.json").write_text(content)
+    with pytest.raises(PhmrunError, match="missing or damaged") as caught:
+        TreebankVocabulary.load(tmp_path)
+    assert caught.value.code is ExitCode.DATA
+    learn_vocabulary(TREES).save(tmp_path)
+    stored = json.loads((tmp_path / "treebank.json").read_text())
+    (tmp_path / "treebank.json").write_text(json.dumps({**stored, "more": 1}))
+    with pytest.raises(PhmrunError, match="missing or damaged"):
+        TreebankVocabulary.load(tmp_path)
+
+
+def test_sentences_become_numbers_with_the_root_first():
+    encoded = learn_vocabulary(TREES).encode(TREES)
+    assert encoded.lengths.tolist() == [3, 2, 1]
+    assert encoded.words.tolist() == [ROOT, 4, 3, UNK, ROOT, 4, UNK, ROOT, 3]
+    assert encoded.tags.tolist() == [ROOT, 4, 3, 5, ROOT, 4, 3, ROOT, 3]
+    assert encoded.spellings.tolist() == [0, 1, 2, 3, 0, 4, 5, 0, 6]
+    assert encoded.heads.tolist() == [0, 2, 3, 0, 0, 2, 0, 0, 0]
+    assert encoded.labels.tolist() == [NO_LABEL, 1, 2, 0, NO_LABEL, 1, 0, NO_LABEL, 0]
+
+
+def test_other_labels_count_by_their_universal_part():
+    vocabulary = learn_vocabulary(TREES, subtypes=False)
+    assert vocabulary.encode(TREES).labels.tolist()[2] == vocabulary.labels.index("nsubj")
+    unseen = [TREES[2].with_parse([0], ["det:x"]), TREES[2].with_parse([0], ["new"])]
+    assert vocabulary.encode(unseen).labels.tolist() == [NO_LABEL, vocabulary.labels.index("det"), NO_LABEL, NO_LABEL]
+
+
+def test_bare_words_have_no_tags_and_no_trees():
+    encoded = learn_vocabulary(TREES).encode([*TREES, conllu.sentence_of(["the", "?"])])
+    assert encoded.heads is None
+    assert encoded.words.tolist()[-2:] == [4, UNK]
+    assert encoded.tags.tolist()[-2:] == [UNK, UNK]
+    batch = encoded.padded(np.array([0, 3]))
+    assert batch.heads.shape == batch.labels.shape == (0, 0)
+
+
+@settings(max_examples=50)
+@given(data=st.data(), longest=st.integers(1, 4))
+def test_a_batch_holds_what_its_sentences_hold(data, longest):
+    word = st.text("abc", min_size=1, max_size=6)
+    sentences = [
+        conllu.sentence_of(forms).with_parse(range(len(forms)), ["x"] * len(forms))
+        for forms in data.draw(st.lists(st.lists(word, min_size=1, max_size=5), min_size=1, max_size=5))
+    ]
+    vocabulary = learn_vocabulary(sentences, min_count=1, longest=longest)
+    encoded = vocabulary.encode(sentences)
+    numbers = data.draw(st.lists(st.sampled_from(range(len(sentences))), min_size=1, max_size=4, unique=True))
+    batch = encoded.padded(np.array(numbers))
+    assert (np.diff(batch.letter_counts) <= 0).all()
+    rows = set()
+    for row, number in enumerate(numbers):
+        forms = sentences[number].forms
+        size = len(forms) + 1
+        assert batch.lengths[row] == size
+        assert batch.heads[row].tolist() == [0, *range(size - 1)] + [0] * (batch.words.shape[1] - size)
+        assert batch.labels[row].tolist() == [NO_LABEL] + [0] * (size - 1) + [NO_LABEL] * (batch.words.shape[1] - size)
+        assert [vocabulary.words[word - 3] for word in batch.words[row, 1:size]] == list(forms)
+        assert (batch.words[row, 0], batch.tags[row, 0]) == (ROOT, ROOT)
+        assert not batch.words[row, size:].any()
+        for column, form in enumerate(forms, 1):
+            spelling = batch.spellings[row, column]
+            letters = batch.letters[spelling, : batch.letter_counts[spelling]]
+            assert "".join(vocabulary.letters[letter - 3] for letter in letters) == form[:longest]
+            assert not batch.letters[spelling, batch.letter_counts[spelling] :].any()
+            rows.add(form[:longest])
+        assert batch.letters[batch.spellings[row, 0], 0] == ROOT
+    assert len(batch.letters) == len(rows) + 1
+    expected = [
+        row * batch.words.shape[1] + column
+        for row, number in enumerate(numbers)
+        for column in range(1, len(sentences[number]) + 1)
+    ]
+    assert batch.positions.tolist() == expected

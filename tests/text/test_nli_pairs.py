@@ -1,0 +1,230 @@
+"""Labelled sentence pairs: each published format comes back whole, and every fault is placed."""
+
+import csv
+import gzip
+import io
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.text.nli_pairs import LABELS, Pair, read_pairs
+
+SENTENCE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1).map(
+    lambda text: " ".join(text.replace("\ufeff", "").split())
+)
+PAIRS = st.lists(st.tuples(SENTENCE.filter(bool), SENTENCE.filter(bool), st.sampled_from([0, 1, 2])), min_size=1)
+SNLI_HEADER = "gold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpairID\tlabel1\tlabel2"
+
+
+def write(folder: Path, content: str | bytes, name: str = "pairs", *, compress: bool = False) -> Path:
+    raw = content.encode() if isinstance(content, str) else content
+    path = folder / name
+    path.write_bytes(gzip.compress(raw) if compress else raw)
+    return path
+
+
+def record(premise="A dog runs.", hypothesis="An animal moves.", label="entailment", **more):
+    return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis, **more})
+
+
+def failure(path: Path, format: str) -> PhmrunError:
+    with pytest.raises(PhmrunError) as caught:
+        list(read_pairs(path, format))
+    assert caught.value.code is ExitCode.DATA
+    return caught.value
+
+
+def written(pairs, format: str, style: str) -> str:
+    """The file that the owners of the format would write."""
+    names = {
+        "snli": ("entailment", "neutral", "contradiction"),
+        "scitail": ("entails", "neutral", "neutral"),
+        "dnli": ("positive", "neutral", "negative"),
+        "quora": ("0", "1", "1"),
+        "sick": ("ENTAILMENT", "NEUTRAL", "CONTRADICTION"),
+        "tsv": LABELS["tsv"],
+    }[format]
+    rows = [(premise, hypothesis, names[index]) for premise, hypothesis, index in pairs]
+    if style in ("lines", "array"):
+        key = "label" if format == "dnli" else "gold_label"
+        objects = [json.dumps({key: label, "sentence1": p, "sentence2": h}) for p, h, label in rows]
+        return "\n".join(objects) + "\n" if style == "lines" else f"[{', '.join(objects)}]"
+    if style == "release":
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, delimiter="\t", lineterminator="\n")
+        writer.writerow(("id", "qid1", "qid2", "question1", "question2", "is_duplicate"))
+        writer.writerows((index, 1, 2, p, h, label) for index, (p, h, label) in enumerate(rows))
+        return buffer.getvalue()
+    lines = {
+        "table": [SNLI_HEADER] + [f"{label}\t( x )\t{p}\t{h}\t1\tneutral" for p, h, label in rows],
+        "columns": [f"{p}\t{h}\t{label}" for p, h, label in rows],
+        "wang": [f"{label}\t{p}\t{h}\t17" for p, h, label in rows],
+        "semeval": ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"]
+        + [f"1\t{p}\t{h}\t4.5\t{label}" for p, h, label in rows],
+        "full": ["pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\tSemEval_set"]
+        + [f"1\t{p}\t{h}\t{label}\tNaN\tTRAIN" for p, h, label in rows],
+    }[style]
+    return "\n".join(lines) + "\n"
+
+
+STYLES = [
+    ("snli", "lines"), ("snli", "table"), ("scitail", "columns"), ("dnli", "array"), ("dnli", "lines"),
+    ("quora", "release"), ("quora", "wang"), ("sick", "full"), ("sick", "semeval"), ("tsv", "columns"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("format", "style"), STYLES)
+@settings(deadline=None)
+@given(pairs=PAIRS, compress=st.booleans())
+def test_every_format_comes_back(tmp_path_factory, format, style, pairs, compress):
+    names = {"scitail": ("entailment", "neutral", "neutral"), "quora": ("different", "duplicate", "duplicate")}
+    expected = [Pair(p, h, names.get(format, LABELS["snli"])[index]) for p, h, index in pairs]
+    path = write(tmp_path_factory.mktemp("pairs"), written(pairs, format, style), compress=compress)
+    reader = read_pairs(path, format)
+    assert list(reader) == expected
+    assert reader.dropped == 0
+
+
+def test_pairs_without_a_gold_label_are_dropped_and_counted(tmp_path):
+    lines = [record(label="-"), record("one  two\tthree"), record(label="-", hypothesis="")]
+    reader = read_pairs(write(tmp_path, "\n".join(lines)), "snli")
+    assert list(reader) == [Pair("one two three", "An animal moves.", "entailment")]
+    assert reader.dropped == 2
+    table = f"{SNLI_HEADER}\n-\t( x )\ta\tb\t1\nneutral\t( x )\ta\tb\t1\n"
+    reader = read_pairs(write(tmp_path, table), "snli")
+    assert [pair.label for pair in reader] == ["neutral"]
+    assert reader.dropped == 1
+
+
+def test_scitail_in_the_format_of_snli(tmp_path):
+    lines = [record(label="entailment"), record(label="neutral")]
+    assert [pair.label for pair in read_pairs(write(tmp_path, "\n".join(lines)), "scitail")] == [
+        "entailment",
+        "neutral",
+    ]
+    assert "contradiction" in str(failure(write(tmp_path, record(label="contradiction")), "scitail"))
+
+
+def test_a_question_over_two_lines_and_an_empty_one(tmp_path):
+    table = (
+        'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\t"What ""is""\nit?"\tWhat?\t1\n1\t3\t4\tx\t\t0\n'
+    )
+    reader = read_pairs(write(tmp_path, table), "quora")
+    assert list(reader) == [Pair('What "is" it?', "What?", "duplicate")]
+    assert reader.dropped == 1
+
+
+def test_an_array_over_many_lines(tmp_path):
+    content = '[\n{"label": "positive", "sentence1": "a",\n "sentence2": "b"},\n{"label": "maybe", "sentence1": "a", '
+    error = failure(write(tmp_path, content + '"sentence2": "b"}]'), "dnli")
+    assert error.where == f"{tmp_path / 'pairs'}:4"
+    assert "maybe" in error.what
+
+
+GOOD = record()
+DNLI = '{"label": "positive", "sentence1": "a", "sentence2": "b"}'
+QUORA = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
+SICK = "pair_ID\tsentence_A\tsentence_B\tentailment_label"
+
+
+@pytest.mark.parametrize(
+    ("format", "content", "line", "message"),
+    [
+        ("snli", GOOD + "\n{not json", 2, "not JSON"),
+        ("snli", GOOD + "\n\n" + GOOD, 2, "not JSON"),
+        ("snli", "{" + '"a": [' * 100_000, 1, "not JSON"),
+        ("snli", GOOD + "\n[1]", 2, "list"),
+        ("snli", GOOD + '\n{"sentence1": "x", "gold_label": "neutral"}', 2, "no 'sentence2'"),
+        ("snli", GOOD + '\n{"sentence1": NaN, "sentence2": "y", "gold_label": "neutral"}', 2, "float instead of text"),
+        ("snli", GOOD + '\n{"sentence1": "x", "sentence2": "y", "gold_label": NaN}', 2, "no label nan"),
+        ("snli", record(label="contradicts"), 1, "no label 'contradicts'"),
+        ("snli", record(premise=" "), 1, "first sentence is empty"),
+        ("snli", record(hypothesis="\t"), 1, "second sentence is empty"),
+        ("snli", "gold_label\tsentence1\n", 1, "no column 'sentence2'"),
+        ("snli", f"{SNLI_HEADER}\nneutral\t( x )\ta\n", 2, "3 columns"),
+        ("snli", f"{SNLI_HEADER}\n" + "\t".join("neutral" for _ in range(8)), 2, "8 columns"),
+        ("snli", SNLI_HEADER, None, "no labelled pair"),
+        ("snli", record(label="-"), None, "no labelled pair"),
+        ("snli", "\n \n", None, "only empty lines"),
+        ("scitail", "a\tb\tentails\na\tb\n", 2, "2 columns instead of 3"),
+        ("scitail", "a\tb\tcontradiction\n", 1, "no label"),
+        ("dnli", f"[{DNLI}", 1, "a comma or the end"),
+        ("dnli", f"[{DNLI}\n{DNLI}]", 2, "a comma or the end"),
+        ("dnli", f"[{DNLI},\n{{]", 2, "not JSON"),
+        ("dnli", f"[{DNLI}]\nmore", 1, "after the end"),
+        ("dnli", "[]", None, "no labelled pair"),
+        ("dnli", f"[{DNLI},\n7]", 2, "int"),
+        ("quora", f"{QUORA}\n0\t1\t2\ta\tb\n", 2, "5 columns"),
+        ("quora", f'{QUORA}\n0\t1\t2\ta\tb\t1\n1\t3\t4\t"a never\nending', 4, "4 columns"),
+        ("quora", f'{QUORA}\n0\t1\t2\t"{"x" * 140_000}\tb\t1\n', 2, "not a table"),
+        ("quora", f"{QUORA}\n0\t1\t2\ta\tb\t2\n", 2, "no label '2'"),
+        ("quora", "1\ta\tb\t9\n1\ta\tb\n", 2, "3 columns instead of 4"),
+        ("sick", f"{SICK}\n1\ta\tb\tnan\n", 2, "no label 'nan'"),
+        ("sick", "pair_ID\tsentence_A\n", 1, "no column 'sentence_B'"),
+        ("sick", f"{SICK}\n1\ta\tb\n", 2, "3 columns"),
+    ],
+)  # fmt: skip
+def test_what_is_malformed_is_placed(tmp_path, format, content, line, message):
+    path = write(tmp_path, content)
+    error = failure(path, format)
+    assert message in str(error)
+    assert error.where == (str(path) if line is None else f"{path}:{line}")
+
+
+@pytest.mark.parametrize("format", LABELS)
+def test_faults_of_the_file_itself(tmp_path, format):
+    assert "is empty" in failure(write(tmp_path, ""), format).what
+    assert "does not exist" in failure(tmp_path / "absent", format).what
+    content = written([("a", "b", 0)] * 2000, format, dict(STYLES)[format])
+    packed = gzip.compress(content.encode())
+    cut = failure(write(tmp_path, packed[: len(packed) // 2], "cut.gz"), format)
+    assert "too early" in cut.what
+    latin = content.encode().replace(b"a\tb", b"caf\xe9\tb", 1).replace(b'"a"', b'"caf\xe9"', 1)
+    error = failure(write(tmp_path, latin), format)
+    assert "0xe9" in error.what
+    assert error.where in (f"{tmp_path / 'pairs'}:1", f"{tmp_path / 'pairs'}:2")
+
+
+@settings(deadline=None)
+@given(content=st.binary(max_size=200), format=st.sampled_from(sorted(LABELS)))
+def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content, format):
+    path = write(tmp_path_factory.mktemp("noise"), content)
+    try:
+        labels = {pair.label for pair in read_pairs(path, format)}
+    except PhmrunError as error:
+        if error.code is not ExitCode.DATA or str(path) not in str(error.where):
+            raise
+    else:
+        assert labels <= set(LABELS[format])
+
+
+def test_an_unknown_format_is_a_usage_error(tmp_path):
+    with pytest.raises(PhmrunError) as caught:
+        read_pairs(tmp_path / "x", "xml")
+    assert caught.value.code is ExitCode.USAGE
+    assert "snli" in caught.value.valid
+
+
+@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
+@pytest.mark.parametrize(
+    ("name", "file", "count", "dropped"),
+    [
+        ("snli", "snli_1.0_dev.jsonl.gz", 9_842, 158),
+        ("snli", "snli_1.0_test.jsonl.gz", 9_824, 176),
+        ("scitail", "scitail_1.0_test.tsv", 2_126, 0),
+    ],
+)
+def test_the_published_files(name, file, count, dropped):
+    path = Path(os.environ["PHMRUN_DATA"]) / name / file
+    if not path.is_file():
+        pytest.skip(f"{path} is not here")
+    reader = read_pairs(path, name)
+    labels = Counter(pair.label for pair in reader)
+    assert (labels.total(), reader.dropped) == (count, dropped)
+    assert set(labels) == set(LABELS[name])
