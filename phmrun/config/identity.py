@@ -10,7 +10,7 @@ from pydantic_core import to_jsonable_python
 
 from phmrun.config.experiment import Experiment
 from phmrun.config.schema import Section, is_hashed
-from phmrun.config.sections import SHARED_VERSION, LayerConfig
+from phmrun.config.sections import LAYER_VERSIONS, SHARED_VERSION, LayerConfig
 
 
 def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
@@ -24,16 +24,30 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
         config: A resolved configuration.
         fingerprints: SHA-256 sums of the user's files, of plug-ins and of catalogued data, by name.
     """
-    identity = {
+    identity: dict[str, Any] = {
         "version": f"{SHARED_VERSION}.{type(config).version}",
         "task": config.task,
         "values": semantic_values(config),
         "fingerprints": dict(fingerprints),
     }
+    if layers := layer_versions(config):
+        identity["layers"] = layers
     text = json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()[:12]
     parts = (config.task, config.data.name, config.layer.structure, str(config.seed), digest)
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") or "x" for part in parts)
+
+
+def layer_versions(section: Section) -> dict[str, int]:
+    """The versions of the layers in use that have been changed, :data:`LAYER_VERSIONS`; the others leave no mark."""
+    found: dict[str, int] = {}
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, LayerConfig) and value.structure in LAYER_VERSIONS:
+            found[value.structure] = LAYER_VERSIONS[value.structure]
+        if isinstance(value, Section):
+            found |= layer_versions(value)
+    return found
 
 
 def semantic_values(config: Experiment) -> dict[str, Any]:

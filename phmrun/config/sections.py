@@ -10,6 +10,9 @@ from phmrun.config.schema import Section, Unhashed
 SHARED_VERSION = 1
 """Part of every run id. Raise it when a default in this file changes its value."""
 
+LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
+"""Part of the run ids of the layers named. Raise it when a default of one changes its value, or its network does."""
+
 
 class LayerConfig(Section):
     """A weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""

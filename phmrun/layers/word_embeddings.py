@@ -84,10 +84,10 @@ def define(
     max_groups: Annotated[int, "Groups of the first transform, a power of two"] = 16,
     schedule: Annotated[
         Schedule, "Groups of the others: 'halving': g, g/2, … 1, 1, …; 'cycle': … 1, g, g/2, …; 'fixed': g"
-    ] = "cycle",
+    ] = "halving",
     shared: Annotated[bool, "One matrix for all groups of a transform, or one for each"] = True,
     shuffle: Annotated[bool, "Features change groups between transforms"] = False,
-    norm: Annotated[bool, "A layer norm after each transform and after the last map"] = True,
+    norm: Annotated[bool, "A layer norm after each transform and after the last map; ours, the paper has none"] = False,
     bias: Annotated[bool, "Biases in the transforms and in the last map"] = True,
     activation: Annotated[Activation, "The function after each transform"] = "gelu",
     multiple_of: Annotated[int, "Widths of the transforms are rounded up to multiples of this"] = 32,

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from phmrun.config import Experiment, Source, leaves, resolve, run_id, semantic_values
+from phmrun.config import identity
 from phmrun.config.sections import SHARED_VERSION, TrainingConfig
 
 SEMANTIC = [
@@ -55,6 +56,17 @@ def test_form(name_of):
 def test_a_known_name_stays(name_of):
     # Old runs are found by their names: a change here orphans them, and is right only with a raised version.
     assert name_of({"layer": {"structure": "phm", "n": 8}, "seed": 3}) == "toy-builtin-phm-3-731eec897c8a"
+
+
+@pytest.mark.parametrize("section", ["layer", "embedding", "output"])
+def test_a_changed_layer_renames_its_own_runs_alone(name_of, monkeypatch, section):
+    values = {section: {"structure": "phm", "n": 8}}
+    before, dense = name_of(values), name_of({})
+    monkeypatch.setattr(identity, "LAYER_VERSIONS", {"phm": 2})
+    assert name_of(values) != before
+    assert name_of({}) == dense
+    monkeypatch.setattr(identity, "LAYER_VERSIONS", {"phm": 3})
+    assert len({before, name_of(values)}) == 2
 
 
 @settings(deadline=None)

@@ -22,18 +22,25 @@ def size_of(module):
 
 
 @pytest.mark.parametrize(
-    ("depth", "width", "bare", "count"),
-    [(3, 256, 402_944, 408_704), (7, 384, 1_813_752, 1_827_298), (11, 512, 3_890_160, 3_912_742)],
+    ("depth", "width", "options", "count"),
+    [
+        (3, 256, {}, 403_584),
+        (3, 256, {"schedule": "cycle", "norm": True}, 408_704),
+        (7, 384, {"schedule": "cycle", "norm": True}, 1_827_298),
+        (11, 512, {"schedule": "cycle", "norm": True}, 3_912_742),
+    ],
 )
-def test_counts_of_the_nearest_reading(depth, width, bare, count):
-    """The paper prints 0.41, 1.83 and 3.89 million."""
+def test_counts(depth, width, options, count):
+    """The paper prints 0.41, 1.83 and 3.89 million; with a cycle of groups and norms the numbers come nearest."""
     with torch.device("meta"):
         mapping = nn.Embedding(10, width)
-        module = DeFINE(10, width, width, 1024, depth, mapping=mapping)
-        assert size_of(module) - 10 * width == count
-        assert (
-            size_of(DeFINE(10, width, width, 1024, depth, mapping=mapping, norm=False, bias=False)) - 10 * width == bare
-        )
+        assert size_of(DeFINE(10, width, width, 1024, depth, mapping=mapping, **options)) - 10 * width == count
+
+
+def test_nothing_normalises_unless_asked_for():
+    norms = [isinstance(module, nn.LayerNorm) for module in small().modules()]
+    assert not any(norms)
+    assert sum(isinstance(module, nn.LayerNorm) for module in small(norm=True).modules()) == 4
 
 
 def test_the_last_map_sees_expansion_and_mapping():
@@ -63,11 +70,22 @@ def test_without_the_last_map_the_embedding_is_the_expansion():
 
 
 @pytest.mark.parametrize("std", [None, 1.0])
-def test_scale(std):
+@pytest.mark.parametrize("options", [{"norm": True}, {}, {"activation": "relu"}, {"shared": False}], ids=str)
+def test_scale(std, options):
     torch.manual_seed(0)
-    module = DeFINE(2000, 64, 32, 128, 3)
+    module = DeFINE(2000, 64, 32, 512, 3, **options)
     module.reset_parameters(std)
-    assert module.weight.std().item() == pytest.approx(64**-0.5 if std is None else std, rel=0.02)
+    assert module.weight.std().item() == pytest.approx(64**-0.5 if std is None else std, rel=0.1)
+
+
+def test_gradients_reach_a_token_as_they_reach_a_row_of_a_table():
+    """Without a norm, the same gradient on the outputs moves a token's n numbers about as much as its row's."""
+    torch.manual_seed(0)
+    module = DeFINE(2000, 128, 128, 1024, 3)
+    upstream = torch.randn(2000, 128)
+    module(torch.arange(2000)).backward(upstream)
+    (moved,) = (table.grad for table in module.mapping.parameters())
+    assert 0.5 < float(moved.norm() / upstream.norm()) < 2
 
 
 def test_the_cached_table_gives_the_computed_embeddings():

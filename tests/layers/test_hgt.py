@@ -1,5 +1,7 @@
 """Group transforms against loops over groups; schedules of groups and widths; connections."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -30,6 +32,33 @@ def test_one_group_is_a_linear_map():
     inputs = torch.randn(4, 7)
     expected = F.linear(inputs, transform.maps[0].materialize(), transform.bias[0])
     torch.testing.assert_close(transform(inputs.unsqueeze(1)), expected)
+
+
+@given(st.integers(1, 12), st.integers(0, 6))
+def test_halving_is_equation_1(depth, power):
+    """g_l = max(⌊g_max / 2^(l-1)⌋, 1), for l from 1 on; what an HGT does unless told otherwise."""
+    expected = [max(math.floor(2**power / 2 ** (layer - 1)), 1) for layer in range(1, depth + 1)]
+    assert group_schedule(depth, 2**power, "halving") == expected
+    with torch.device("meta"):
+        hgt = HGT(64, 640, depth, max_groups=2**power, multiple_of=64)
+    assert [transform.groups for transform in hgt.transforms] == expected
+    assert not [module for module in hgt.modules() if isinstance(module, torch.nn.LayerNorm)]
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu", "none"])
+@pytest.mark.parametrize("connection", ["mixer", "concat", "plain"])  # residually, the sum grows with its correlations
+@pytest.mark.parametrize("std", [0.05, 1.0])
+def test_the_size_before_each_activation_stays(activation, connection, std):
+    torch.manual_seed(0)
+    hgt = HGT(64, 256, 4, activation=activation, connection=connection, shared=False)
+    hgt.reset_parameters(std, inputs=0.1)
+    inputs, seen = 0.1 * torch.randn(2000, 64), []
+    hooks = [transform.register_forward_hook(lambda *call: seen.append(call[-1])) for transform in hgt.transforms]
+    hgt(inputs)
+    for hook in hooks:
+        hook.remove()
+    sizes = [float(values.detach().square().mean().sqrt()) for values in seen]
+    assert sizes == pytest.approx([std] * 4, rel=0.3)
 
 
 def test_group_schedules():
@@ -100,9 +129,10 @@ def test_the_last_layer_sees_every_input():
     st.sampled_from(["cycle", "halving", "fixed"]),
     st.booleans(),
     st.booleans(),
+    st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_counts(narrow, wide, depth, connection, schedule, shared, bias):
+def test_counts(narrow, wide, depth, connection, schedule, shared, bias, norm):
     start, end = 8 * narrow, 8 * (narrow + wide)
     with torch.device("meta"):
         hgt = HGT(
@@ -114,13 +144,14 @@ def test_counts(narrow, wide, depth, connection, schedule, shared, bias):
             schedule=schedule,
             shared=shared,
             bias=bias,
+            norm=norm,
             multiple_of=8,
         )
     widths, groups = width_schedule(start, end, depth, 8), group_schedule(depth, 8, schedule)
     expected, before = 0, start
     for width, number in zip(widths, groups, strict=True):
         copies = 1 if shared else number
-        expected += copies * (before * width // number**2 + bias * width // number) + 2 * width
+        expected += copies * (before * width // number**2 + bias * width // number) + norm * 2 * width
         before = width + (start if connection != "plain" else 0)
     assert sum(parameter.numel() for parameter in hgt.parameters()) == expected
 
