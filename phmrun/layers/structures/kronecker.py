@@ -1,20 +1,25 @@
 """Kronecker (Shapeshifter): W rearranged to a nearly square matrix of rank r, which is a sum of r Kronecker products.
 
-Formula:        W = Σ_i A_i ⊗ B_i, i = 1…r, A_i [p, q], B_i [s, t] with p·s = k, q·t = d; that is W rearranged to [a, b]
-                and factorised with rank r, a = p·q, b = s·t
-Parameters:     r·(a + b) with a·b = k·d, a and b as near to √(k·d) as integers allow
+Formula:        W = the first k rows and d columns of Σ_i A_i ⊗ B_i, i = 1…r, A_i [p, q], B_i [s, t]; that is a matrix of
+                p·q rows and s·t columns, factorised with rank r and rearranged
+Parameters:     r·(p·q + s·t), see below
 Initialisation: Var(W) = Σ_i A_i²·Var(B). B has the variance that a dense W would have, and the r numbers A_i[α, β] of
                 each block are a random unit vector, as for PHM
 Source:         "Shapeshifter: a parameter-efficient Transformer using factorized reshaped matrices", 2021, section 4
 
-Padding: where the nearest two factors of k·d are more than four times apart (a large prime vocabulary, for instance),
+Factors: "ceil", the paper's, has p = s = ⌈√k⌉ and q = t = ⌈√d⌉ (section 4 and corollary 3, with its submatrix: the first
+rows and columns), so 2·r·⌈√k⌉·⌈√d⌉ numbers, of which a few may lie outside the cut. "divisors" has p·s = k and q·t = d
+with p·q and s·t as near to √(k·d) as integers allow: nothing is cut, and at powers of two fewer numbers serve.
+
+Padding of "divisors": where the nearest two factors of k·d are more than four times apart (a large prime vocabulary, for instance),
 the longer side of W is enlarged by less than one block of rows or columns to a size that has near factors, and W is cut
 from the larger matrix. A printed layer shows p×q and s×t: p·s > k or q·t > d tells of padding.
 """
 
 import functools
 import math
-from typing import Annotated, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +34,9 @@ from phmrun.layers.kronecker_sum import (
     unit_mixers,
 )
 from phmrun.layers.structure import Structure, register
+
+Division = Literal["ceil", "divisors"]
+"""How the sizes of the factors follow from those of W."""
 
 APART = 4
 """Factors whose ratio is larger are not near; they would cost more than 1.25 times those of the ideal √(k·d)."""
@@ -50,14 +58,11 @@ class Shapes(NamedTuple):
 
 @register("kronecker")
 class Kronecker(Structure):
-    """A sum of r Kronecker products of nearly equal size: r·2√(k·d) parameters for a matrix of any shape.
-
-    Where k·d has no two near factors, W is cut from a slightly larger (padded) matrix.
-    """
+    """A sum of r Kronecker products of equal size, about r·2√(k·d) parameters for a matrix of any shape, cut to it."""
 
     formula = "W = Σ_i A_i ⊗ B_i, i = 1…r"
-    count_formula = "r·(a + b), a·b = k·d"
-    constraint = "none; padded where k·d has no near factors"
+    count_formula = "2·r·⌈√k⌉·⌈√d⌉; divisors: r·(a + b), a·b = k·d"
+    constraint = "none"
     source = "Shapeshifter 2021, section 4"
 
     def __init__(
@@ -66,22 +71,31 @@ class Kronecker(Structure):
         in_features: int,
         *,
         rank: Annotated[int, "Number r of Kronecker products"] = 16,
+        factors: Annotated[
+            Division, "Sizes of the factors: 'ceil': ⌈√k⌉ × ⌈√d⌉, W being cut out; 'divisors': the nearest that divide"
+        ] = "ceil",
     ) -> None:
-        super().__init__(out_features, in_features, rank=rank)
-        self.shapes = nearest_shapes(out_features, in_features)
+        super().__init__(out_features, in_features, rank=rank, factors=factors)
+        self.shapes = SHAPES[factors](out_features, in_features)
         p, q, s, t = self.shapes
         self.a = nn.Parameter(torch.empty(p, q, rank))
         self.b = nn.Parameter(torch.empty(s, rank, t))
 
     @classmethod
-    def check(cls, out_features: int, in_features: int, *, rank: int = 16) -> str | None:  # type: ignore[override]
-        """Whether the rank is at least 1."""
+    def check(  # type: ignore[override]
+        cls, out_features: int, in_features: int, *, rank: int = 16, factors: Division = "ceil"
+    ) -> str | None:
+        """Whether the rank is at least 1 and the division is known."""
+        if factors not in SHAPES:
+            return f"factors = {factors!r}; valid factors: {', '.join(SHAPES)}"
         return None if rank >= 1 else f"rank = {rank}; valid rank: 1 or more"
 
     @classmethod
-    def count(cls, out_features: int, in_features: int, *, rank: int = 16) -> int:  # type: ignore[override]
-        """r·(a + b)."""
-        return rank * nearest_shapes(out_features, in_features).numbers
+    def count(  # type: ignore[override]
+        cls, out_features: int, in_features: int, *, rank: int = 16, factors: Division = "ceil"
+    ) -> int:
+        """r·(p·q + s·t)."""
+        return rank * SHAPES[factors](out_features, in_features).numbers
 
     def reset_parameters(self, std: float) -> None:
         """B uniform with standard deviation ``std``; A a random unit vector per block."""
@@ -137,6 +151,12 @@ class PackedKronecker(nn.Module):
         return outputs[:, : self.out_features].contiguous()
 
 
+def ceil_shapes(out_features: int, in_features: int) -> Shapes:
+    """⌈√k⌉ × ⌈√d⌉, twice."""
+    rows, columns = (math.isqrt(size - 1) + 1 for size in (out_features, in_features))
+    return Shapes(rows, columns, rows, columns)
+
+
 @functools.lru_cache(maxsize=1024)
 def nearest_shapes(out_features: int, in_features: int) -> Shapes:
     """The shapes whose a + b is least with a·b = k·d; of a slightly larger matrix where a and b would not be near."""
@@ -172,3 +192,7 @@ def divisors(number: int) -> list[int]:
     """All divisors, in no order."""
     small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
     return [*small, *(number // divisor for divisor in small)]
+
+
+SHAPES: dict[str, Callable[[int, int], Shapes]] = {"ceil": ceil_shapes, "divisors": nearest_shapes}
+"""Shapes of the factors, by the option's value."""

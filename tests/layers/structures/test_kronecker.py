@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import Embedding, Linear, build_structure
-from phmrun.layers.structures.kronecker import APART, Kronecker, nearest_shapes
+from phmrun.layers.structures.kronecker import APART, Kronecker, ceil_shapes, nearest_shapes
 
 
 def kron_sum(structure):
@@ -21,9 +21,10 @@ def kron_sum(structure):
 
 @pytest.mark.parametrize("size", [(512, 512), (48, 36), (97, 64), (64, 97), (1, 12), (97, 1), (101, 103), (7, 5)])
 @pytest.mark.parametrize("rank", [1, 4])
-def test_forward_and_gradients_equal_the_sum_of_kronecker_products(size, rank):
+@pytest.mark.parametrize("factors", ["ceil", "divisors"])
+def test_forward_and_gradients_equal_the_sum_of_kronecker_products(size, rank, factors):
     torch.manual_seed(0)
-    structure = build_structure("kronecker", *size, rank=rank).double()
+    structure = build_structure("kronecker", *size, rank=rank, factors=factors).double()
     structure.reset_parameters(0.5)
     inputs = torch.randn(3, size[1], dtype=torch.float64)
     upstream = torch.randn(3, size[0], dtype=torch.float64)
@@ -40,23 +41,37 @@ def test_it_is_the_matrix_of_rank_r_rearranged():
     """The paper's own words: a [√n√m, r] times [r, √n√m] product, with the middle axes swapped, reshaped."""
     structure = build_structure("kronecker", 36, 16, rank=3).double()
     structure.reset_parameters(1.0)
+    assert structure.shapes == (6, 4, 6, 4)
     tall, wide = structure.a.reshape(24, 3), structure.b.transpose(0, 1).reshape(3, 24)
     expected = (tall @ wide).view(6, 4, 6, 4).transpose(1, 2).reshape(36, 16)
     torch.testing.assert_close(structure.materialize(), expected)
 
 
 @pytest.mark.parametrize(
-    ("size", "rank", "count"),
+    ("size", "rank", "count", "ours"),
     [
-        ((32128, 512), 256, 2_076_672),  # T5-small's table: 256·(4016 + 4096)
-        ((512, 512), 16, 16 * 1024),
-        ((2048, 512), 16, 16 * 2048),
-        ((1024, 512), 64, 64 * (1024 + 512)),
-        ((6632, 512), 256, 256 * (1658 + 2048)),
+        ((32128, 512), 256, 256 * 2 * 180 * 23, 256 * (4016 + 4096)),  # T5-small's table: 2.1M
+        ((512, 512), 16, 16 * 2 * 23 * 23, 16 * 1024),
+        ((2048, 512), 16, 16 * 2 * 46 * 23, 16 * 2048),
+        ((1024, 512), 64, 64 * 2 * 32 * 23, 64 * (1024 + 512)),
+        ((6632, 512), 256, 256 * 2 * 82 * 23, 256 * (1658 + 2048)),
     ],
 )
-def test_counts_of_the_paper(size, rank, count):
+def test_counts_by_hand(size, rank, count, ours):
     assert Kronecker.count(*size, rank=rank) == count
+    assert Kronecker.count(*size, rank=rank, factors="divisors") == ours
+    with torch.device("meta"):
+        for factors, numbers in (("ceil", count), ("divisors", ours)):
+            built = build_structure("kronecker", *size, rank=rank, factors=factors)
+            assert sum(parameter.numel() for parameter in built.parameters()) == numbers
+
+
+@given(rows=st.integers(1, 5000), columns=st.integers(1, 5000))
+def test_the_factors_of_the_paper_are_the_least_squares_that_cover(rows, columns):
+    p, q, s, t = ceil_shapes(rows, columns)
+    assert (p, q) == (s, t)
+    assert (p - 1) ** 2 < rows <= p * p
+    assert (q - 1) ** 2 < columns <= q * q
 
 
 @settings(max_examples=200, deadline=None)
@@ -79,7 +94,7 @@ def test_the_factors_are_as_near_as_integers_allow_or_padded_by_less_than_a_bloc
 @pytest.mark.parametrize("size", [(8191, 512), (512, 8191), (10007, 256), (30011, 300)])
 def test_padding_keeps_the_count_near_the_ideal(size):
     assert nearest_shapes(*size).numbers <= 1.03 * 2 * math.sqrt(size[0] * size[1])
-    structure = build_structure("kronecker", *size, rank=2)
+    structure = build_structure("kronecker", *size, rank=2, factors="divisors")
     structure.reset_parameters(1.0)
     p, q, s, t = structure.shapes
     assert f"factors={p}×{q} ⊗ {s}×{t}" in repr(structure)
@@ -95,6 +110,11 @@ def test_the_deviation_does_not_depend_on_rank_or_padding(rank, size):
     structure = build_structure("kronecker", *size, rank=rank)
     structure.reset_parameters(0.1)
     assert float(structure.materialize().detach().std()) == pytest.approx(0.1, rel=0.04)
+
+
+def test_an_unknown_division_is_refused():
+    with pytest.raises(PhmrunError, match="valid factors: ceil, divisors|factors"):
+        Linear(4, 4, structure="kronecker", factors="floor")
 
 
 def test_a_rank_below_one_is_refused():
