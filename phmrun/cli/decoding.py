@@ -35,6 +35,17 @@ class DecodingOptions:
         float | None,
         typer.Option(min=0, help="Strength of the length penalty (default: the run's).", rich_help_panel=DECODING),
     ] = None
+    engine: Annotated[
+        str | None,
+        typer.Option(help="What decodes: torch, or ctranslate2 (default: the run's).", rich_help_panel=DECODING),
+    ] = None
+    quantization: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the engine ctranslate2: none, int8, int8_float32, bfloat16, float16 (default: the run's).",
+            rich_help_panel=DECODING,
+        ),
+    ] = None
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,5 +70,11 @@ class DecodingOptions:
             PhmrunError: A ``--set`` is malformed or names another section.
         """
         given = {key: value for key, value, _ in settings(self.set_ or [], "decoding")}
-        flags = {"beam": self.beam, "alpha": self.alpha, **more}
+        flags = {
+            "beam": self.beam,
+            "alpha": self.alpha,
+            "engine": self.engine,
+            "quantization": self.quantization,
+            **more,
+        }
         return {**given, **{name: value for name, value in flags.items() if value is not None}}

@@ -1,7 +1,7 @@
 """``phmrun export``: a trained run for other tools, with every structure folded into plain dense layers."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,20 +10,32 @@ from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.registry import load_plugins
 
-EPILOG = """Example:
+if TYPE_CHECKING:
+    from phmrun.training.trained import Trained
 
-phmrun export latest --format onnx --out model.onnx"""
+EPILOG = """Examples:
+
+phmrun export latest --format onnx --out model.onnx
+
+phmrun export latest --format ctranslate2 --quantization int8"""
 
 
 def export(
     run: RunArgument,
     *,
     kind: Annotated[
-        str, typer.Option("--format", help="safetensors (weights), torch-export or onnx (programs).")
+        str, typer.Option("--format", help="safetensors (weights), torch-export or onnx (programs), or ctranslate2.")
     ] = "safetensors",
     out: Annotated[
-        Path | None, typer.Option("--out", help="File to write (default: exports/ in the run directory).")
+        Path | None,
+        typer.Option("--out", help="File or directory to write (default: in exports/ in the run directory)."),
     ] = None,
+    quantization: Annotated[
+        str, typer.Option(help="Of ctranslate2's weights: none, int8, int8_float32, bfloat16 or float16.")
+    ] = "none",
+    split: Annotated[
+        str, typer.Option(help="Data that ctranslate2 and phmrun both decode, to compare them; none: no comparison.")
+    ] = "test",
     checkpoint: Checkpoint = None,
     average: Average = None,
     plugin: Plugin = None,
@@ -38,7 +50,11 @@ def export(
     from phmrun.engine.trained_model import open_run
     from phmrun.export import formats as exporting
 
-    exported = exporting.export(open_run(found), out, kind, checkpoint=checkpoint, average=average)
+    trained = open_run(found)
+    if kind == "ctranslate2":
+        _to_ctranslate2(trained, out, quantization, split, as_json, checkpoint=checkpoint, average=average)
+        return
+    exported = exporting.export(trained, out, kind, checkpoint=checkpoint, average=average)
     if as_json:
         console.print_json(
             {
@@ -59,3 +75,52 @@ def export(
     )
     inputs = ", ".join(f"{name} [{', '.join(map(str, sizes))}]" for name, sizes in exported.inputs.items())
     console.stdout().print(f"{inputs} -> {', '.join(exported.outputs)}", markup=False, soft_wrap=True)
+
+
+def _to_ctranslate2(
+    trained: "Trained", out: Path | None, quantization: str, split: str, as_json: bool, **weights: Any
+) -> None:
+    """Writes a directory for CTranslate2, and shows what both engines make of a split."""
+    from phmrun.families.sequence_to_sequence.engine_export import SHOWN, export_to_ctranslate2
+
+    exported = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split, **weights)
+    agreement = exported.agreement
+    if as_json:
+        compared = None
+        if agreement:
+            compared = {
+                "split": agreement.split,
+                "sentences": agreement.sentences,
+                "identical": agreement.sentences - len(agreement.differences),
+                "bleu": agreement.ours.to_json(),
+                "bleu_ctranslate2": agreement.theirs.to_json(),
+                "differences": [vars(difference) for difference in agreement.differences],
+            }
+        facts = {"run_id": trained.run.id, "path": str(exported.path), "format": "ctranslate2"}
+        console.print_json(
+            {**facts, "bytes": exported.bytes, "quantization": exported.quantization, "comparison": compared}
+        )
+        return
+    console.print_table(
+        ("directory", "quantization", "size"),
+        [(str(exported.path), exported.quantization, f"{exported.bytes / 2**20:,.1f} MiB")],
+    )
+    if agreement is None:
+        return
+    ours, theirs = agreement.ours.value, agreement.theirs.value
+    same = agreement.sentences - len(agreement.differences)
+    console.print_table(
+        ("split", "BLEU phmrun", "BLEU CTranslate2", "difference", "same outputs"),
+        [
+            (
+                agreement.split,
+                f"{ours:.2f}",
+                f"{theirs:.2f}",
+                f"{theirs - ours:+.2f}",
+                f"{same} of {agreement.sentences}",
+            )
+        ],
+    )
+    if agreement.differences:
+        rows = [(str(one.line), f"{one.margin:+.1e}", one.ours, one.theirs) for one in agreement.differences[:SHOWN]]
+        console.print_table(("line", "margin of ours", "phmrun", "CTranslate2"), rows)

@@ -21,6 +21,8 @@ class Task:
             vocabulary of these sizes.
         predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which makes a
             ``phmrun.engine.predictor.Predictor`` of a trained module.
+        converts: Whether the predictor can convert the module for another engine, and takes ``exports=``, the directory
+            where it keeps what it converted.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Task:
     data: str
     module: str
     predictor: str
+    converts: bool = False
 
     def load(self, what: Part) -> Any:
         """Imports one part and returns it."""

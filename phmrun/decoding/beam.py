@@ -21,7 +21,7 @@ from torch import Tensor
 
 from phmrun.decoding.candidates import log_probabilities, only_token, top_candidates
 from phmrun.decoding.greedy import greedy_search
-from phmrun.decoding.hypothesis import Hypothesis, length_penalty
+from phmrun.decoding.hypothesis import Hypothesis, Penalty, length_penalty
 from phmrun.decoding.step import LEAVING_PART, State, StepDecoder
 from phmrun.errors import PhmrunError
 
@@ -41,6 +41,7 @@ def beam_search(
     pad: int,
     max_lengths: Tensor | Sequence[int],
     nbest: int = 1,
+    penalty: Penalty = "gnmt",
 ) -> list[list[Hypothesis]]:
     """Finds the best outputs of a batch of sources; call it under ``torch.inference_mode``.
 
@@ -54,6 +55,7 @@ def beam_search(
         pad: The padding token; never generated.
         max_lengths: The most tokens to generate for each sentence, ``eos`` counted, ``[batch]``.
         nbest: Hypotheses to return per sentence, at most ``beam``.
+        penalty: The length penalty's form.
 
     Returns:
         For each sentence its best hypotheses, best first, all different; fewer than ``nbest`` where fewer were found,
@@ -67,9 +69,10 @@ def beam_search(
     if not limits:
         return []
     if beam == 1:
-        greedy = greedy_search(decoder, source, alpha=alpha, bos=bos, eos=eos, pad=pad, max_lengths=limits)
+        tokens = {"bos": bos, "eos": eos, "pad": pad}
+        greedy = greedy_search(decoder, source, alpha=alpha, penalty=penalty, max_lengths=limits, **tokens)
         return [[best] for best in greedy]
-    return _search(decoder, source, _Book(beam, alpha, nbest, limits), bos, eos, pad)
+    return _search(decoder, source, _Book(beam, alpha, nbest, limits, penalty), bos, eos, pad)
 
 
 def _search(
@@ -139,6 +142,7 @@ class _Book:
     alpha: float
     nbest: int
     limits: list[int]
+    penalty: Penalty
     done: int = 0
     history: list[tuple[Tensor, Tensor, dict[int, int]]] = field(default_factory=list)
 
@@ -163,7 +167,7 @@ class _Book:
             log_prob = scores[row][place]
             if self.thresholds[row] == _CLOSED or not log_prob > _IMPOSSIBLE:
                 continue
-            score = log_prob / length_penalty(step, self.alpha)
+            score = log_prob / length_penalty(step, self.alpha, self.penalty)
             self.endings[self.sentences[row]].append(_Ending(score, log_prob, step, parents[row][place]))
             touched.add(row)
         for row in touched:
@@ -172,7 +176,9 @@ class _Book:
                 self.thresholds[row] = _CLOSED
             elif len(endings) >= self.nbest:
                 worst = sorted((ending.score for ending in endings), reverse=True)[self.nbest - 1]
-                self.thresholds[row] = worst * length_penalty(self.limits[self.sentences[row]], self.alpha)
+                self.thresholds[row] = worst * length_penalty(
+                    self.limits[self.sentences[row]], self.alpha, self.penalty
+                )
         if touched:
             self._tensor = None
 

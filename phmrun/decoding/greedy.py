@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from phmrun.decoding.candidates import log_probabilities, only_token
-from phmrun.decoding.hypothesis import Hypothesis, length_penalty
+from phmrun.decoding.hypothesis import Hypothesis, Penalty, length_penalty
 from phmrun.decoding.step import LEAVING_PART, State, StepDecoder
 
 
@@ -20,6 +20,7 @@ def greedy_search(
     eos: int,
     pad: int,
     max_lengths: list[int],
+    penalty: Penalty = "gnmt",
 ) -> list[Hypothesis]:
     """Takes the most probable token at every position, of equals the one with the lowest number.
 
@@ -31,6 +32,7 @@ def greedy_search(
         eos: The token that ends an output.
         pad: The padding token; never generated.
         max_lengths: The most tokens to generate for each sentence, ``eos`` counted, ``[batch]``.
+        penalty: The length penalty's form.
     """
     state = decoder.start(source)
     tokens = torch.full((source.shape[0],), bos, device=source.device)
@@ -70,5 +72,5 @@ def greedy_search(
     for sentence in range(len(max_lengths)):
         step, log_prob = endings[sentence]
         output = [kept[rows_then[sentence]] for kept, rows_then in trails[: step - 1]]
-        results.append(Hypothesis(output, log_prob / length_penalty(step, alpha), log_prob))
+        results.append(Hypothesis(output, log_prob / length_penalty(step, alpha, penalty), log_prob))
     return results

@@ -1,6 +1,8 @@
 """A finished output of the search, and the penalty that makes outputs of different lengths comparable."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Penalty = Literal["gnmt", "power"]
 
 
 class Hypothesis(NamedTuple):
@@ -8,7 +10,7 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         tokens: The output's token numbers without the beginning- and end-of-sentence tokens; may be empty.
-        score: What hypotheses are ranked by: ``log_prob / length_penalty(len(tokens) + 1, alpha)``.
+        score: What hypotheses are ranked by: ``log_prob / length_penalty(len(tokens) + 1, alpha, …)``.
         log_prob: The natural logarithm of the output's probability, its end-of-sentence token included.
     """
 
@@ -17,13 +19,14 @@ class Hypothesis(NamedTuple):
     log_prob: float
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """The divisor of a hypothesis' log-probability: ``((5 + length) / 6) ** alpha``.
-
-    Source: Wu et al. 2016, "Google's Neural Machine Translation System", equation 14 (without coverage).
+def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
+    """The divisor of a hypothesis' log-probability.
 
     Args:
         length: Generated tokens, the end-of-sentence token counted.
         alpha: 0 ranks by plain log-probability; larger values favour longer outputs.
+        penalty: "gnmt": ``((5 + length) / 6) ** alpha`` (Wu et al. 2016, "Google's Neural Machine Translation System",
+            equation 14, without coverage); "power": ``length ** alpha``, which OpenNMT, CTranslate2 and Hugging Face
+            divide by.
     """
-    return float(((5.0 + length) / 6.0) ** alpha)
+    return float((length if penalty == "power" else (5.0 + length) / 6.0) ** alpha)

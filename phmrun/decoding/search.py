@@ -1,19 +1,21 @@
 """Decoding any number of sources: sorted by length, in batches, with results in the order of the input."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from phmrun.decoding.beam import beam_search
-from phmrun.decoding.hypothesis import Hypothesis
+from phmrun.decoding.hypothesis import Hypothesis, Penalty
 from phmrun.decoding.step import State, StepDecoder
 from phmrun.errors import PhmrunError
 from phmrun.progress import progress
 
 Tokens = Sequence[int] | np.ndarray
+Find = Callable[[list[int], list[int]], list[list[Hypothesis]]]
+"""The best outputs of some of the sources, by their numbers and by the most tokens that each may have."""
 
 
 def translate(
@@ -26,6 +28,7 @@ def translate(
     eos: int,
     pad: int,
     nbest: int = 1,
+    penalty: Penalty = "gnmt",
     max_length_ratio: float = 1.5,
     max_length_offset: int = 10,
     batch: int = 64,
@@ -43,6 +46,7 @@ def translate(
         eos: The token that ends an output.
         pad: The padding token.
         nbest: Hypotheses to return per sentence, at most ``beam``.
+        penalty: The length penalty's form.
         max_length_ratio: Most target tokens per source token.
         max_length_offset: Target tokens allowed beyond that, the end counted.
         batch: Sentences decoded at a time.
@@ -55,22 +59,47 @@ def translate(
     Raises:
         PhmrunError: A setting is out of range.
     """
+
+    def find(indices: list[int], limits: list[int]) -> list[list[Hypothesis]]:
+        return beam_search(
+            decoder,
+            _padded([sources[index] for index in indices], pad).to(device),
+            beam=beam,
+            alpha=alpha,
+            bos=bos,
+            eos=eos,
+            pad=pad,
+            max_lengths=limits,
+            nbest=nbest,
+            penalty=penalty,
+        )
+
+    with torch.inference_mode():
+        return by_length(sources, find, batch=batch, ratio=max_length_ratio, offset=max_length_offset, label=label)
+
+
+def by_length(
+    sources: Sequence[Tokens], find: Find, *, batch: int, ratio: float, offset: int, label: str
+) -> list[list[Hypothesis]]:
+    """The outputs of all sources in the order of the input, found in batches of about the same length.
+
+    Args:
+        sources: See :func:`translate`.
+        find: What searches.
+        batch: Sentences at a time.
+        ratio: See :func:`max_length`.
+        offset: See :func:`max_length`.
+        label: What the progress display calls this.
+
+    Raises:
+        PhmrunError: There is no batch of that size.
+    """
     if batch < 1:
         raise PhmrunError(f"a batch must have at least 1 sentence, not {batch}", where="decoding.batch")
     results = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
-    with torch.inference_mode(), progress(label, len(sources), "sentences") as advance:
+    with progress(label, len(sources), "sentences") as advance:
         for indices in _batches(sources, batch):
-            found = beam_search(
-                decoder,
-                _padded([sources[index] for index in indices], pad).to(device),
-                beam=beam,
-                alpha=alpha,
-                bos=bos,
-                eos=eos,
-                pad=pad,
-                max_lengths=[max_length(len(sources[i]), max_length_ratio, max_length_offset) for i in indices],
-                nbest=nbest,
-            )
+            found = find(indices, [max_length(len(sources[index]), ratio, offset) for index in indices])
             for index, hypotheses in zip(indices, found, strict=True):
                 results[index] = hypotheses
             advance(len(indices))

@@ -101,8 +101,9 @@ class TrainedModel:
             device: Where to compute.
         """
         task: Task = TASKS.get(self.config.task)
+        kept = {"exports": self.run.path / "exports"} if task.converts else {}
         predictor: Predictor = task.load("predictor")(
-            self.config, self.module, self.vocabulary, weights=weights, batch_size=batch_size, device=device
+            self.config, self.module, self.vocabulary, weights=weights, batch_size=batch_size, device=device, **kept
         )
         return predictor
 

@@ -40,6 +40,16 @@ class SubwordVocabulary:
         self.entries: int = self._processor.get_piece_size()
 
     @property
+    def model(self) -> bytes:
+        """The serialised SentencePiece model."""
+        return self._model
+
+    @property
+    def tokens(self) -> list[str]:
+        """The pieces by id, the special ones first."""
+        return [self._processor.id_to_piece(number) for number in range(self.entries)]
+
+    @property
     def sha256(self) -> str:
         """Checksum of the model."""
         return hashlib.sha256(self._model).hexdigest()

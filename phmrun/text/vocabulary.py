@@ -35,6 +35,10 @@ class Vocabulary(Protocol):
         """Entries in use, the four special ones included; ids from here to ``len`` are unused padding."""
 
     @property
+    def tokens(self) -> Sequence[str]:
+        """The entries in use, by id, as they are written."""
+
+    @property
     def sha256(self) -> str:
         """Checksum of the model file's bytes: what names the vocabulary's content."""
 

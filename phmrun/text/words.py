@@ -40,6 +40,11 @@ class WordVocabulary:
         self._ids = {word: index for index, word in enumerate(words) if index >= len(SPECIALS)}
 
     @property
+    def tokens(self) -> tuple[str, ...]:
+        """The entries by id, the special ones first."""
+        return self.words
+
+    @property
     def words(self) -> tuple[str, ...]:
         """The entries by id, the special ones first."""
         return tuple(self._words)

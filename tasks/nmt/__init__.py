@@ -10,4 +10,5 @@ TASK = Task(
     data="phmrun.tasks.nmt.data:build_data",
     module="phmrun.tasks.nmt.module:build_module",
     predictor="phmrun.tasks.nmt.module:build_predictor",
+    converts=True,
 )

@@ -10,4 +10,5 @@ TASK = Task(
     data="phmrun.tasks.style.data:build_data",
     module="phmrun.tasks.style.module:build_module",
     predictor="phmrun.tasks.style.module:build_predictor",
+    converts=True,
 )

@@ -178,7 +178,17 @@ class DecodingConfig(Section):
     """How translations are searched for in the final evaluation."""
 
     beam: int = Field(5, ge=1, description="Hypotheses kept per sentence; 1 is greedy.")
-    alpha: float = Field(0.6, ge=0, description="Strength of the length penalty ((5 + length) / 6)^alpha; 0: none.")
+    alpha: float = Field(0.6, ge=0, description="Strength of the length penalty; 0: none.")
+    penalty: Literal["gnmt", "power"] = Field(
+        "gnmt",
+        description="Divides log-probabilities: ((5 + length) / 6)^alpha, or length^alpha (CTranslate2).",
+    )
+    engine: Literal["torch", "ctranslate2"] = Field(
+        "torch", description="What searches: phmrun, or the library CTranslate2, which knows the penalty `power` only."
+    )
+    quantization: Literal["none", "int8", "int8_float32", "bfloat16", "float16"] = Field(
+        "none", description="How CTranslate2 keeps the weights; none: 32 bits."
+    )
     max_length_ratio: float = Field(
         1.5, gt=0, description="A translation has at most ratio · source tokens + offset tokens."
     )
@@ -193,6 +203,12 @@ class DecodingConfig(Section):
     sentence_bleu: Annotated[bool, Unhashed()] = Field(
         False, description="Also score the mean BLEU of single sentences, which some papers report, in two definitions."
     )
+
+    @model_validator(mode="after")
+    def _engine_quantizes(self) -> Self:
+        if self.quantization != "none" and self.engine == "torch":
+            raise ValueError(f"quantization={self.quantization} needs engine=ctranslate2")
+        return self
 
 
 class SequenceToSequenceExperiment(Experiment):

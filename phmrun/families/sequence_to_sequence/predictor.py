@@ -5,16 +5,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 
-from phmrun.decoding.hypothesis import Hypothesis
-from phmrun.decoding.search import translate
+from phmrun.decoding.ctranslate2 import CTranslate2Model
+from phmrun.decoding.hypothesis import Hypothesis, Penalty
+from phmrun.decoding.search import by_length, translate
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.export.ctranslate2 import Quantization, converted, token_names
 from phmrun.layers.inference import resolve_application
 from phmrun.layers.linear import Application
 from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk
@@ -25,6 +27,7 @@ from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 Measure = Callable[[Sequence[str], Sequence[str]], Score]
+Engine = Literal["torch", "ctranslate2"]
 
 SAMPLES = 8
 CHUNK = 512
@@ -43,6 +46,9 @@ class Search:
         batch: Sentences at a time; does not change the results.
         nbest: Hypotheses returned per sentence.
         application: How the decoder applies its weights; "auto": by batch × beam.
+        penalty: The length penalty's form.
+        engine: What searches; "ctranslate2" knows the penalty "power" only.
+        quantization: How that engine keeps the weights.
     """
 
     beam: int = 5
@@ -52,21 +58,32 @@ class Search:
     batch: int = 64
     nbest: int = 1
     application: Literal["auto", "dense", "factored"] = "auto"
+    penalty: Penalty = "gnmt"
+    engine: Engine = "torch"
+    quantization: Quantization = "none"
 
     def resolved(self) -> "Search":
-        """The same search with ``application`` decided."""
-        return replace(self, application=resolve_application(self.application, self.batch * self.beam))
+        """The same search with ``application`` decided, and the penalty that the engine knows."""
+        application = resolve_application(self.application, self.batch * self.beam)
+        return replace(self, application=application, penalty="power" if self.engine == "ctranslate2" else self.penalty)
 
     def parts(self) -> tuple[Application, Application]:
         """How decoder and encoder apply their weights; one sentence is few enough tokens for factors, more are not."""
         decoder: Application = "factored" if self.resolved().application == "factored" else "dense"
         return decoder, decoder if self.batch == 1 else "dense"
 
+    @property
+    def directory(self) -> str:
+        """The name of the directory of a model that is converted for the engine."""
+        return self.engine if self.quantization == "none" else f"{self.engine}-{self.quantization}"
+
     def signature(self) -> str:
         """What of the search a score depends on, as ``key:value`` pairs."""
+        penalty = "|penalty:power" if self.penalty == "power" else ""
         limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
         application = self.application if self.parts()[1] == "dense" else "factored-throughout"
-        return f"beam:{self.beam}|alpha:{self.alpha:g}|limit:{limit}|application:{application}"
+        applied = f"|application:{application}" if self.engine == "torch" else ""
+        return f"beam:{self.beam}|alpha:{self.alpha:g}{penalty}|limit:{limit}{applied}"
 
 
 class Translator:
@@ -79,6 +96,7 @@ class Translator:
         weights: Which of the run's weights these are, for the signature of a score.
         device: Where to compute.
         sentence_bleu: Whether to score the mean BLEU of single sentences too.
+        exports: Where a model that is converted for another engine is kept.
     """
 
     prompt = "one sentence a line"
@@ -91,29 +109,54 @@ class Translator:
         weights: str = "given",
         device: torch.device | str = "cpu",
         sentence_bleu: bool = False,
+        exports: Path = Path("exports"),
     ) -> None:
         self.vocabularies = vocabularies
         self.weights = weights
         self.search = search.resolved()
         self.device = device
         self.sentence_bleu = sentence_bleu
-        self.decoder = IncrementalTransformer(network, PAD, *self.search.parts()).to(device)
+        self.directory = exports / search.directory
+        self.decoder: IncrementalTransformer | CTranslate2Model
+        if self.search.engine == "torch":
+            self.decoder = IncrementalTransformer(network, PAD, *self.search.parts()).to(device)
+        else:
+            self.decoder = converted_model(network, vocabularies, self.directory, search.quantization, device)
+
+    @property
+    def signature(self) -> str:
+        """What of the search and of its engine a score depends on, as ``key:value`` pairs."""
+        engine = f"|{self.decoder.signature}" if isinstance(self.decoder, CTranslate2Model) else ""
+        return f"{self.search.signature()}{engine}"
 
     def hypotheses(self, lines: Sequence[str], label: str = "translating") -> list[list[Hypothesis]]:
         """The best hypotheses of each line, best first; a blank line has the empty one."""
         encoded = self.vocabularies.source.encode_all(list(lines))
+        sources = [[*tokens, EOS] if tokens else [] for tokens in encoded]
+        search, decoder = self.search, self.decoder
+        if isinstance(decoder, CTranslate2Model):
+            settings: dict[str, Any] = {"beam": search.beam, "alpha": search.alpha, "nbest": search.nbest}
+            return by_length(
+                sources,
+                lambda indices, limits: decoder.search([encoded[index] for index in indices], limits, **settings),
+                batch=search.batch,
+                ratio=search.max_length_ratio,
+                offset=search.max_length_offset,
+                label=label,
+            )
         return translate(
-            self.decoder,
-            [[*tokens, EOS] if tokens else [] for tokens in encoded],
-            beam=self.search.beam,
-            alpha=self.search.alpha,
+            decoder,
+            sources,
+            beam=search.beam,
+            alpha=search.alpha,
             bos=BOS,
             eos=EOS,
             pad=PAD,
-            nbest=self.search.nbest,
-            max_length_ratio=self.search.max_length_ratio,
-            max_length_offset=self.search.max_length_offset,
-            batch=self.search.batch,
+            nbest=search.nbest,
+            penalty=search.penalty,
+            max_length_ratio=search.max_length_ratio,
+            max_length_offset=search.max_length_offset,
+            batch=search.batch,
             device=self.device,
             label=label,
         )
@@ -155,7 +198,7 @@ class Translator:
             units=sum(len(best[0].tokens) + 1 for best in found),
             unit="tokens",
             seconds=seconds,
-            signature=f"{self.search.signature()}|batch:{self.search.batch}",
+            signature=f"{self.signature}|batch:{self.search.batch}",
         )
 
     def _scores(self, outputs: Sequence[str], references: Sequence[str], parts: Path | None) -> dict[str, Score]:
@@ -165,7 +208,7 @@ class Translator:
         for part in sorted(set(names)):
             rows = [row for row, name in enumerate(names) if name == part]
             scores[f"bleu-{part}"] = bleu([outputs[row] for row in rows], [references[row] for row in rows])
-        extra = f"{self.search.signature()}|weights:{self.weights}"
+        extra = f"{self.signature}|weights:{self.weights}"
         return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
 
     @property
@@ -173,6 +216,27 @@ class Translator:
         """What baselines are scored by too."""
         sentences: dict[str, Measure] = {"sentence-bleu": sentence_bleu, "sentence-bleu-nltk": sentence_bleu_nltk}
         return {"bleu": bleu, **(sentences if self.sentence_bleu else {})}
+
+
+def converted_model(
+    network: Transformer,
+    vocabularies: Vocabularies,
+    directory: Path,
+    quantization: Quantization,
+    device: torch.device | str = "cpu",
+) -> CTranslate2Model:
+    """The network in the engine CTranslate2, converted once and kept in ``directory``.
+
+    Raises:
+        PhmrunError: The library is missing.
+    """
+    return CTranslate2Model(
+        converted(network, vocabularies, directory, quantization),
+        token_names(vocabularies.target),
+        token_names(vocabularies.source),
+        arithmetic="float32" if quantization == "none" else quantization,
+        device=device,
+    )
 
 
 def search_from(decoding: DecodingConfig, batch_size: int | None = None) -> Search:
@@ -189,6 +253,7 @@ def build_translator(
     weights: str,
     batch_size: int | None,
     device: str,
+    exports: Path,
 ) -> Translator:
     """The predictor of a sequence-to-sequence task.
 
@@ -199,6 +264,7 @@ def build_translator(
         weights: Which of the run's weights these are.
         batch_size: Sentences at a time; unless given, the config's.
         device: Where to compute.
+        exports: Where a model that is converted for another engine is kept.
     """
     decoding = config.decoding
     return Translator(
@@ -208,4 +274,5 @@ def build_translator(
         weights,
         device,
         sentence_bleu=decoding.sentence_bleu,
+        exports=exports,
     )

@@ -1,0 +1,279 @@
+"""A trained Transformer for the inference engine CTranslate2, through the library's own ``TransformerSpec``.
+
+A converted model is a directory: ``model.bin``, ``config.json``, the vocabulary, the SentencePiece models, a page that
+says how to call it, and ``phmrun.json``: which weights of which run it holds. It is a function of the tokens alone, so
+every structure is folded into dense matrices first.
+"""
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from phmrun.errors import PhmrunError
+from phmrun.files import write_json, write_text
+from phmrun.layers import FeedForward, MultiheadAttention, folded
+from phmrun.models.positions import RelativePositions, sinusoids
+from phmrun.models.transformer import DecoderLayer, EncoderLayer, Sublayer, Transformer, with_tables
+from phmrun.text.subwords import SubwordVocabulary
+from phmrun.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
+
+Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
+
+POSITIONS = 1024
+"""Most tokens of a source or of an output: the length of the table of positions in a converted model."""
+MARK = "phmrun.json"
+INSTALL = 'Run: pip install "phmrun[ctranslate2]"'
+
+
+def library() -> Any:
+    """The package ``ctranslate2``.
+
+    Raises:
+        PhmrunError: It is not installed.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise PhmrunError("the package 'ctranslate2' is not installed", hint=INSTALL) from error
+    return ctranslate2
+
+
+def converted(
+    network: Transformer, vocabularies: Vocabularies, directory: Path, quantization: Quantization = "none", **facts: str
+) -> Path:
+    """A converted model of these weights in ``directory``; made unless it is there already.
+
+    Args:
+        network: The trained network; it is copied, not changed.
+        vocabularies: Of both sides; they travel with the model.
+        directory: Where the model is to be; another model there is replaced.
+        quantization: How the weights are kept; "none": 32 bits.
+        **facts: What else ``phmrun.json`` says.
+
+    Raises:
+        PhmrunError: The library is missing.
+    """
+    version = library().__version__
+    mark = {
+        "weights": digest_of(network),
+        "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256],
+        "quantization": quantization,
+        "ctranslate2": version,
+        **facts,
+    }
+    if _read_mark(directory) == mark:
+        return directory
+    beside = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        beside.mkdir(parents=True)
+        write_model(network, vocabularies, beside, quantization)
+        write_json(beside / MARK, mark)
+        shutil.rmtree(directory, ignore_errors=True)
+        beside.rename(directory)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return directory
+
+
+def write_model(
+    network: Transformer, vocabularies: Vocabularies, directory: Path, quantization: Quantization = "none"
+) -> None:
+    """Writes model, vocabularies and the page about them into an empty directory."""
+    specification = specification_of(network)
+    specification.register_source_vocabulary(token_names(vocabularies.source))
+    specification.register_target_vocabulary(token_names(vocabularies.target))
+    specification.validate()
+    specification.optimize(quantization=None if quantization == "none" else quantization)
+    specification.save(str(directory))
+    sides = {"subwords": vocabularies.source}
+    if not vocabularies.joint:
+        sides = {"source": vocabularies.source, "target": vocabularies.target}
+    for name, vocabulary in sides.items():
+        if isinstance(vocabulary, SubwordVocabulary):
+            (directory / f"{name}.model").write_bytes(vocabulary.model)
+    write_text(directory / "README.md", _page(vocabularies))
+
+
+def specification_of(network: Transformer) -> Any:
+    """The network as CTranslate2's ``TransformerSpec``, without vocabularies."""
+    specs = library().specs.transformer_spec
+    with torch.no_grad():
+        plain = with_tables(folded(network))
+        encoder_layers = cast(list[EncoderLayer], list(plain.encoder))
+        decoder_layers = cast(list[DecoderLayer], list(plain.decoder))
+        first = encoder_layers[0].attention
+        attention = cast(MultiheadAttention, first.block)
+        head_width = attention.inner_dim // attention.num_heads
+        options = {
+            "pre_norm": first.pre,
+            "rms_norm": isinstance(first.norm, nn.RMSNorm),
+            "relative_attention_bias": plain.encoder_positions is not None,
+            "head_dim": head_width if attention.inner_dim != plain.width else None,
+        }
+        heads = attention.num_heads
+        encoder = specs.TransformerEncoderSpec(len(encoder_layers), heads, **options)
+        decoder = specs.TransformerDecoderSpec(len(decoder_layers), heads, **options)
+        _set_embedding(encoder.embeddings[0], plain.source_embedding)
+        _set_embedding(decoder.embeddings, plain.target_embedding)
+        for spec, norm in ((encoder, plain.encoder_norm), (decoder, plain.decoder_norm)):
+            if first.pre:
+                _set_norm(spec.layer_norm, norm)
+            if plain.positions is not None:
+                spec.position_encodings.encodings = _array(sinusoids(POSITIONS, plain.width))
+        for spec, encoder_layer in zip(encoder.layer, encoder_layers, strict=True):
+            _set_self_attention(spec.self_attention, encoder_layer.attention, plain.encoder_positions)
+            _set_feedforward(spec.ffn, encoder_layer.feedforward)
+        for spec, decoder_layer in zip(decoder.layer, decoder_layers, strict=True):
+            _set_self_attention(spec.self_attention, decoder_layer.attention, plain.decoder_positions)
+            _set_cross_attention(spec.attention, decoder_layer.cross)
+            _set_feedforward(spec.ffn, decoder_layer.feedforward)
+        _set_output(decoder.projection, plain.output)
+    specification = specs.TransformerSpec(encoder, decoder)
+    specification.config.layer_norm_epsilon = cast(nn.LayerNorm, first.norm).eps
+    specification.config.add_source_eos = True
+    return specification
+
+
+def token_names(vocabulary: Vocabulary) -> list[str]:
+    """A name for each row of an embedding, all different; the special ones have the engine's names."""
+    names: dict[str, int] = {}
+    for number, token in enumerate(vocabulary.tokens):
+        names[token if number < len(SPECIALS) or token not in names else f"{token}#{number}"] = number
+    for number in range(len(names), len(vocabulary)):
+        names[f"<unused {number}>"] = number
+    return list(names)
+
+
+def digest_of(network: nn.Module) -> str:
+    """SHA-256 of a network's weights with their names and shapes."""
+    digest = hashlib.sha256()
+    for name, weight in network.state_dict().items():
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype} ".encode())
+        digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _read_mark(directory: Path) -> Mapping[str, Any] | None:
+    """What a directory says it holds; ``None`` where it holds no whole model."""
+    try:
+        mark: Mapping[str, Any] = json.loads((directory / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return mark if (directory / "model.bin").is_file() else None
+
+
+def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The numbers of a tensor, in single precision."""
+    array: np.ndarray[Any, Any] = tensor.detach().cpu().to(torch.float32).contiguous().numpy()
+    return array
+
+
+def _set_embedding(spec: Any, embedding: nn.Module) -> None:
+    spec.weight = _array(cast(nn.Embedding, embedding).weight)
+
+
+def _set_linear(spec: Any, *linears: nn.Module) -> None:
+    """One map whose outputs are those of all ``linears``, one after the other."""
+    parts = cast(tuple[nn.Linear, ...], linears)
+    spec.weight = _array(torch.cat([part.weight for part in parts]) if len(parts) > 1 else parts[0].weight)
+    if parts[0].bias is not None:
+        spec.bias = _array(torch.cat([part.bias for part in parts]))
+
+
+def _set_output(spec: Any, output: nn.Module) -> None:
+    """The output map; one of several matrices, without biases between them, is their product."""
+    if not isinstance(output, nn.Sequential):
+        _set_linear(spec, output)
+        return
+    maps = cast(list[nn.Linear], list(output))
+    weight = maps[0].weight
+    for linear in maps[1:]:
+        weight = linear.weight @ weight
+    spec.weight = _array(weight)
+    if maps[-1].bias is not None:
+        spec.bias = _array(maps[-1].bias)
+
+
+def _set_norm(spec: Any, norm: nn.Module) -> None:
+    spec.gamma = _array(cast(Tensor, norm.weight))
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.bias)
+
+
+def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositions | None) -> None:
+    attention = cast(MultiheadAttention, sublayer.block)
+    _set_norm(spec.layer_norm, sublayer.norm)
+    _set_linear(spec.linear[0], *attention.project)
+    _set_linear(spec.linear[1], attention.output)
+    if positions is not None:
+        spec.queries_scale = np.float32(1 / math.sqrt(attention.inner_dim // attention.num_heads))
+        spec.relative_attention_bias = _array(positions.table)
+        spec.relative_attention_max_distance = np.dtype("int32").type(positions.furthest)
+
+
+def _set_cross_attention(spec: Any, sublayer: Sublayer) -> None:
+    attention = cast(MultiheadAttention, sublayer.block)
+    _set_norm(spec.layer_norm, sublayer.norm)
+    parts = cast(list[nn.Linear], list(attention.project))
+    weight = torch.cat([part.weight for part in parts])
+    bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
+    for linear, begin, end in ((spec.linear[0], 0, 1), (spec.linear[1], 1, 3)):
+        rows = slice(begin * attention.inner_dim, end * attention.inner_dim)
+        linear.weight = _array(weight[rows])
+        if bias is not None:
+            linear.bias = _array(bias[rows])
+    _set_linear(spec.linear[2], attention.output)
+
+
+def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
+    feedforward = cast(FeedForward, sublayer.block)
+    _set_norm(spec.layer_norm, sublayer.norm)
+    _set_linear(spec.linear_0, feedforward.expand)
+    _set_linear(spec.linear_1, feedforward.contract)
+
+
+def _page(vocabularies: Vocabularies) -> str:
+    """How to call a converted model, as a page of Markdown whose code runs in the model's directory."""
+    if not isinstance(vocabularies.source, SubwordVocabulary):
+        setup, encode, decode = "", "line.split()", '" ".join(tokens)'
+    else:
+        names = ("subwords", "subwords") if vocabularies.joint else ("source", "target")
+        setup = "".join(
+            f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
+            for side, name in zip(("source", "target"), names, strict=True)
+        )
+        encode, decode = "source.encode(line, out_type=str)", "target.decode(tokens)"
+    imports = "import ctranslate2\n" + ("import sentencepiece\n" if setup else "")
+    return f"""# A Transformer for CTranslate2, written by phmrun
+
+`pip install ctranslate2{" sentencepiece" if setup else ""}`, then, in this directory:
+
+```python
+{imports}
+translator = ctranslate2.Translator(".", device="cpu", intra_threads=1)
+{setup}lines = open("input.txt", encoding="utf-8").read().splitlines()
+results = translator.translate_batch(
+    [{encode} for line in lines],
+    beam_size=5,
+    length_penalty=0.6,
+    min_decoding_length=0,
+    max_batch_size=64,
+)
+for result in results:
+    tokens = result.hypotheses[0]
+    print({decode})
+```
+
+A score is log-probability / length^`length_penalty`: what phmrun calls `decoding.penalty: power`. `config.json` adds
+the end of the sentence to the source. `{MARK}` says which weights these are.
+"""

@@ -1,0 +1,132 @@
+"""Converted models against the networks that they were made from: probabilities of given outputs, whole searches."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import network
+
+from phmrun.export.ctranslate2 import converted, specification_of, token_names
+from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies, train_vocabulary
+from phmrun.training.translation import Search, Translator
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+NETWORKS = {
+    "pre-norm": {},
+    "phm": {"layer": {"structure": "phm", "n": 4}, "embedding": {"structure": "phm", "n": 4}},
+    "low rank": {"layer": {"structure": "low-rank", "rank": 3}},
+    "post-norm": {"norm": "post"},
+    "untied, with biases": {"maps": "separate", "attention_bias": True, "tie": "none", "output_bias": True},
+    "upsampled": {"upsample": 2},
+    "T5": {"normalization": "rms", "positions": "relative", "feedforward_bias": False, "maps": "separate"},
+    "relative, post-norm, upsampled": {"positions": "relative", "upsample": 2, "norm": "post"},
+    "DeFINE": {"embedding": {"structure": "define"}},
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@torch.no_grad()
+def test_the_engine_gives_the_same_probabilities(name, vocabularies, tmp_path):
+    size = len(vocabularies.source)
+    ours = network(size, **NETWORKS[name])
+    engine = ctranslate2.Translator(str(converted(ours, vocabularies, tmp_path / "model")))
+    names = token_names(vocabularies.source)
+    generator = torch.Generator().manual_seed(2)
+    sources = [torch.randint(EOS + 1, size, (length,), generator=generator).tolist() for length in (1, 5, 9)]
+    outputs = [torch.randint(EOS + 1, size, (length,), generator=generator).tolist() for length in (4, 1, 21)]
+    found = engine.score_batch(
+        [[names[token] for token in source] for source in sources],
+        [[names[token] for token in output] for output in outputs],
+    )
+    for source, output, result in zip(sources, outputs, found, strict=True):
+        hidden = ours(torch.tensor([[*source, EOS]]), None, torch.tensor([[BOS, *output]]))
+        chances = torch.log_softmax(ours.output(hidden)[0], dim=-1)
+        wanted = chances.gather(1, torch.tensor([*output, EOS]).unsqueeze(1)).squeeze(1)
+        torch.testing.assert_close(torch.tensor(result.log_probs), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("beam", "nbest"), [(1, 1), (4, 3)])
+def test_the_search_of_the_engine_is_ours_with_its_penalty(beam, nbest, vocabularies, lines, tmp_path):
+    ours = network(len(vocabularies.source), tie="none", output_bias=True)
+    settings = {"beam": beam, "nbest": nbest, "alpha": 0.7, "batch": 5, "max_length_offset": 40}
+    wanted = Translator(ours, vocabularies, Search(penalty="power", **settings)).hypotheses(lines)
+    engine = Translator(ours, vocabularies, Search(engine="ctranslate2", **settings), exports=tmp_path)
+    found = engine.hypotheses(lines)
+    ended = [(a, b) for a, b in zip(wanted, found, strict=True) if all(len(best.tokens) < 40 for best in (*a, *b))]
+    assert len(ended) >= 10  # at its limit, the engine cuts an output off
+    assert max(len(best[0].tokens) for best, _ in ended) > 6
+    for right, output in ended:
+        assert [best.tokens for best in output] == [best.tokens for best in right]
+        assert [best.log_prob for best in output] == pytest.approx([best.log_prob for best in right], abs=1e-4)
+        assert [best.score for best in output] == pytest.approx([best.score for best in right], abs=1e-4)
+    assert f"engine:ctranslate2-{ctranslate2.__version__}|arithmetic:float32" in engine.signature
+    assert "penalty:power" in engine.signature
+
+
+def test_no_output_is_longer_than_its_own_limit(vocabularies, lines, tmp_path):
+    endless = network(len(vocabularies.source), tie="none", output_bias=True)
+    with torch.no_grad():
+        endless.output.bias[EOS] -= 100.0
+    search = Search(beam=3, engine="ctranslate2", max_length_ratio=1.0, max_length_offset=2)
+    found = Translator(endless, vocabularies, search, exports=tmp_path).hypotheses(lines)
+    for line, output in zip(lines, found, strict=True):
+        words = len(line.split())
+        assert len(output[0].tokens) == (words + 1 + 2 - 1 if words else 0)  # the end of source and output count
+        assert not {PAD, BOS} & set(output[0].tokens)
+
+
+def test_a_model_is_converted_once_and_again_when_the_weights_change(vocabularies, tmp_path):
+    ours = network(len(vocabularies.source))
+    path = converted(ours, vocabularies, tmp_path / "model", "int8", run="r")
+    made = (path / "model.bin").stat().st_mtime_ns
+    assert converted(ours, vocabularies, path, "int8", run="r") == path
+    assert (path / "model.bin").stat().st_mtime_ns == made
+    with torch.no_grad():
+        next(ours.parameters()).add_(1.0)
+    converted(ours, vocabularies, path, "int8", run="r")
+    assert (path / "model.bin").stat().st_mtime_ns != made
+    assert json.loads((path / "phmrun.json").read_text())["quantization"] == "int8"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
+
+
+def test_int8_takes_about_a_quarter_of_the_room(vocabularies, tmp_path):
+    ours = network(len(vocabularies.source), width=64, inner=256)
+    sizes = [
+        (converted(ours, vocabularies, tmp_path / kind, kind) / "model.bin").stat().st_size for kind in ("none", "int8")
+    ]
+    assert 0.2 < sizes[1] / sizes[0] < 0.6  # the table of positions stays as it is
+
+
+def test_names_of_tokens_are_all_different(vocabularies):
+    names = token_names(vocabularies.source)
+    assert len(set(names)) == len(names) == len(vocabularies.source)
+    assert names[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
+    odd = train_vocabulary(["<unk> a </s>"], kind="word", size=9)
+    assert len(set(token_names(odd))) == len(odd)
+
+
+def test_the_code_on_the_page_translates(tmp_path):
+    text = [f"the cat number {number} sees a dog ." for number in range(40)]
+    vocabulary = train_vocabulary(text, kind="bpe", size=60)
+    both = Vocabularies(vocabulary, vocabulary)
+    ours = network(len(vocabulary), tie="none", output_bias=True)
+    with torch.no_grad():
+        ours.output.bias[EOS] -= 0.5
+    path = converted(ours, both, tmp_path / "model")
+    (path / "input.txt").write_text("\n".join(text[:8]), encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", (path / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    shown = subprocess.run([sys.executable, "-c", code], cwd=path, capture_output=True, text=True, check=True).stdout
+    search = Search(beam=5, alpha=0.6, penalty="power", max_length_ratio=1.0, max_length_offset=240)
+    wanted = Translator(ours, both, search).translate(text[:8])
+    assert any(wanted)
+    assert shown == "".join(f"{line}\n" for line in wanted)
+
+
+def test_a_specification_keeps_tied_tables_once(vocabularies):
+    specification = specification_of(network(len(vocabularies.source)))
+    weights = specification.variables()
+    assert weights["encoder/embeddings_0/weight"].shape == weights["decoder/projection/weight"].shape
