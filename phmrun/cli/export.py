@@ -11,7 +11,7 @@ from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
-    from phmrun.training.trained import Trained
+    from phmrun.engine.trained_model import TrainedModel
 
 EPILOG = """Examples:
 
@@ -78,7 +78,7 @@ def export(
 
 
 def _to_ctranslate2(
-    trained: "Trained", out: Path | None, quantization: str, split: str, as_json: bool, **weights: Any
+    trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool, **weights: Any
 ) -> None:
     """Writes a directory for CTranslate2, and shows what both engines make of a split."""
     from phmrun.families.sequence_to_sequence.engine_export import SHOWN, export_to_ctranslate2

@@ -24,7 +24,8 @@ from phmrun.layers import FeedForward, MultiheadAttention, folded
 from phmrun.models.positions import RelativePositions, sinusoids
 from phmrun.models.transformer import DecoderLayer, EncoderLayer, Sublayer, Transformer, with_tables
 from phmrun.text.subwords import SubwordVocabulary
-from phmrun.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
+from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import SPECIALS, Vocabulary
 
 Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
 

@@ -253,3 +253,15 @@ def test_greedy_leaves_no_sentence_behind():
         alone = greedy_search(decoder, padded([source]), alpha=0.0, bos=BOS, eos=EOS, pad=PAD, max_lengths=[limit])
         assert [hypothesis] == alone
     assert decoder.selects > 0
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_power_penalty_divides_by_the_length(beam):
+    decoder, sources = TableDecoder(8, 3), sources_of(5, 3)
+    settings = {"beam": beam, "bos": BOS, "eos": EOS, "pad": PAD, "max_lengths": [9] * 5}
+    with torch.inference_mode():
+        found = beam_search(decoder, padded(sources), alpha=0.8, penalty="power", **settings)
+        gnmt = beam_search(decoder, padded(sources), alpha=0.8, **settings)
+    for power, usual in zip(found, gnmt, strict=True):
+        for best, divisor in ((power[0], len(power[0].tokens) + 1), (usual[0], (6 + len(usual[0].tokens)) / 6)):
+            assert best.score == pytest.approx(best.log_prob / divisor**0.8)

@@ -1,15 +1,11 @@
-"""One thread, and small networks that end their outputs."""
+"""One thread, a vocabulary and sentences."""
 
 import random
-from typing import cast
 
 import pytest
 import torch
-from torch import nn
 
-from phmrun.layers import Embedding
-from phmrun.models.transformer import Transformer
-from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies, train_vocabulary
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
 torch.set_num_threads(1)
 
@@ -28,19 +24,3 @@ def lines() -> list[str]:
     """Sentences of different lengths, one of them empty."""
     draw = random.Random(0)
     return ["", *(" ".join(draw.choices(WORDS, k=draw.randrange(1, 9))) for _ in range(11))]
-
-
-def network(size: int, **options: object) -> Transformer:
-    """A random Transformer whose biases and norms are not those of a new one, and which ends its outputs."""
-    torch.manual_seed(0)
-    settings = {"width": 16, "inner": 24, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, **options}
-    made = Transformer(size, size, **settings).eval()  # type: ignore[arg-type]
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-        bias = getattr(made.output, "bias", None)
-        if isinstance(bias, nn.Parameter):
-            bias[[PAD, BOS]] = -30.0  # what a trained network thinks of them
-            bias[EOS] += 1.5
-            cast(Embedding, made.target_embedding).structure.materialize().mul_(3.0)
-    return made

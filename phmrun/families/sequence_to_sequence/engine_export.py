@@ -12,16 +12,16 @@ from typing import Any, cast
 import torch
 
 from phmrun.decoding.hypothesis import length_penalty
+from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
 from phmrun.export.ctranslate2 import converted, library
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import cache_dir
 from phmrun.metrics import Score, bleu
 from phmrun.models.transformer import Transformer, padding_mask
 from phmrun.registry import TASKS
 from phmrun.text.parallel import read_parallel
 from phmrun.text.vocabulary import BOS, EOS, PAD
-from phmrun.training.trained import Trained
-from phmrun.training.translation import Translator
 
 SHOWN = 5
 """Differing lines that are shown."""
@@ -82,7 +82,7 @@ class EngineExport:
 
 
 def export_to_ctranslate2(
-    trained: Trained, out: Path | None, quantization: str, split: str | None, **weights: Any
+    trained: TrainedModel, out: Path | None, quantization: str, split: str | None, **weights: Any
 ) -> EngineExport:
     """Converts a run for CTranslate2 and compares what both make of a split.
 
@@ -91,7 +91,7 @@ def export_to_ctranslate2(
         out: The directory to write; unless given, ``exports/ctranslate2`` in the run directory.
         quantization: "none", "int8", "int8_float32", "bfloat16" or "float16".
         split: A split of the run's data to decode with both; ``None``: no comparison.
-        **weights: Which weights: the arguments of ``Trained.load``.
+        **weights: Which weights: the arguments of ``TrainedModel.load``.
 
     Raises:
         PhmrunError: The run is no sequence-to-sequence network, the library or the data are missing, or ``out`` is a
@@ -184,7 +184,7 @@ def forced_scores(
     return scores
 
 
-def _files(trained: Trained, split: str) -> tuple[Path, Path]:
+def _files(trained: TrainedModel, split: str) -> tuple[Path, Path]:
     """The two files of a split of the run's data."""
     files = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir()).files
     if split not in files:

@@ -14,9 +14,9 @@ from phmrun.decoding.hypothesis import Hypothesis, Penalty
 from phmrun.decoding.search import by_length, translate
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
+from phmrun.export.ctranslate2 import Quantization, converted, token_names
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
-from phmrun.export.ctranslate2 import Quantization, converted, token_names
 from phmrun.layers.inference import resolve_application
 from phmrun.layers.linear import Application
 from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk

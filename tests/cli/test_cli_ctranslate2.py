@@ -1,0 +1,66 @@
+"""A trained run handed to CTranslate2, and decoded by it, through the command line."""
+
+import io
+import json
+import sys
+import types
+
+import pytest
+from surroundings import _quiet_surroundings, prepared_corpora
+from tiny_experiments import configured, run_experiment
+
+__all__ = ["_quiet_surroundings", "prepared_corpora"]
+
+pytest.importorskip("ctranslate2")
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A directory with one short translation run."""
+    settings = {"training": {"max_steps": 4}}
+    run_experiment(configured("nmt", tmp_path / "corpus", settings), tmp_path / "runs")
+    return "--runs-dir", str(tmp_path / "runs")
+
+
+def test_a_run_is_exported_scored_by_both_engines_and_used(phmrun, runs, tmp_path, monkeypatch):
+    def says(*arguments, text=""):
+        monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text.encode()), isatty=lambda: False))
+        result = phmrun(*arguments, *runs)
+        assert result.code == 0, result.err
+        return result.out
+
+    shown = json.loads(says("export", "latest", "--format", "ctranslate2", "--out", str(tmp_path / "m"), "--json"))
+    compared = shown["comparison"]
+    assert compared["sentences"] == compared["identical"] + len(compared["differences"]) == 12
+    assert "engine:" not in compared["bleu"]["signature"]
+    assert (tmp_path / "m" / "model.bin").is_file()
+    assert "BLEU CTranslate2" in says("export", "latest", "--format", "ctranslate2", "--split", "dev")
+
+    # A model of four steps does not end its outputs, and at their limit the two engines differ.
+    ours = says("predict", "latest", "--set", "decoding.penalty=power", text="w1 w2 w3\n\n")
+    theirs = says("predict", "latest", "--engine", "ctranslate2", text="w1 w2 w3\n\n")
+    assert ours.count("\n") == theirs.count("\n") == 2
+
+    metrics = json.loads(says("eval", "latest", "--engine", "ctranslate2", "--quantization", "int8", "--json"))
+    signature = metrics["metrics"]["test-engine-ctranslate2-quantization-int8/bleu"]["signature"]
+    assert "penalty:power" in signature
+    assert "engine:ctranslate2-" in signature
+    assert "arithmetic:int8" in signature
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("precious")
+    taken = phmrun("export", "latest", "--format", "ctranslate2", "--out", str(tmp_path / "mine"), *runs)
+    assert taken.code == 2
+    assert "something else" in taken.err
+    assert (tmp_path / "mine" / "file").read_text() == "precious"
+
+    alone = phmrun("predict", "latest", "--quantization", "int8", *runs)
+    assert alone.code == 2
+    assert "engine=ctranslate2" in alone.err
+
+
+def test_other_tasks_are_referred_to_onnx(phmrun, tmp_path):
+    run_experiment(configured("sva", tmp_path / "corpus", {"training": {"max_steps": 2}}), tmp_path / "runs")
+    result = phmrun("export", "latest", "--format", "ctranslate2", "--runs-dir", str(tmp_path / "runs"))
+    assert result.code == 2
+    assert "--format onnx" in result.err
