@@ -34,14 +34,9 @@ class Toeplitz(Structure):
         self.diagonals = nn.Parameter(torch.empty(out_features + in_features - 1))
 
     @classmethod
-    def check(cls, out_features: int, in_features: int, *, scale: float = 1.0) -> str | None:
+    def check(cls, out_features: int, in_features: int, *, scale: float) -> str | None:
         """Why the options do not fit; None where they do."""
         return None if scale > 0 else f"scale = {scale}; valid: above 0"
-
-    @classmethod
-    def count(cls, out_features: int, in_features: int, *, scale: float = 1.0) -> int:
-        """One number per diagonal."""
-        return out_features + in_features - 1
 
     def reset_parameters(self, std: float) -> None:
         """Entries of W with standard deviation ``std``."""

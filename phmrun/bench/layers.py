@@ -33,8 +33,6 @@ BEYOND_CACHE = 1.25
 """Cold copies take so many times the last-level cache …"""
 MOST_COPIES = 8192
 """… but are no more than this: layers of a few kilobytes are never cold for long."""
-FULL_PRECISION = ("circulant",)
-"""Structures that compute in no lower precision: the Fourier transform has none."""
 
 
 class Candidate(Protocol):
@@ -175,10 +173,10 @@ def cases(
 
 def _misfit(case: Case, dtype: torch.dtype) -> str | None:
     """Why the structure cannot be measured there."""
-    if dtype.itemsize < 4 and case.structure in FULL_PRECISION:
-        return "no lower precision than single"
     structure = STRUCTURES.get(case.structure)
-    reasons = (structure.check(*sizes, **case.options) for sizes in case.subject.maps(case.shape))
+    if dtype.itemsize < 4 and not structure.half_precision:
+        return "no lower precision than single"
+    reasons = (structure.misfit(*sizes, **case.options) for sizes in case.subject.maps(case.shape))
     return next((reason for reason in reasons if reason), None)
 
 

@@ -60,7 +60,7 @@ def large_tables(
     for width in widths:
         for name, options in layers:
             case, structure = Case(EmbeddingSubject(), name, options, (rows, width)), STRUCTURES.get(name)
-            reason = structure.check(rows, width, **options)
+            reason = structure.misfit(rows, width, **options)
             if not reason and (size := BYTES * structure.count(rows, width, **options)) > MOST:
                 reason = f"its parameters take {size / 2**30:,.1f} GiB"
             if reason:

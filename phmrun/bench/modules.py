@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear, Structure, folded, for_inference
 from phmrun.layers.inference import resolve_application
 from phmrun.layers.linear import Application
+from phmrun.registry import STRUCTURES
 
 Form = Literal["dense", "factored", "unfolded"]
 Shape = tuple[int, int]
@@ -252,7 +253,7 @@ class BiaffineSubject:
 
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Biaffine:
         """The parser's classifier of arcs, or of labels."""
-        reduced = structure in ("symmetric", "circulant")
+        reduced = STRUCTURES.get(structure).square
         bias_y = reduced or shape[1] > 1
         return Biaffine(*shape, bias_y=bias_y, constant=not reduced, structure=structure, **options)
 

@@ -11,7 +11,6 @@ from phmrun.layers.hgt import HGT
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import Linear
 from phmrun.layers.lstm import LSTM
-from phmrun.layers.projective import ProjectiveEmbedding
 from phmrun.layers.sharing import share_parameters
 from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
 from phmrun.layers.tied import tied_output
@@ -28,7 +27,6 @@ __all__ = [
     "Linear",
     "MultiheadAttention",
     "Option",
-    "ProjectiveEmbedding",
     "Structure",
     "build_embedding",
     "build_structure",

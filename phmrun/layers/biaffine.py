@@ -6,8 +6,9 @@ Source:         Dozat and Manning, "Deep biaffine attention for neural dependenc
                 circulant W: Matsuno et al., "Reduction of parameter redundancy in biaffine classifiers with symmetric
                 and circulant weight matrices", PACLIC 2018, equations 6, 7, 10 and 11
 
-For all pairs of n and m vectors one side is mapped first, by a product with W, element-wise where W is diagonal
-("symmetric"), or element-wise between spectra where it is circulant, and then compared with the other in one product.
+For all pairs of n and m vectors one side is mapped first, by a product with W or in a way that its structure has of its
+own (element by element where W is diagonal, between spectra where it is circulant), and then compared with the other in
+one product.
 """
 
 from typing import Any
@@ -17,11 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.layers.linear import build_weight, on_device
-from phmrun.layers.spectrum import as_complex, as_real, convolved, eigenvalues, spectrum
-from phmrun.layers.structure import build_structure
-from phmrun.layers.structures.circulant import Circulant
-from phmrun.layers.structures.symmetric import Symmetric
+from phmrun.layers.linear import on_device
+from phmrun.layers.structure import BilinearForm, build_structure, build_weight
 
 
 class Biaffine(nn.Module):
@@ -82,7 +80,13 @@ class Biaffine(nn.Module):
     @property
     def factored(self) -> bool:
         """Whether W is never built, since its numbers do the same in fewer steps, in inference too."""
-        return isinstance(self.maps[0], Symmetric | Circulant)
+        return self._form is not None
+
+    @property
+    def _form(self) -> BilinearForm | None:
+        """How the structure compares vectors without W, if it has such a way."""
+        form: BilinearForm | None = self.maps[0].bilinear  # type: ignore[assignment]
+        return form
 
     @property
     def weight(self) -> Tensor:
@@ -119,15 +123,8 @@ class Biaffine(nn.Module):
         Returns:
             ``[…, labels]``.
         """
-        maps = list(self.maps)
-        if isinstance(maps[0], Symmetric):
-            scores = F.linear(x * y, _diagonals(maps))
-        elif isinstance(maps[0], Circulant):
-            # Re Σ x̄·λ·y = Re Σ λ̄·(x·ȳ) per frequency: an inner product of real and imaginary parts with those of λ.
-            columns = _columns(maps)
-            x, y = x.to(columns.dtype), y.to(columns.dtype)
-            cross = as_complex(spectrum(x)) * as_complex(spectrum(y)).conj()
-            scores = F.linear(as_real(cross), as_real(eigenvalues(columns)))
+        if self._form is not None:
+            scores = self._form.pairs(list(self.maps), x, y)
         else:
             mapped = F.linear(y, self.weight.flatten(0, 1)).unflatten(-1, (self.out_features, -1))
             scores = (mapped @ x.unsqueeze(-1)).squeeze(-1)
@@ -146,19 +143,8 @@ class Biaffine(nn.Module):
 
     def _sides(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """``[…, n, size]`` and ``[…, m, labels, size]`` whose inner products are the scores but for v·y + c."""
-        maps = list(self.maps)
-        if isinstance(maps[0], Symmetric):
-            return x, _shifted_product(y.unsqueeze(-2), _diagonals(maps), self.u)
-        if isinstance(maps[0], Circulant):
-            columns = _columns(maps)
-            x, y = x.to(columns.dtype), y.to(columns.dtype)  # no transform in half precision
-            if len(maps) == 1:
-                right = convolved(y, columns[0])
-                return x, (right if self.u is None else right + self.u).unsqueeze(-2)
-            # One transform of each vector serves all labels; none is needed to go back.
-            shift = None if self.u is None else as_complex(spectrum(self.u))
-            right = _shifted_product(as_complex(spectrum(y)).unsqueeze(-2), eigenvalues(columns), shift)
-            return spectrum(x), as_real(right)
+        if self._form is not None:
+            return self._form.sides(list(self.maps), x, y, self.u)
         right = F.linear(y, self.weight.flatten(0, 1), None if self.u is None else self.u.flatten())
         return x, right.unflatten(-1, (self.out_features, -1))
 
@@ -170,18 +156,3 @@ class Biaffine(nn.Module):
         """Sizes and terms."""
         terms = f"bias_x={self.v is not None}, bias_y={self.u is not None}, constant={self.c is not None}"
         return f"in_features={self.in_features}, out_features={self.out_features}, {terms}"
-
-
-def _shifted_product(vectors: Tensor, factors: Tensor, shift: Tensor | None) -> Tensor:
-    """Element by element in one pass, ``[…, 1, size]`` with ``[labels, size] -> […, labels, size]``."""
-    return vectors * factors if shift is None else torch.addcmul(shift, vectors, factors)
-
-
-def _diagonals(maps: list[Any]) -> Tensor:
-    """``[labels, in_features]``."""
-    return torch.stack([structure.diagonal for structure in maps])
-
-
-def _columns(maps: list[Any]) -> Tensor:
-    """``[labels, in_features]``."""
-    return torch.stack([structure.column for structure in maps])

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.linear import build_weight, full_precision, on_device
-from phmrun.layers.structure import Structure, build_structure
+from phmrun.layers.linear import on_device
+from phmrun.layers.structure import Structure, build_structure, build_weight, full_precision
 
 
 class Embedding(nn.Module):

@@ -37,6 +37,8 @@ class EmbeddingKind:
         source: The paper.
         summary: What it is, in one line; the docstring of ``build`` unless given.
         fixed: Options of ``build`` that the name decides, which are then no options any more.
+        clusters: Whether it has nothing but a table, and a linear map, for each cluster of words: no deep map of its
+            own, so that it is as dense as what is inside.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class EmbeddingKind:
         source: str,
         summary: str | None = None,
         fixed: Mapping[str, Any] = MappingProxyType({}),
+        clusters: bool = False,
     ) -> None:
         self.name = name
         self.build = build
@@ -58,6 +61,7 @@ class EmbeddingKind:
         self.constraint = constraint
         self.source = source
         self.fixed = fixed
+        self.clusters = clusters
         self.__doc__ = summary or build.__doc__
         self.__qualname__ = build.__qualname__
 
@@ -77,13 +81,19 @@ class EmbeddingKind:
 
 
 def register_embedding(
-    name: str, *, formula: str, count_formula: str, source: str, constraint: str = "none"
+    name: str, *, formula: str, count_formula: str, source: str, constraint: str = "none", clusters: bool = False
 ) -> Callable[[Build], EmbeddingKind]:
     """Function decorator that makes an embedding known under ``name``; see :class:`EmbeddingKind`."""
 
     def add(build: Build) -> EmbeddingKind:
         kind = EmbeddingKind(
-            name, build, formula=formula, count_formula=count_formula, constraint=constraint, source=source
+            name,
+            build,
+            formula=formula,
+            count_formula=count_formula,
+            constraint=constraint,
+            source=source,
+            clusters=clusters,
         )
         EMBEDDINGS.add(name, kind)
         return kind

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.layers.linear import build_weight, linear_std
-from phmrun.layers.structure import build_structure
+from phmrun.layers.linear import linear_std
+from phmrun.layers.structure import build_structure, build_weight
 
 Connection = Literal["mixer", "concat", "residual", "plain"]
 Schedule = Literal["cycle", "halving", "fixed"]

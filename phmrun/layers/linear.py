@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.structure import Application, Structure, build_structure
+from phmrun.layers.structure import Application, Structure, build_structure, build_weight
 
 
 class Linear(nn.Module):
@@ -99,20 +99,6 @@ def linear_std(in_features: int) -> float:
 def glorot_std(in_features: int, out_features: int) -> float:
     """Standard deviation √(2 / (in + out)) (Glorot and Bengio 2010, equation 16)."""
     return float((2 / (in_features + out_features)) ** 0.5)
-
-
-def build_weight(structure: Structure) -> Tensor:
-    """W in the parameters' own precision, also under autocast."""
-    with full_precision(structure):
-        return structure.materialize()
-
-
-def full_precision(structure: Structure) -> AbstractContextManager[Any]:
-    """A context without autocast, under which n rounded terms would add up to a coarser W."""
-    device = next(structure.parameters()).device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-        return torch.autocast(device, enabled=False)
-    return nullcontext()
 
 
 def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:

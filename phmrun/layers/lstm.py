@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from phmrun.errors import PhmrunError
-from phmrun.layers.linear import build_weight, linear_std, on_device
-from phmrun.layers.structure import build_structure
+from phmrun.layers.linear import linear_std, on_device
+from phmrun.layers.structure import build_structure, build_weight
 
 GateMapping = Literal["gate", "stacked"]
 State = tuple[Tensor, Tensor]

@@ -4,14 +4,18 @@ A structure is a recipe for a dense matrix ``W [out_features, in_features]`` fro
 (``Linear``, ``Embedding``, ``MultiheadAttention`` …) are written once, over any structure.
 """
 
+import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError, unknown
+from phmrun.layers import conformance
 from phmrun.registry import EMBEDDINGS, STRUCTURES
 
 Application = Literal["dense", "factored"]
@@ -27,12 +31,33 @@ class Option(NamedTuple):
     help: str
 
 
+class BilinearForm(Protocol):
+    """How the matrices of a structure compare vectors, xᵀ W_l y for labels l, without being built."""
+
+    def sides(self, maps: Sequence[Any], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Two sides whose inner products are the scores of all pairs.
+
+        Args:
+            maps: The structures W_l, one for each label.
+            x: ``[…, n, in_features]``.
+            y: ``[…, m, in_features]``.
+            shift: u of the terms u_l·x, ``[labels, in_features]``; ``None`` where there are none.
+
+        Returns:
+            ``[…, n, size]`` and ``[…, m, labels, size]``.
+        """
+
+    def pairs(self, maps: Sequence[Any], x: Tensor, y: Tensor) -> Tensor:
+        """xᵀ W_l y of vectors in the same position only, ``[…, in_features]`` twice ``-> […, labels]``."""
+
+
 class Structure(nn.Module):
     """A recipe for a dense matrix ``W [out_features, in_features]``.
 
     A subclass takes ``(out_features, in_features, *, option=default, …)``, calls ``super().__init__`` with all of
-    them, owns its parameters, and says how ``W`` is built, how many numbers it takes and how they are initialised.
-    Each option is annotated ``Annotated[type, "what it means, with its unit"]``.
+    them, owns its parameters, and says how they are initialised (:meth:`reset_parameters`) and how ``W`` is built from
+    them (:meth:`materialize`); where not all sizes or options go together, :meth:`check` says which. Each option is
+    annotated ``Annotated[type, "what it means, with its unit"]``. All else has a default that is right for any matrix.
 
     Args:
         out_features: Rows of ``W``.
@@ -40,7 +65,7 @@ class Structure(nn.Module):
         **options: The structure's own options, checked by :meth:`check`.
 
     Raises:
-        PhmrunError: The options do not fit these sizes.
+        PhmrunError: The options do not fit these sizes, or are not those of the constructor.
     """
 
     name: ClassVar[str] = ""
@@ -48,14 +73,28 @@ class Structure(nn.Module):
     count_formula: ClassVar[str] = ""
     constraint: ClassVar[str] = "none"
     source: ClassVar[str] = ""
-    application: ClassVar[Application] = "dense"
+    application: Application = "dense"
     """How ``Linear`` applies it unless told otherwise; "factored" where that is cheaper in training too."""
     shareable: ClassVar[tuple[str, ...]] = ()
     """Parameters that maps may have in common, by the option ``share``; see :mod:`phmrun.layers.sharing`."""
+    square: ClassVar[bool] = False
+    """Whether only square matrices have the structure. A parser's classifiers over such a matrix have the linear terms
+    that Matsuno et al. (2018) gave theirs in its place."""
+    half_precision: ClassVar[bool] = True
+    """Whether it computes in less than single precision; a Fourier transform does not."""
+    bilinear: ClassVar[BilinearForm | None] = None
+    """How it compares pairs of vectors in a biaffine form without W; ``None``: W is built."""
 
     def __init__(self, out_features: int, in_features: int, **options: Any) -> None:
         super().__init__()
-        reason = self.check(out_features, in_features, **options)
+        lacking = self.defaults().keys() ^ options.keys()
+        if lacking:
+            said = ", ".join(f"{name}={name}" for name in self.defaults())
+            raise PhmrunError(
+                f"the class {type(self).__qualname__} does not hand its options to the structure: {', '.join(lacking)}",
+                hint=f"Call super().__init__(out_features, in_features{', ' if said else ''}{said}).",
+            )
+        reason = self.misfit(out_features, in_features, **options)
         if reason:
             raise PhmrunError(f"layer {self.name!r} cannot build a {out_features}×{in_features} matrix: {reason}")
         self.out_features = out_features
@@ -64,13 +103,37 @@ class Structure(nn.Module):
 
     @classmethod
     def check(cls, out_features: int, in_features: int, **options: Any) -> str | None:
-        """Why these options do not fit these sizes, with the valid values; ``None`` where they fit."""
+        """Why these options do not fit these sizes, with the valid values; ``None`` where they fit.
+
+        Args:
+            out_features: Rows of ``W``.
+            in_features: Columns of ``W``.
+            **options: All options of the constructor.
+        """
         return None
 
     @classmethod
+    def misfit(cls, out_features: int, in_features: int, **options: Any) -> str | None:
+        """Why no ``W`` of these sizes can be built, as :meth:`check` says; options not given have their defaults."""
+        if cls.square and out_features != in_features:
+            return f"a {cls.name} matrix is square; valid: equal sizes"
+        return cls.check(out_features, in_features, **{**cls.defaults(), **options})
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """All options with their defaults, which stand in the constructor alone."""
+        return {option.name: option.default for option in options_of_function(cls.__init__)}
+
+    @classmethod
     def count(cls, out_features: int, in_features: int, **options: Any) -> int:
-        """The number of free parameters, in closed form."""
-        raise NotImplementedError
+        """The number of free parameters of a map that stands alone or is the first to share.
+
+        They are counted on a structure without memory. A closed form that overrides this is compared with what is
+        built, whenever it is built.
+        """
+        with torch.device("meta"):
+            structure = cls(out_features, in_features, **options)
+        return sum(parameter.numel() for parameter in structure.parameters())
 
     def reset_parameters(self, std: float) -> None:
         """Draws the parameters so that the entries of ``W`` have mean 0 and standard deviation ``std``."""
@@ -110,10 +173,15 @@ class Structure(nn.Module):
 
 
 def register(name: str) -> Callable[[type[Structure]], type[Structure]]:
-    """Class decorator that makes a structure known under ``name`` on the command line and in configs."""
+    """Class decorator that makes a structure known under ``name`` on the command line and in configs.
+
+    Raises:
+        PhmrunError: The name is taken, or the class lacks something that a structure has.
+    """
 
     def add(structure: type[Structure]) -> type[Structure]:
         structure.name = name
+        conformance.check_class(structure, Structure)
         STRUCTURES.add(name, structure)
         return structure
 
@@ -146,6 +214,7 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
     raise unknown("layer", name, STRUCTURES.names())
 
 
+@functools.lru_cache(maxsize=256)
 def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
     """The keyword-only parameters of a constructor, or of a function that builds something."""
     hints = get_type_hints(function, include_extras=True)
@@ -153,7 +222,7 @@ def options_of_function(function: Callable[..., Any]) -> tuple[Option, ...]:
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
-        annotation, text = hints[parameter.name], ""
+        annotation, text = hints.get(parameter.name, Any), ""
         if get_origin(annotation) is Annotated:
             annotation, text = get_args(annotation)[:2]
         options.append(Option(parameter.name, annotation, parameter.default, text))
@@ -180,7 +249,7 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
             )
         return structure
     check_options(f"layer {structure!r}", options_of(structure), options)
-    built: Structure = STRUCTURES.get(structure)(out_features, in_features, **options)
+    built: Structure = conformance.built(STRUCTURES.get(structure), out_features, in_features, options)
     return built
 
 
@@ -196,3 +265,17 @@ def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]
             raise unknown(f"option of {what}", name, annotations)
         if get_origin(annotations[name]) is Literal and value not in get_args(annotations[name]):
             raise unknown(f"{name} of {what}", str(value), get_args(annotations[name]))
+
+
+def build_weight(structure: Structure) -> Tensor:
+    """W in the parameters' own precision, also under autocast."""
+    with full_precision(structure):
+        return structure.materialize()
+
+
+def full_precision(structure: Structure) -> AbstractContextManager[Any]:
+    """A context without autocast, under which n rounded terms would add up to a coarser W."""
+    device = next(structure.parameters()).device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()

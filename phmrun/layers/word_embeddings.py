@@ -22,6 +22,7 @@ SHARES = (0.0747, 0.1494, 0.7470)
     count_formula="Σ_c (V_c·n_c + n_c·m), without n_c·m where n_c = m",
     constraint="cut-offs rise below V",
     source="Baevski and Auli 2019",
+    clusters=True,
 )
 def adaptive(
     num_embeddings: int,
@@ -46,6 +47,7 @@ def adaptive(
     count_formula="V·n + n·m for each cluster",
     constraint="cut-offs rise below V",
     source="Dai et al. 2019",
+    clusters=True,
 )
 def projective(
     num_embeddings: int,

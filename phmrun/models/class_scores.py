@@ -58,8 +58,8 @@ class ClassScores(nn.Module):
 
 def buildable_rows(rows: int, columns: int, structure: str, **options: Any) -> int:
     """The least number of rows, ``rows`` or more, with which a structure can build a matrix; ``rows`` if none is."""
-    check = STRUCTURES.get(structure).check
+    misfit = STRUCTURES.get(structure).misfit
     for more in range(rows, max(rows, columns) + 1):
-        if check(more, columns, **options) is None:
+        if misfit(more, columns, **options) is None:
             return more
     return rows

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import Any
 
+from phmrun.config import LayerConfig
 from phmrun.errors import PhmrunError
 from phmrun.ledger.about import layer_label
 from phmrun.ledger.listing import RunSummary
 from phmrun.papers.published import Column, PaperTable
 from phmrun.papers.verdict import Printed
+from phmrun.registry import EMBEDDINGS
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": fmean,
@@ -20,8 +22,6 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "worst": min,
 }
 BUILTIN = "builtin"
-DENSE = (None, "dense", "adaptive", "projective")
-"""Structures of plain matrices: one, or one for each cluster of words."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,7 @@ class Entry:
     @property
     def dense(self) -> bool:
         """Whether every part of its network is made of plain matrices."""
-        structures = [value.get("structure") for value in self.config.values() if isinstance(value, Mapping)]
-        return all(name in DENSE for name in structures)
+        return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
 
 
 @dataclass(frozen=True)
@@ -230,6 +229,15 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
         where = dict(zip(keys, labels, strict=True))
         headings.append(Heading(" ".join([*filter(None, labels), score]), (score,), where))
     return headings
+
+
+def _dense(section: Mapping[str, Any]) -> bool:
+    """Whether what a section builds is made of plain matrices: one, or one for each cluster of words."""
+    usual = LayerConfig().structure
+    structure = section.get("structure") or usual
+    if structure in EMBEDDINGS:
+        return bool(EMBEDDINGS.get(structure).clusters) and _dense(section.get("inside") or {})
+    return bool(structure == usual)
 
 
 def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, reduced: str) -> Figure:

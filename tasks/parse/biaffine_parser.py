@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear
 from phmrun.layers.lstm import outputs
+from phmrun.registry import STRUCTURES
 from phmrun.text.vocabulary import UNK
 
 
@@ -53,7 +54,7 @@ class BiaffineParser(nn.Module):
         embedding_dropout: Share of words that are read without their word vector in training, and of words that are
             read without their tag vector; what is left of the two is scaled up.
         word_dropout: Share of words whose own vector is that of the unknown word in training; their letters stay.
-        classifier: Structure of the bilinear forms and its options. With "symmetric" and "circulant" the arc classifier
+        classifier: Structure of the bilinear forms and its options. With one of square matrices only the arc classifier
             has two linear terms and the label classifier no constants, as in equations 6, 7, 10 and 11 of Matsuno et
             al. The dependent's term adds the same to all heads of a word, so no choice of a head depends on it.
         layer: Structure of the maps of LSTMs and MLPs and its options.
@@ -109,7 +110,7 @@ class BiaffineParser(nn.Module):
         self.lstm = LSTM(word_width + tag_width, hidden, layers, bidirectional=True, dropout=dropout, **cell)
         self.arc_mlp = nn.ModuleList(Linear(2 * hidden, arc_width, **layer) for _ in range(2))
         self.label_mlp = nn.ModuleList(Linear(2 * hidden, label_width, **layer) for _ in range(2))
-        reduced = classifier.get("structure", "dense") in ("symmetric", "circulant")
+        reduced = STRUCTURES.get(classifier.get("structure", "dense")).square
         self.arc_classifier = Biaffine(arc_width, bias_x=True, bias_y=reduced, constant=False, **classifier)
         self.label_classifier = Biaffine(label_width, labels, constant=not reduced, **classifier)
         self.reset_parameters()

@@ -24,6 +24,7 @@ from phmrun.layers import (
     options_of,
     register,
 )
+from phmrun.layers.structures.dense import Dense
 from phmrun.registry import STRUCTURES
 
 
@@ -135,7 +136,7 @@ def test_a_taken_name_is_refused():
     with pytest.raises(PhmrunError, match="taken by"):
 
         @register("phm")
-        class Another(Structure):
+        class Another(Dense):
             """Something else."""
 
 

@@ -23,7 +23,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 }
 """Options of a structure by its name; a structure that is not listed is tested with its defaults."""
 
-SQUARE = ("circulant", "symmetric")
+SQUARE = tuple(name for name in STRUCTURES.names() if STRUCTURES.get(name).square)
 """Structures of square matrices only, which cannot stand for every map of a network."""
 
 

@@ -12,13 +12,43 @@ spectrum, 2d numbers of which half are redundant.
 """
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from phmrun.layers.spectrum import convolved
+from phmrun.layers.spectrum import as_complex, as_real, convolved, eigenvalues, spectrum
 from phmrun.layers.structure import Application, Structure, register
+
+
+class CirculantForm:
+    """xᵀ W y by the Fourier transform: an inner product of spectra, which every label filters with its eigenvalues."""
+
+    def sides(self, maps: Sequence["Circulant"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
+        """As :meth:`phmrun.layers.structure.BilinearForm.sides`; one label needs no spectrum of x."""
+        columns = _columns(maps)
+        x, y = x.to(columns.dtype), y.to(columns.dtype)  # no transform in half precision
+        if len(maps) == 1:
+            right = convolved(y, columns[0])
+            return x, (right if shift is None else right + shift).unsqueeze(-2)
+        # One transform of each vector serves all labels; none is needed to go back.
+        vectors, values = as_complex(spectrum(y)).unsqueeze(-2), eigenvalues(columns)
+        shifted = vectors * values if shift is None else torch.addcmul(as_complex(spectrum(shift)), vectors, values)
+        return spectrum(x), as_real(shifted)
+
+    def pairs(self, maps: Sequence["Circulant"], x: Tensor, y: Tensor) -> Tensor:
+        """Re Σ x̄·λ·y = Re Σ λ̄·(x·ȳ) per frequency: an inner product of real and imaginary parts with those of λ."""
+        columns = _columns(maps)
+        x, y = x.to(columns.dtype), y.to(columns.dtype)
+        cross = as_complex(spectrum(x)) * as_complex(spectrum(y)).conj()
+        return F.linear(as_real(cross), as_real(eigenvalues(columns)))
+
+
+def _columns(maps: Sequence["Circulant"]) -> Tensor:
+    """``[labels, in_features]``."""
+    return torch.stack([structure.column for structure in maps])
 
 
 @register("circulant")
@@ -29,21 +59,14 @@ class Circulant(Structure):
     count_formula = "d"
     constraint = "k = d"
     source = "Matsuno et al. 2018, section 3.2"
-    application: ClassVar[Application] = "factored"
+    application: Application = "factored"
+    square = True
+    half_precision = False
+    bilinear: ClassVar[CirculantForm] = CirculantForm()
 
     def __init__(self, out_features: int, in_features: int) -> None:
         super().__init__(out_features, in_features)
         self.column = nn.Parameter(torch.empty(in_features))
-
-    @classmethod
-    def check(cls, out_features: int, in_features: int) -> str | None:  # type: ignore[override]
-        """Whether W is square."""
-        return None if out_features == in_features else "a circulant matrix is square; valid: equal sizes"
-
-    @classmethod
-    def count(cls, out_features: int, in_features: int) -> int:  # type: ignore[override]
-        """One column."""
-        return in_features
 
     def reset_parameters(self, std: float) -> None:
         """Uniform with standard deviation ``std``."""

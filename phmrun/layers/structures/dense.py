@@ -27,11 +27,6 @@ class Dense(Structure):
         super().__init__(out_features, in_features)
         self.matrix = nn.Parameter(torch.empty(out_features, in_features))
 
-    @classmethod
-    def count(cls, out_features: int, in_features: int) -> int:  # type: ignore[override]
-        """k·d."""
-        return out_features * in_features
-
     def reset_parameters(self, std: float) -> None:
         """Uniform with standard deviation ``std``."""
         bound = math.sqrt(3) * std

@@ -34,7 +34,7 @@ class Group(Structure):
     count_formula = "k·d/g"
     constraint = "g divides k and d"
     source = "Mehta et al. 2018; 2020"
-    application: ClassVar[Application] = "factored"
+    application: Application = "factored"
     shuffle: ClassVar[bool] = False
     """Whether the outputs are dealt out: output j of group i goes to place j·g + i."""
 
@@ -52,17 +52,10 @@ class Group(Structure):
 
     @classmethod
     def check(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, groups: int = 4, shared: bool = False
+        cls, out_features: int, in_features: int, *, groups: int, shared: bool
     ) -> str | None:
         """Whether the groups divide both sizes."""
         return check_groups(out_features, in_features, groups)
-
-    @classmethod
-    def count(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, groups: int = 4, shared: bool = False
-    ) -> int:
-        """k·d/g, or k·d/g² where the groups share their block."""
-        return out_features * in_features // (groups**2 if shared else groups)
 
     def reset_parameters(self, std: float) -> None:
         """Blocks uniform with standard deviation √g · ``std``."""

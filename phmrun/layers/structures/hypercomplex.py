@@ -71,9 +71,8 @@ class Hypercomplex(Structure):
         out_features: int,
         in_features: int,
         *,
-        algebra: str = "quaternion",
-        layout: str = "interleaved",
-        init: str = "uniform",
+        algebra: str,
+        **_: object,
     ) -> str | None:
         """Whether n divides both sizes."""
         fitting = [name for name, n in ORDERS.items() if out_features % n == 0 and in_features % n == 0]
@@ -84,19 +83,6 @@ class Hypercomplex(Structure):
         return f"the {ORDERS[algebra]} parts of {algebra} numbers do not divide both sizes; valid algebras: " + (
             ", ".join(fitting) or "none"
         )
-
-    @classmethod
-    def count(  # type: ignore[override]
-        cls,
-        out_features: int,
-        in_features: int,
-        *,
-        algebra: str = "quaternion",
-        layout: str = "interleaved",
-        init: str = "uniform",
-    ) -> int:
-        """k·d/n."""
-        return out_features * in_features // ORDERS[algebra]
 
     def reset_parameters(self, std: float) -> None:
         """S by ``init``; its entries have standard deviation ``std``."""

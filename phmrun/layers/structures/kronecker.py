@@ -82,20 +82,11 @@ class Kronecker(Structure):
         self.b = nn.Parameter(torch.empty(s, rank, t))
 
     @classmethod
-    def check(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, rank: int = 16, factors: Division = "ceil"
-    ) -> str | None:
+    def check(cls, out_features: int, in_features: int, *, rank: int, factors: Division) -> str | None:  # type: ignore[override]
         """Whether the rank is at least 1 and the division is known."""
         if factors not in SHAPES:
             return f"factors = {factors!r}; valid factors: {', '.join(SHAPES)}"
         return None if rank >= 1 else f"rank = {rank}; valid rank: 1 or more"
-
-    @classmethod
-    def count(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, rank: int = 16, factors: Division = "ceil"
-    ) -> int:
-        """r·(p·q + s·t)."""
-        return rank * SHAPES[factors](out_features, in_features).numbers
 
     def reset_parameters(self, std: float) -> None:
         """B uniform with standard deviation ``std``; A a random unit vector per block."""

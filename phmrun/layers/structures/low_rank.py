@@ -11,7 +11,7 @@ of k·d.
 """
 
 from fractions import Fraction
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ class LowRank(Structure):
     count_formula = "r·(k + d)"
     constraint = "r ≤ min(k, d)"
     source = "Shapeshifter 2021, section 5.3"
-    application: ClassVar[Application] = "factored"
+    application: Application = "factored"
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LowRank(Structure):
 
     @classmethod
     def check(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, rank: int = 0, budget: float | str = "1/4"
+        cls, out_features: int, in_features: int, *, rank: int, budget: float | str
     ) -> str | None:
         """Whether the rank is one that W can have, and the budget a share."""
         most = min(out_features, in_features)
@@ -54,13 +54,6 @@ class LowRank(Structure):
         if share_of(budget) is None:
             return f"budget = {budget!r} is no share of the dense parameters; valid: above 0 and up to 1, such as 1/4"
         return None
-
-    @classmethod
-    def count(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, rank: int = 0, budget: float | str = "1/4"
-    ) -> int:
-        """r·(k + d)."""
-        return chosen_rank(out_features, in_features, rank, budget) * (out_features + in_features)
 
     def reset_parameters(self, std: float) -> None:
         """Both factors uniform with standard deviation √(std / √r)."""

@@ -68,10 +68,8 @@ class PHM(Structure):
         out_features: int,
         in_features: int,
         *,
-        n: int = 4,
-        variant: str = "paper",
-        share: str = "none",
-        dual: bool = False,
+        n: int,
+        **_: object,
     ) -> str | None:
         """Whether n divides both sizes."""
         if n >= 1 and out_features % n == 0 and in_features % n == 0:
@@ -79,20 +77,6 @@ class PHM(Structure):
         common = math.gcd(out_features, in_features)
         divisors = [str(value) for value in range(1, min(common, 64) + 1) if common % value == 0]
         return f"n = {n} does not divide both sizes; valid n: {', '.join(divisors)}"
-
-    @classmethod
-    def count(  # type: ignore[override]
-        cls,
-        out_features: int,
-        in_features: int,
-        *,
-        n: int = 4,
-        variant: str = "paper",
-        share: str = "none",
-        dual: bool = False,
-    ) -> int:
-        """k·d/n + n³ (2n³ with ``dual``), of a map that stands alone or is the first to share."""
-        return out_features * in_features // n + (2 if dual else 1) * n**3
 
     def reset_parameters(self, std: float) -> None:
         """S uniform with standard deviation ``std``; the mixing numbers a random unit vector per block."""

@@ -12,6 +12,7 @@ and the form is the triple inner product Σ_i w_i x_i y_i. As a linear map it sc
 """
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -19,6 +20,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.structure import Application, Structure, register
+
+
+class SymmetricForm:
+    """xᵀ diag(w) y, element by element."""
+
+    def sides(self, maps: Sequence["Symmetric"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
+        """As :meth:`phmrun.layers.structure.BilinearForm.sides`."""
+        vectors, diagonals = y.unsqueeze(-2), _diagonals(maps)
+        return x, vectors * diagonals if shift is None else torch.addcmul(shift, vectors, diagonals)
+
+    def pairs(self, maps: Sequence["Symmetric"], x: Tensor, y: Tensor) -> Tensor:
+        """As :meth:`phmrun.layers.structure.BilinearForm.pairs`."""
+        return F.linear(x * y, _diagonals(maps))
+
+
+def _diagonals(maps: Sequence["Symmetric"]) -> Tensor:
+    """``[labels, in_features]``."""
+    return torch.stack([structure.diagonal for structure in maps])
 
 
 @register("symmetric")
@@ -29,21 +48,13 @@ class Symmetric(Structure):
     count_formula = "d"
     constraint = "k = d"
     source = "Matsuno et al. 2018, section 3.1"
-    application: ClassVar[Application] = "factored"
+    application: Application = "factored"
+    square = True
+    bilinear: ClassVar[SymmetricForm] = SymmetricForm()
 
     def __init__(self, out_features: int, in_features: int) -> None:
         super().__init__(out_features, in_features)
         self.diagonal = nn.Parameter(torch.empty(in_features))
-
-    @classmethod
-    def check(cls, out_features: int, in_features: int) -> str | None:  # type: ignore[override]
-        """Whether W is square."""
-        return None if out_features == in_features else "a symmetric matrix is square; valid: equal sizes"
-
-    @classmethod
-    def count(cls, out_features: int, in_features: int) -> int:  # type: ignore[override]
-        """The diagonal."""
-        return in_features
 
     def reset_parameters(self, std: float) -> None:
         """Uniform with standard deviation √d · ``std``."""

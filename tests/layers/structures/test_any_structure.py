@@ -64,7 +64,7 @@ def test_every_structure_of_ours_has_its_options_here():
 def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, size):
     options = data.draw(OPTIONS[name])
     structure_class = STRUCTURES.get(name)
-    reason = structure_class.check(*size, **options)
+    reason = structure_class.misfit(*size, **options)
     if reason is not None:
         assert "valid" in reason
         with pytest.raises(PhmrunError, match="cannot build"):
@@ -98,7 +98,7 @@ def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, s
 @given(data=st.data(), size=sizes())
 def test_gradients_do_not_depend_on_the_way(name, data, size):
     options = data.draw(OPTIONS[name])
-    assume(STRUCTURES.get(name).check(*size, **options) is None)
+    assume(STRUCTURES.get(name).misfit(*size, **options) is None)
     structure = build_structure(name, *size, **options)
     structure.reset_parameters(0.7)
     structure.double()

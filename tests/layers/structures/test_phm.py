@@ -196,7 +196,7 @@ def test_an_order_that_does_not_divide_is_refused_with_the_valid_ones(n, sizes, 
 def test_any_size_builds_counts_and_equals_its_reference(n, rows, columns, variant):
     structure = build_structure("phm", n * rows, n * columns, n=n, variant=variant)
     structure.reset_parameters(1.0)
-    assert PHM.check(n * rows, n * columns, n=n, variant=variant) is None
+    assert PHM.misfit(n * rows, n * columns, n=n, variant=variant) is None
     assert PHM.count(n * rows, n * columns, n=n, variant=variant) == sum(p.numel() for p in structure.parameters())
     torch.testing.assert_close(structure.materialize(), REFERENCES[variant](structure.a, structure.s))
 
@@ -204,7 +204,7 @@ def test_any_size_builds_counts_and_equals_its_reference(n, rows, columns, varia
 @settings(max_examples=60, deadline=None)
 @given(n=st.integers(-2, 20), rows=st.integers(1, 60), columns=st.integers(1, 60))
 def test_what_the_check_refuses_cannot_be_built_and_what_it_names_can(n, rows, columns):
-    reason = PHM.check(rows, columns, n=n)
+    reason = PHM.misfit(rows, columns, n=n)
     fits = n >= 1 and rows % n == 0 and columns % n == 0
     assert (reason is None) == fits
     if reason is None:
@@ -213,7 +213,7 @@ def test_what_the_check_refuses_cannot_be_built_and_what_it_names_can(n, rows, c
     with pytest.raises(PhmrunError):
         build_structure("phm", rows, columns, n=n)
     for valid in reason.partition("valid n: ")[2].split(", "):
-        assert PHM.check(rows, columns, n=int(valid)) is None
+        assert PHM.misfit(rows, columns, n=int(valid)) is None
 
 
 @pytest.mark.parametrize("sizes", [(48, 24), (24, 48)])

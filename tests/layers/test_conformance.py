@@ -1,0 +1,199 @@
+"""A class that is no structure, or not the one that it says it is: one error that says which and what it lacks."""
+
+from typing import Annotated
+
+import pytest
+import torch
+from torch import nn
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import Biaffine, Linear, Structure, build_structure, options_of, register
+from phmrun.models.biaffine_parser import BiaffineParser
+from phmrun.registry import STRUCTURES, load_plugin
+
+PREFIX = "test-conforms-"
+
+SOUND = {
+    "__init__": """
+    def __init__(self, out_features: int, in_features: int, *, k: Annotated[int, "A number"] = 4) -> None:
+        super().__init__(out_features, in_features, k=k)
+        self.matrix = nn.Parameter(torch.empty(out_features, in_features))
+""",
+    "check": """
+    @classmethod
+    def check(cls, out_features, in_features, *, k):
+        return None
+""",
+    "reset_parameters": """
+    def reset_parameters(self, std):
+        nn.init.normal_(self.matrix, std=std)
+""",
+    "materialize": """
+    def materialize(self):
+        return self.matrix
+""",
+}
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    """No structure of these tests outlives its test."""
+    yield
+    for name in [name for name in STRUCTURES._registered if name.startswith(PREFIX)]:
+        del STRUCTURES._registered[name]
+
+
+def plugin(folder, **methods):
+    """A plug-in file whose class is sound but for ``methods``; empty text leaves one out."""
+    path = folder / "own.py"
+    body = "".join({**SOUND, **methods}.values())
+    header = "import torch\nfrom torch import nn\nfrom typing import *\nfrom phmrun.layers import Structure, register\n"
+    path.write_text(
+        f'{header}\n\n@register("{PREFIX}own")\nclass Own(Structure):\n    """Own."""\n{body}', encoding="utf-8"
+    )
+    return path
+
+
+def built(folder, size=(3, 5), **methods):
+    load_plugin(plugin(folder, **methods))
+    return build_structure(f"{PREFIX}own", *size)
+
+
+def test_a_sound_one_is_built_and_counted(tmp_path):
+    structure = built(tmp_path)
+    assert structure.options == {"k": 4}
+    assert type(structure).count(3, 5) == 15
+
+
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        ({"materialize": ""}, "Own has no materialize"),
+        ({"reset_parameters": ""}, "Own has no reset_parameters"),
+        ({"check": SOUND["check"].replace(", *, k", "")}, "Own does not take all of its options in check"),
+        ({"__init__": SOUND["__init__"].replace(': Annotated[int, "A number"]', "")}, "of which type its option 'k'"),
+        ({"__init__": SOUND["__init__"].replace(" = 4", "")}, "no option: a name after"),
+        ({"__init__": SOUND["__init__"].replace("out_features: int", "rows: int")}, "does not begin with out_features"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_what_a_class_lacks_is_said_when_it_is_registered(tmp_path, methods, said):
+    with pytest.raises(PhmrunError, match=said) as caught:
+        load_plugin(plugin(tmp_path, **methods))
+    assert caught.value.where.endswith("own.py:7")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("methods", "said"),
+    [
+        ({"__init__": SOUND["__init__"].replace("in_features, k=k", "in_features")}, "does not hand its options .* k"),
+        (
+            {
+                "__init__": SOUND["__init__"].replace(
+                    "        super", "        self.z = self.options['k']\n        super"
+                )
+            },
+            "fails in __init__: AttributeError",
+        ),
+        (
+            {"materialize": SOUND["materialize"].replace("self.matrix", "self.options['q']")},
+            "materialize: KeyError: 'q'",
+        ),
+        ({"materialize": SOUND["materialize"].replace("self.matrix", "self.matrix.t()")}, r"\[5, 3\] where \[3, 5\]"),
+        (
+            {"materialize": SOUND["materialize"].replace("self.matrix", "self.matrix @ self.matrix")},
+            "fails in materialize",
+        ),
+        (
+            {"reset_parameters": SOUND["reset_parameters"].replace("matrix", "weight")},
+            "reset_parameters: AttributeError",
+        ),
+        (
+            {
+                "__init__": SOUND["__init__"].replace(
+                    "nn.Parameter(torch.empty(out_features, in_features))", "torch.zeros(out_features, in_features)"
+                )
+            },
+            "has no parameters",
+        ),
+        (
+            {"count": "\n    @classmethod\n    def count(cls, *sizes, **options):\n        return 7\n"},
+            "counts 7 parameters for 3×5, but has 15",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_what_a_class_does_wrongly_is_said_when_it_is_built(tmp_path, methods, said):
+    with pytest.raises(PhmrunError, match=said):
+        built(tmp_path, **methods)
+
+
+def test_what_only_numbers_can_show_is_left_to_them(tmp_path):
+    materialize = (
+        "\n    def materialize(self):\n        return self.matrix * float(self.matrix.detach().sum() > -9e9)\n"
+    )
+    assert built(tmp_path, materialize=materialize).materialize().shape == (3, 5)
+
+
+def test_the_trial_draws_nothing(tmp_path):
+    load_plugin(plugin(tmp_path))
+    torch.manual_seed(0)
+    tried = build_structure(f"{PREFIX}own", 3, 5)
+    tried.reset_parameters(1.0)
+    torch.manual_seed(0)
+    torch.testing.assert_close(tried.matrix.detach(), torch.empty(3, 5).normal_())
+
+
+def test_something_else_is_no_structure():
+    with pytest.raises(PhmrunError, match="no structure"):
+        register(f"{PREFIX}linear")(nn.Linear)
+
+
+def square_structure(squares: bool) -> str:
+    name = f"{PREFIX}{'square' if squares else 'any'}"
+
+    @register(name)
+    class Diagonal(Structure):
+        """One number, a multiple of the identity."""
+
+        square = squares
+
+        def __init__(self, out_features: int, in_features: int, *, power: Annotated[int, "A power"] = 1) -> None:
+            super().__init__(out_features, in_features, power=power)
+            self.factor = nn.Parameter(torch.empty(()))
+
+        def reset_parameters(self, std: float) -> None:
+            nn.init.constant_(self.factor, std)
+
+        def materialize(self) -> torch.Tensor:
+            return self.factor * torch.eye(self.out_features, self.in_features)
+
+    return name
+
+
+def test_a_square_structure_says_so_wherever_it_does_not_fit():
+    name = square_structure(True)
+    assert STRUCTURES.get(name).misfit(4, 4) is None
+    assert "valid: equal sizes" in STRUCTURES.get(name).misfit(4, 5)
+    with pytest.raises(PhmrunError, match="square"):
+        Linear(4, 5, structure=name)
+    assert options_of(name)[0].default == 1
+
+
+def test_a_parser_over_a_users_square_structure_has_the_terms_of_the_reduced_ones():
+    def terms(structure):
+        sizes = {"word_width": 4, "tag_width": 4, "letter_width": 4, "letter_hidden": 4, "hidden": 4, "layers": 1}
+        parser = BiaffineParser(9, 5, 7, 3, arc_width=8, label_width=8, classifier={"structure": structure}, **sizes)
+        return [
+            (each.u is not None, each.v is not None, each.c is not None)
+            for each in (parser.arc_classifier, parser.label_classifier)
+        ]
+
+    assert terms(square_structure(True)) == terms("symmetric") == terms("circulant") == [(True, True, False)] * 2
+    assert terms(square_structure(False)) == terms("dense") == [(False, True, False), (True, True, True)]
+
+
+def test_a_biaffine_form_builds_w_where_the_structure_has_no_other_way():
+    assert Biaffine(4, structure="circulant").factored
+    assert not Biaffine(4, structure=square_structure(True)).factored
