@@ -8,8 +8,8 @@ from torch import nn
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import Biaffine, Linear, Structure, build_structure, options_of, register
-from phmrun.models.biaffine_parser import BiaffineParser
 from phmrun.registry import STRUCTURES, load_plugin
+from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 
 PREFIX = "test-conforms-"
 
