@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from phmrun.config import Experiment, Source, leaves, resolve, run_id, semantic_values
-from phmrun.config import identity
+from phmrun.config import Experiment, Source, identity, leaves, resolve, run_id, semantic_values
 from phmrun.config.sections import SHARED_VERSION, TrainingConfig
 
 SEMANTIC = [
