@@ -88,7 +88,7 @@ def fetch_dataset(
     if as_json:
         print_json({"name": name, "folder": folder, "fetched": [str(path) for path in fetched]})
     elif dataset.generated:
-        typer.echo(f"{name} is generated when it is used: there is nothing to fetch.")
+        typer.echo(f"{name} comes with phmrun: there is nothing to fetch.")
     elif fetched:
         typer.echo(f"Fetched {len(fetched)} of {len(dataset.files)} files into {folder}")
     else:
@@ -159,7 +159,7 @@ def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> No
     if as_json:
         print_json(rows)
     elif dataset.generated:
-        typer.echo(f"{name} is generated when it is used: there is nothing to check.")
+        typer.echo(f"{name} comes with phmrun: there is nothing to check.")
     else:
         cells = ("split", "unit", "found", "published", "verdict")
         print_table(cells, [tuple(row.get(cell) for cell in cells) for row in rows])

@@ -81,7 +81,7 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
             checksum, holds too little, or would replace another (exit 3). Nothing has changed then.
     """
     if dataset.generated:
-        raise PhmrunError(f"{dataset.name} is generated when it is used: there is nothing to import")
+        raise PhmrunError(f"{dataset.name} comes with phmrun: there is nothing to import")
     folder = dataset_dir(dataset)
     plan = _plan(dataset, given)
     try:

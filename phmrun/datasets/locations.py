@@ -80,7 +80,7 @@ def splits_here(dataset: Dataset) -> tuple[str, ...]:
 
 
 def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str, Path]]:
-    """The files of a dataset: split → role → path. Empty for a dataset that phmrun generates.
+    """The files of a dataset: split → role → path. Empty for the corpora that come with phmrun.
 
     Args:
         name: Of the catalogue.

@@ -1,4 +1,4 @@
-"""Where the running text of an experiment comes from: generated, a dataset, the user's files."""
+"""Where the running text of an experiment comes from: the built-in corpus, a dataset, the user's files."""
 
 from pathlib import Path
 
@@ -9,8 +9,6 @@ from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
 from phmrun.tasks.lm.preparation import StreamSettings
 from phmrun.tasks.lm.streams import StreamData
 
-CORPUS_SEED = 1
-"""Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
 SPLITS = ("train", "dev", "test")
 
 Files = dict[str, Path]
@@ -51,7 +49,7 @@ def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
         PhmrunError: (exit 3) It is not on this machine.
     """
     if data.name == "builtin":
-        return builtin_text(cache, data.language), {"builtin": f"{builtin.VERSION}-{CORPUS_SEED}"}
+        return builtin_text(cache, data.language), {"builtin": builtin.VERSIONS["translation"]}
     if data.name == "files":
         files = own_files(data)
         return files, {split: sha256_of(path) for split, path in files.items()}
@@ -60,10 +58,8 @@ def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
 
 
 def builtin_text(cache: Path, language: str) -> Files:
-    """One side of the generated sentence pairs, written on first use."""
-    directory = cache / f"builtin-translation-{builtin.VERSION}-{CORPUS_SEED}"
-    if not (directory / "test.part").is_file():
-        builtin.write_translation(directory, CORPUS_SEED)
+    """One side of the sentence pairs that come with phmrun."""
+    directory = builtin.unpack("translation", cache)
     return {split: directory / f"{split}.{language}" for split in SPLITS}
 
 

@@ -18,8 +18,6 @@ from phmrun.files import sha256_of
 from phmrun.tasks.nli.config import NLIExperiment
 from phmrun.text.nli_pairs import read_pairs
 
-CORPUS_SEED = 1
-"""Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
 SPLITS = ("train", "dev", "test")
 REDUCED = {"train": 90, "dev": 10}
 """Shares of the validation file, in per cent, where it is all there is to learn from."""
@@ -120,15 +118,12 @@ def _corpus(
 
 
 def _builtin(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
-    """The generated pairs, written on first use; test pairs are of constructions that training has, or has not."""
-    directory = cache / f"builtin-inference-{builtin.INFERENCE_VERSION}-{CORPUS_SEED}"
+    """The pairs that come with phmrun; test pairs are of constructions that training has, or has not."""
+    directory = builtin.unpack("inference", cache)
     paths = {split: directory / f"{split}.tsv" for split in SPLITS}
-    parts = directory / "test.part"
-    if not all(path.is_file() for path in (*paths.values(), parts)):
-        builtin.write_inference(directory, CORPUS_SEED)
     readers = _readers(config, paths)
-    readers["test"] = partial(_with_parts, readers["test"], parts)
-    return _corpus(config, readers, paths, {"builtin": f"{builtin.INFERENCE_VERSION}-{CORPUS_SEED}"})
+    readers["test"] = partial(_with_parts, readers["test"], directory / "test.part")
+    return _corpus(config, readers, paths, {"builtin": builtin.VERSIONS["inference"]})
 
 
 def _with_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:

@@ -10,9 +10,7 @@ from phmrun.families.sequence_to_sequence.corpus import SPLITS, ParallelCorpus, 
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.parallel import read_parallel
-
-CORPUS_SEED = 1
-"""Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
+from phmrun.tasks.nmt.baseline import dictionary_baseline
 
 
 def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
@@ -29,15 +27,13 @@ def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
 
 
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """The generated corpus, written on first use, with translation by a dictionary as its baseline."""
+    """The corpus that comes with phmrun, with translation by a dictionary as its baseline."""
     require_languages(data, ("en", "de"))
-    directory = cache / f"builtin-translation-{builtin.VERSION}-{CORPUS_SEED}"
-    if not (directory / "test.part").is_file():
-        builtin.write_translation(directory, CORPUS_SEED)
+    directory = builtin.unpack("translation", cache)
     files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
     return ParallelCorpus(
         files,
-        {"builtin": f"{builtin.VERSION}-{CORPUS_SEED}"},
+        {"builtin": builtin.VERSIONS["translation"]},
         parts={"test": directory / "test.part"},
         baselines={"dictionary": partial(word_by_word, files["train"])},
     )
@@ -45,4 +41,4 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
 
 def word_by_word(train: tuple[Path, Path], sources: Sequence[str]) -> list[str]:
     """Translations by a dictionary learned from the training pairs, word by word in the source's order."""
-    return builtin.dictionary_baseline(read_parallel(*train), sources)
+    return dictionary_baseline(read_parallel(*train), sources)

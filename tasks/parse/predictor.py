@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from phmrun.datasets.builtin import neighbour_baseline
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
@@ -25,6 +24,7 @@ from phmrun.tasks.parse.module import ParserModule, possible_arcs
 from phmrun.tasks.parse.vocabulary import TreebankVocabulary
 from phmrun.text import conllu
 from phmrun.text.conllu import Sentence
+from phmrun.tasks.parse.baseline import neighbour_baseline
 
 SAMPLES = 8
 CHUNK = 1024

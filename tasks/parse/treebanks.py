@@ -12,8 +12,8 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 from phmrun.tasks.parse.config import TreebankDataConfig
 
-CORPUS_SEED = 1
-"""Seed of the built-in treebank, and of what is held out; the experiment's seed varies the training, not the data."""
+DIVISION_SEED = 1
+"""Seed of what is held out; the experiment's seed varies the training, not the data."""
 SPLITS = ("train", "dev", "test")
 ROLE = "conllu"
 
@@ -34,7 +34,7 @@ class Treebank:
 
 
 def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
-    """The files that a data section names; the built-in treebank is written on first use.
+    """The files that a data section names; the built-in treebank is unpacked on first use.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -42,11 +42,9 @@ def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
     if data.name == "files":
         return _own_files(data)
     if data.name == "builtin":
-        directory = cache / f"builtin-treebank-{builtin.TREEBANK_VERSION}-{CORPUS_SEED}"
-        if not (directory / "test.part").is_file():
-            builtin.write_treebank(directory, CORPUS_SEED)
+        directory = builtin.unpack("treebank", cache)
         located = {split: directory / f"{split}.conllu" for split in SPLITS}
-        sums = {"builtin": f"{builtin.TREEBANK_VERSION}-{CORPUS_SEED}"}
+        sums = {"builtin": builtin.VERSIONS["treebank"]}
         parts = {"test": directory / "test.part"}
     else:
         located = {split: roles[ROLE] for split, roles in locate(data.name).items()}
@@ -94,7 +92,7 @@ def divided(count: int, hold_out: float, fraction: Fraction) -> tuple[Sequence[i
     All are put into one random order, always the same. What is held out comes first in it, and of the rest the share
     that is learnt from: so a smaller share is part of a larger one, and what is held out does not depend on it.
     """
-    order = np.argsort(np.random.PCG64(CORPUS_SEED).random_raw(count), kind="stable")
+    order = np.argsort(np.random.PCG64(DIVISION_SEED).random_raw(count), kind="stable")
     held = max(1, round(count * hold_out)) if hold_out else 0
     learnt = max(1, round((count - held) * fraction))
     return sorted(order[held : held + learnt].tolist()), sorted(order[:held].tolist())

@@ -11,8 +11,6 @@ from phmrun.files import replacing, sha256_of
 from phmrun.tasks.style.config import StyleExperiment
 from phmrun.text.parallel import read_parallel
 
-CORPUS_SEED = 1
-"""Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
 STYLES = ("modern", "original")
 
 
@@ -33,14 +31,11 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
 
 
 def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """The generated corpus, written on first use."""
+    """The corpus that comes with phmrun."""
     require_languages(data, STYLES)
-    directory = cache / f"builtin-style-{builtin.STYLE_VERSION}-{CORPUS_SEED}"
+    directory = builtin.unpack("style", cache)
     files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
-    part = directory / "test.part"
-    if not all(path.is_file() for path in (part, *(path for pair in files.values() for path in pair))):
-        builtin.write_style(directory, CORPUS_SEED)
-    return ParallelCorpus(files, {"builtin": f"{builtin.STYLE_VERSION}-{CORPUS_SEED}"}, parts={"test": part})
+    return ParallelCorpus(files, {"builtin": builtin.VERSIONS["style"]}, parts={"test": directory / "test.part"})
 
 
 def with_copies(pair: tuple[Path, Path], times: int, cache: Path) -> tuple[Path, Path]:

@@ -20,8 +20,6 @@ from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem
 from phmrun.text.agreement import divide, read_agreement
 
-CORPUS_SEED = 1
-"""Seed of the built-in corpus; the experiment's seed varies the training, not the data."""
 SPLITS = ("train", "dev", "test")
 NUMBERS = dict(zip(("VBZ", "VBP"), LABELS, strict=True))
 """The number of a verb by its tag."""
@@ -88,21 +86,30 @@ def _corpus(
 
 
 def _builtin(cache: Path) -> ClassificationCorpus:
-    """The generated items, written on first use; the attractors of the test items stand in a file of their own."""
-    directory = cache / f"builtin-agreement-{builtin.AGREEMENT_VERSION}-{CORPUS_SEED}"
+    """The items that come with phmrun; the attractors of the test items stand in a file of their own."""
+    directory = builtin.unpack("agreement", cache)
     files = {split: directory / f"{split}.tsv" for split in SPLITS}
-    attractors = directory / "test.attractors"
-    if not all(path.is_file() for path in (*files.values(), attractors)):
-        builtin.write_agreement(directory, CORPUS_SEED)
     readers: dict[str, Reader] = {split: partial(read, path) for split, path in files.items()}
-    readers["test"] = partial(_with_parts, files["test"], attractors)
-    version = {"builtin": f"{builtin.AGREEMENT_VERSION}-{CORPUS_SEED}"}
-    return _corpus(readers, list(files.values()), version, baselines={"nearest-noun": _nearest_noun})
+    readers["test"] = partial(_with_parts, files["test"], directory / "test.attractors")
+    version = {"builtin": builtin.VERSIONS["agreement"]}
+    baselines = {"nearest-noun": partial(nearest_noun_baseline, directory / "nouns.tsv")}
+    return _corpus(readers, list(files.values()), version, baselines=baselines)
 
 
-def _nearest_noun(items: Sequence[Item]) -> list[str]:
-    """The number of the noun that stands closest before the verb."""
-    return [NUMBERS[label] for label in builtin.nearest_noun_baseline([item.sentences[0] for item in items])]
+def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
+    """Numbers that need no model: that of the noun that stands closest before the verb; singular without a noun.
+
+    It is right where no attractor stands between and wrong where all nouns between are attractors, but for a few verbs
+    that look like nouns: "saw".
+
+    Args:
+        nouns: A file with a noun form a line: the tag of the verb that it asks for, a tab, the form.
+        items: The items, whose sentence is what stands before the verb.
+    """
+    rows = (line.split("\t") for line in nouns.read_text(encoding="utf-8").splitlines())
+    numbers = {form: NUMBERS[tag] for tag, form in rows}
+    prefixes = (reversed(item.sentences[0].split()) for item in items)
+    return [next((numbers[word] for word in prefix if word in numbers), NUMBERS["VBZ"]) for prefix in prefixes]
 
 
 def _with_parts(path: Path, parts: Path) -> Iterator[Item]:

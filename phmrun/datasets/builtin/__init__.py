@@ -1,64 +1,52 @@
-"""The built-in corpora, all made by one grammar that the project owns.
+"""The built-in corpora: data that come with phmrun, in :file:`README.md` beside this file described.
 
-English and German sentence pairs; English sentences with their dependency trees; items of subject-verb agreement; pairs
-of premise and hypothesis; modern and older English sentence pairs. Each has a version, which is part of the identity of
-every run on it.
+A corpus is a folder here, each of its files compressed on its own; ``SHA256SUMS`` has the checksums of what they hold.
 """
 
-from phmrun.datasets.builtin.agreement_items import (
-    AGREEMENT_SIZES,
-    AGREEMENT_VERSION,
-    AgreementItem,
-    agreement,
-    nearest_noun_baseline,
-    write_agreement,
-)
-from phmrun.datasets.builtin.baseline import dictionary_baseline
-from phmrun.datasets.builtin.corpus import SIZES, VERSION, Pair, translation, write_translation
-from phmrun.datasets.builtin.inference_pairs import (
-    INFERENCE_SIZES,
-    INFERENCE_VERSION,
-    InferencePair,
-    inference,
-    write_inference,
-)
-from phmrun.datasets.builtin.style_pairs import STYLE_SIZES, STYLE_VERSION, StylePair, style, write_style
-from phmrun.datasets.builtin.treebank_sentences import (
-    TREEBANK_SIZES,
-    TREEBANK_VERSION,
-    TreebankSentence,
-    neighbour_baseline,
-    treebank,
-    write_treebank,
-)
+import lzma
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
 
-__all__ = [
-    "AGREEMENT_SIZES",
-    "AGREEMENT_VERSION",
-    "INFERENCE_SIZES",
-    "INFERENCE_VERSION",
-    "SIZES",
-    "STYLE_SIZES",
-    "STYLE_VERSION",
-    "TREEBANK_SIZES",
-    "TREEBANK_VERSION",
-    "VERSION",
-    "AgreementItem",
-    "InferencePair",
-    "Pair",
-    "StylePair",
-    "TreebankSentence",
-    "agreement",
-    "dictionary_baseline",
-    "inference",
-    "nearest_noun_baseline",
-    "neighbour_baseline",
-    "style",
-    "translation",
-    "treebank",
-    "write_agreement",
-    "write_inference",
-    "write_style",
-    "write_translation",
-    "write_treebank",
-]
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import replacing, sha256_of
+
+VERSIONS = {"agreement": "1-1", "inference": "1-1", "style": "1-1", "translation": "1-1", "treebank": "1-1"}
+"""By corpus the version of its grammar and the seed that it was drawn with: part of the identity of every run on it."""
+
+
+def unpack(corpus: str, cache: Path) -> Path:
+    """The folder with a corpus's files, unpacked on first use, each whole or not at all, and checked on every use.
+
+    Args:
+        corpus: One of :data:`VERSIONS`.
+        cache: Directory of prepared corpora; the folder is ``builtin-<corpus>-<version>`` in it.
+
+    Raises:
+        PhmrunError: (exit 3) The installed data are damaged.
+    """
+    folder = cache / f"builtin-{corpus}-{VERSIONS[corpus]}"
+    for name, checksum in checksums(corpus).items():
+        path = folder / name
+        if not path.is_file() or sha256_of(path) != checksum:
+            with replacing(path) as temporary:
+                temporary.write_bytes(_content(corpus, name, checksum))
+    return folder
+
+
+def checksums(corpus: str) -> dict[str, str]:
+    """SHA-256 of the content of each file of a corpus, by the file's name."""
+    rows = (row.split() for row in files(__name__).joinpath("SHA256SUMS").read_text(encoding="utf-8").splitlines())
+    return {path.partition("/")[2]: checksum for checksum, path in rows if path.partition("/")[0] == corpus}
+
+
+def _content(corpus: str, name: str, checksum: str) -> bytes:
+    packed = files(__name__).joinpath(corpus, f"{name}.xz")
+    try:
+        content = lzma.decompress(packed.read_bytes())
+    except (OSError, lzma.LZMAError):
+        content = b""
+    if sha256(content).hexdigest() != checksum:
+        hint = "Install phmrun again."
+        raise PhmrunError("a built-in corpus is damaged", where=str(packed), hint=hint, code=ExitCode.DATA)
+    return content

@@ -1,4 +1,4 @@
-"""Where the sentence pairs of a sequence-to-sequence experiment come from: generated, a dataset, the user's files."""
+"""Where the sentence pairs of a sequence-to-sequence experiment come from: built-in, a dataset, the user's files."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
     Args:
         config: The resolved config.
         cache: Directory of prepared corpora.
-        builtin: Makes the task's built-in corpus.
+        builtin: Finds the task's built-in corpus.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.

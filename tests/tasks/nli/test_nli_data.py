@@ -1,4 +1,4 @@
-"""Where sentence pairs come from: generated, the user's files, datasets in whole or reduced; and their word vectors."""
+"""Where sentence pairs come from: built-in, the user's files, datasets in whole or reduced; and their word vectors."""
 
 import json
 import os
@@ -10,7 +10,6 @@ import pytest
 from tiny_experiments import SPLITS, configured
 
 from phmrun.config import ConfigError
-from phmrun.datasets import builtin
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.items import Item, LeftOut
 from phmrun.tasks.nli.data import build_data
@@ -58,18 +57,15 @@ def test_own_files(tmp_path):
     assert "vectors" not in data.statistics()
 
 
-def test_the_built_in_pairs(tmp_path, monkeypatch):
-    def write(directory, seed):
-        directory.mkdir(parents=True)
-        for split in ("train", "dev", "test"):
-            (directory / f"{split}.tsv").write_text("all dogs run\tsome dogs run\tentailment\n" * 2)
-        (directory / "test.part").write_text("seen\nnovel\n")
-
-    monkeypatch.setattr(builtin, "write_inference", write, raising=False)
-    monkeypatch.setattr(builtin, "INFERENCE_VERSION", 1, raising=False)
+def test_the_built_in_pairs(tmp_path):
     data = build_data(experiment(tmp_path, name="builtin"), tmp_path / "cache")
-    assert [item.part for item in items_of(data, "test")] == ["seen", "novel"]
-    assert items_of(data, "train")[0] == Item(("all dogs run", "some dogs run"), "entailment")
+    assert data.fingerprints() == {"builtin": "1-1"}
+    assert Counter(item.part for item in items_of(data, "test")) == {"seen": 788, "novel": 214}
+    train = items_of(data, "train")
+    assert train[0] == Item(
+        ("The young animal barks quietly and swims.", "The young animal barks quietly."), "entailment"
+    )
+    assert Counter(item.label for item in train) == dict.fromkeys(("entailment", "neutral", "contradiction"), 4_000)
 
 
 def test_labels_that_the_annotators_did_not_agree_on(tmp_path, dataset):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_treebank import SPLITS, write_trees
+from tiny_treebank import write_trees
 
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.errors import ExitCode, PhmrunError
@@ -84,26 +84,14 @@ def test_long_sentences_are_not_learnt_from(trees, tmp_path):
     assert caught.value.code is ExitCode.DATA
 
 
-class SmallTreebank:
-    """Stands for the built-in treebank, which takes seconds to generate."""
-
-    TREEBANK_VERSION = 7
-
-    @staticmethod
-    def write_treebank(directory, seed):
-        write_trees(directory, seed)
-        (directory / "test.part").write_text("seen\nnovel\n" * (SPLITS["test"] // 2))
-
-
-def test_the_builtin_treebank_is_written_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(treebanks, "builtin", SmallTreebank)
+def test_the_builtin_treebank(tmp_path):
     data = build_data(config_of(), tmp_path)
-    assert data.fingerprints() == {"builtin": "7-1"}
-    assert data.treebank.parts["test"].name == "test.part"
-    monkeypatch.setattr(SmallTreebank, "write_treebank", lambda *_: pytest.fail("written twice"))
+    assert data.fingerprints() == {"builtin": "1-1"}
+    assert data.treebank.parts["test"].read_text().split().count("novel") == 100
+    assert [len(data.sentences(split)) for split in ("train", "dev", "test")] == [4_000, 500, 500]
     joined = build_data(config_of(train="train,dev", hold_out=0.2), tmp_path)
-    assert joined.fingerprints() == {"builtin": "7-1", "train": "train,dev"}
-    assert len(joined.sentences("train")) + len(joined.sentences("dev")) == 144
+    assert joined.fingerprints() == {"builtin": "1-1", "train": "train,dev"}
+    assert len(joined.sentences("train")) + len(joined.sentences("dev")) == 4_500
 
 
 def test_a_treebank_without_a_split(tmp_path, monkeypatch):

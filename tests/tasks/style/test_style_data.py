@@ -9,27 +9,12 @@ from phmrun.config import Source, resolve, run_id, task_defaults
 from phmrun.datasets.catalogue import CATALOGUE
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
-from phmrun.tasks.style import data as style_data
 from phmrun.tasks.style.config import StyleExperiment
-from phmrun.tasks.style.data import build_data, builtin_corpus
+from phmrun.tasks.style.data import build_data
 
 
 def config_of(**data):
     return resolve(StyleExperiment, [task_defaults("style"), Source("test", {"data": data})], options_of).config
-
-
-class SmallCorpus:
-    """Stands for the built-in corpus, which takes seconds to generate."""
-
-    STYLE_VERSION = 7
-
-    @staticmethod
-    def write_style(directory, seed):
-        directory.mkdir(parents=True, exist_ok=True)
-        for split in ("train", "dev", "test"):
-            for style, word in (("modern", "you"), ("original", "thou")):
-                (directory / f"{split}.{style}").write_text(f"{word} {seed}\n" * 3)
-        (directory / "test.part").write_text("seen\nnovel\nseen\n")
 
 
 def test_the_default_is_from_modern_to_original():
@@ -39,28 +24,17 @@ def test_the_default_is_from_modern_to_original():
     assert run_id(back, fingerprints={}) != run_id(config, fingerprints={})
 
 
-def test_the_builtin_corpus_is_written_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(style_data, "builtin", SmallCorpus)
-    found = builtin_corpus(config_of().data, tmp_path)
-    assert found.fingerprints == {"builtin": f"7-{style_data.CORPUS_SEED}"}
-    assert found.parts["test"].read_text().splitlines() == ["seen", "novel", "seen"]
+def test_the_builtin_corpus_in_both_directions(tmp_path):
     data = build_data(config_of(), tmp_path)
+    assert data.fingerprints() == {"builtin": "1-1"}
     assert set(data.baselines) == {"copy"}
     assert [path.name for path in data.files["test"]] == ["test.modern", "test.original"]
-    monkeypatch.setattr(SmallCorpus, "write_style", lambda *_: pytest.fail("written twice"))
+    assert data.parts["test"].read_text().split().count("novel") == 100
     back = build_data(config_of(source="original", target="modern"), tmp_path)
     assert back.files["dev"] == data.files["dev"][::-1]
     with pytest.raises(PhmrunError, match="no language 'en'") as caught:
         build_data(config_of(source="en"), tmp_path)
     assert caught.value.valid == ("modern", "original")
-
-
-def test_a_corpus_half_written_is_written_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(style_data, "builtin", SmallCorpus)
-    files = builtin_corpus(config_of().data, tmp_path).files
-    files["test"][1].unlink()
-    builtin_corpus(config_of().data, tmp_path)
-    assert files["test"][1].is_file()
 
 
 def test_target_sentences_as_their_own_sources(tmp_path):

@@ -1,4 +1,4 @@
-"""Where agreement items come from: generated, the user's files, a dataset in whole or in its reduced setting."""
+"""Where agreement items come from: built-in, the user's files, a dataset in whole or in its reduced setting."""
 
 import os
 from collections import Counter
@@ -8,10 +8,9 @@ import pytest
 from tiny_experiments import SPLITS, configured, write_agreement
 
 from phmrun.config import ConfigError
-from phmrun.datasets import builtin
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.items import Item, LeftOut
-from phmrun.tasks.sva.data import build_data
+from phmrun.tasks.sva.data import build_data, nearest_noun_baseline
 
 
 def experiment(tmp_path: Path, **data):
@@ -57,21 +56,24 @@ def test_sections_that_contradict_themselves(tmp_path, data, what):
         experiment(tmp_path, **data)
 
 
-def test_the_built_in_items_have_attractors_and_a_baseline(tmp_path, monkeypatch):
-    def write(directory, seed):
-        directory.mkdir(parents=True)
-        for split in ("train", "dev", "test"):
-            (directory / f"{split}.tsv").write_text("VBZ\tthe king\nVBP\tthe queens near the king\n")
-        (directory / "test.attractors").write_text("0\n1\n")
-
-    monkeypatch.setattr(builtin, "write_agreement", write)
+def test_the_built_in_items_have_attractors_and_a_baseline_that_fails_with_them(tmp_path):
     data = build_data(experiment(tmp_path, name="builtin"), tmp_path / "cache")
-    test = items_of(data, "test")
-    assert [(item.label, item.part) for item in test] == [("singular", "0"), ("plural", "1")]
+    assert data.fingerprints() == {"builtin": "1-1"}
     assert {item.part for item in items_of(data, "dev")} == {""}
-    assert data.corpus.baselines["nearest-noun"](test) == ["singular", "singular"]
-    write = None
-    assert build_data(experiment(tmp_path, name="builtin"), tmp_path / "cache").fingerprints() == data.fingerprints()
+    test = items_of(data, "test")
+    assert Counter(item.part for item in test) == dict.fromkeys("01234", 500)
+    answers = data.corpus.baselines["nearest-noun"](test)
+    right = Counter(item.part for item, answer in zip(test, answers, strict=True) if item.label == answer)
+    assert right["0"] > 475
+    assert all(right[part] < 25 for part in "1234")
+
+
+def test_the_nearest_noun(tmp_path):
+    nouns = tmp_path / "nouns.tsv"
+    nouns.write_text("VBP\tkeys\nVBZ\tdog\nVBP\tsons\n")
+    prefixes = ("the keys", "the dog of the king's sons", "she hopes that", "the keys of the dog")
+    items = [Item((prefix,), "") for prefix in prefixes]
+    assert nearest_noun_baseline(nouns, items) == ["plural", "plural", "singular", "singular"]
 
 
 @pytest.fixture

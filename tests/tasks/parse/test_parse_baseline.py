@@ -1,0 +1,22 @@
+"""Trees that need no model: by hand, and as weak as a baseline should be."""
+
+from phmrun.datasets import builtin
+from phmrun.text import conllu
+from phmrun.tasks.parse.baseline import neighbour_baseline
+
+
+def test_by_hand():
+    train = [(["DET", "NOUN", "VERB"], [2, 3, 0], ["det", "nsubj", "root"])]
+    parses = neighbour_baseline(train, [["DET", "NOUN", "VERB", "ADJ"], ["NOUN"]])
+    assert parses == [([2, 3, 0, 3], ["det", "nsubj", "root", "dep"]), ([0], ["nsubj"])]
+
+
+def test_it_is_weak_on_the_builtin_treebank(tmp_path):
+    folder = builtin.unpack("treebank", tmp_path)
+    train, test = (conllu.load(folder / f"{split}.conllu") for split in ("train", "test"))
+    parses = neighbour_baseline(((each.upos, each.heads, each.deprels) for each in train), (each.upos for each in test))
+    gold = [arc for each in test for arc in zip(each.heads, each.deprels, strict=True)]
+    found = [arc for heads, labels in parses for arc in zip(heads, labels, strict=True)]
+    attached = sum(one[0] == other[0] for one, other in zip(found, gold, strict=True)) / len(gold)
+    labelled = sum(one == other for one, other in zip(found, gold, strict=True)) / len(gold)
+    assert 0.3 < labelled <= attached < 0.6
