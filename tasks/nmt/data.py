@@ -8,9 +8,9 @@ from phmrun.datasets import builtin
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
 from phmrun.families.sequence_to_sequence.corpus import SPLITS, ParallelCorpus, build_parallel_data, require_languages
 from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.tasks.nmt.baseline import dictionary_baseline
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.parallel import read_parallel
-from phmrun.tasks.nmt.baseline import dictionary_baseline
 
 
 def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:

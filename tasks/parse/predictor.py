@@ -17,6 +17,7 @@ from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.metrics.parsing import attachment_scores
 from phmrun.progress import note, progress
+from phmrun.tasks.parse.baseline import neighbour_baseline
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 from phmrun.tasks.parse.config import ParsingExperiment
 from phmrun.tasks.parse.data import TRAIN, TreebankData
@@ -24,7 +25,6 @@ from phmrun.tasks.parse.module import ParserModule, possible_arcs
 from phmrun.tasks.parse.vocabulary import TreebankVocabulary
 from phmrun.text import conllu
 from phmrun.text.conllu import Sentence
-from phmrun.tasks.parse.baseline import neighbour_baseline
 
 SAMPLES = 8
 CHUNK = 1024

@@ -1,8 +1,8 @@
 """Trees that need no model: by hand, and as weak as a baseline should be."""
 
 from phmrun.datasets import builtin
-from phmrun.text import conllu
 from phmrun.tasks.parse.baseline import neighbour_baseline
+from phmrun.text import conllu
 
 
 def test_by_hand():
