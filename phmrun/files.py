@@ -1,12 +1,16 @@
 """Files that are written whole or not at all, and their checksums."""
 
+import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from phmrun.errors import ExitCode, PhmrunError
 
 
 @contextmanager
@@ -42,6 +46,26 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def content_sha256(path: Path) -> str:
+    """The SHA-256 of what a text file says: of the content where it is compressed by gzip.
+
+    Raises:
+        PhmrunError: (exit 3) The file is missing or damaged.
+    """
+    try:
+        with path.open("rb") as plain:
+            compressed = plain.read(2) == b"\x1f\x8b"
+            plain.seek(0)
+            digest = hashlib.sha256()
+            stream = gzip.GzipFile(fileobj=plain) if compressed else plain
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+            return digest.hexdigest()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise PhmrunError(f"the file cannot be read: {reason}", where=str(path), code=ExitCode.DATA) from error
 
 
 def _sync_directory(directory: Path) -> None:

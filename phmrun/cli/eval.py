@@ -7,12 +7,15 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.decoding import DecodingOptions
-from phmrun.cli.options import Json, RunArgument, RunsDirectory, spread
+from phmrun.cli.options import DATA, Json, RunArgument, RunsDirectory, spread
+from phmrun.errors import PhmrunError
 from phmrun.registry import load_plugins
 
 EPILOG = """Example:
 
-phmrun eval nmt-multi30k-phm-1 --split test --beam 5 --alpha 0.6 --average 8"""
+phmrun eval nmt-multi30k-phm-1 --split test --beam 5 --alpha 0.6 --average 8
+
+phmrun eval nmt-multi30k-phm-1 --src newstest.en --tgt newstest.de"""
 
 
 @spread
@@ -20,11 +23,28 @@ def evaluate(
     run: RunArgument,
     options: DecodingOptions,
     *,
-    split: Annotated[str, typer.Option(help="Part of the data: test, dev …", rich_help_panel="Data")] = "test",
+    split: Annotated[
+        str | None, typer.Option(help="Part of the run's data: test (default), dev …", rich_help_panel=DATA)
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Another test file, read as the run's own files are.", rich_help_panel=DATA),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--src", metavar="FILE", help="Another test set: source.", rich_help_panel=DATA)
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option("--tgt", metavar="FILE", help="Another test set: target.", rich_help_panel=DATA)
+    ] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Scores a run and writes metrics.json and the predictions into its directory."""
+    """Scores a run and writes metrics.json and the predictions into its directory.
+
+    Scores of another test file are named for it, file-NAME-CHECKSUM/…, and never stand for the run's own test set; the
+    run's own test set is known by its content, wherever it lies.
+    """
+    files = _files(split, test, source, target)
     load_plugins(options.plugin)
     from phmrun.ledger import Run
 
@@ -33,14 +53,30 @@ def evaluate(
 
     metrics = experiment.evaluate(
         found,
-        split=split,
+        split=split or "test",
         decoding=options.decoding(),
         checkpoint=options.checkpoint,
         average=options.average,
         batch_size=options.batch_size,
         device=options.device,
+        **({"files": files} if files else {}),
     )
     if as_json:
         console.print_json({"run_id": found.id, "run_dir": str(found.path), "metrics": metrics})
     else:
         console.print_scores(metrics)
+
+
+def _files(split: str | None, test: Path | None, source: Path | None, target: Path | None) -> list[Path]:
+    """The files of another test set, if one is named.
+
+    Raises:
+        PhmrunError: The options do not go together.
+    """
+    pair = [path for path in (source, target) if path]
+    files = [test] if test else pair
+    if files and split is not None:
+        raise PhmrunError("a split and a file are both to be scored", where="--split", hint="Give one of them.")
+    if pair and (test or len(pair) == 1):
+        raise PhmrunError("parallel text needs a source and a target", where="--src", hint="Give --src and --tgt.")
+    return files

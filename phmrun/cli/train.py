@@ -96,14 +96,18 @@ def _ask(run: "Run") -> None:
         PhmrunError: There is nobody to ask.
         Abort: The answer is no.
     """
-    status = run.status
+    try:
+        status = run.status
+        found = f"{status.state}, {status.step:,} steps"
+    except PhmrunError as error:
+        found = f"damaged ({error.what})"
     if not sys.stdin.isatty():
         raise PhmrunError(
-            f"--restart deletes what the run has so far: {status.step:,} steps",
+            f"--restart deletes what the run has so far: {found}",
             where=run.id,
             hint="Say --restart --yes to go on unasked.",
         )
-    question = f"{run.id}: {status.state}, {status.step:,} steps. Delete it and start over?"
+    question = f"{run.id}: {found}. Delete it and start over?"
     typer.confirm(question, abort=True, err=True)
 
 

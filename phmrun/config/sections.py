@@ -1,6 +1,7 @@
 """The sections that all tasks share: layers, batches, training, hardware, logging."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
@@ -76,6 +77,14 @@ class DataConfig(Section):
     """What every task's data section has; a task adds its own keys."""
 
     name: str = Field("builtin", description="Name of a dataset (`phmrun data list`), or the built-in corpus.")
+
+    def testing(self, *paths: Path) -> Self:
+        """The section with the user's own file as the test set and nothing to learn from.
+
+        Args:
+            *paths: The file; of parallel text source and target.
+        """
+        return self.model_copy(update={"name": "files", "train": None, "dev": None, "test": paths[0]})
 
 
 class ModelConfig(Section):

@@ -1,10 +1,12 @@
 """What every task's data module offers to the rest of the runner."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import pytorch_lightning as pl
+
+from phmrun.ledger.data import Split
 
 
 class Vocabulary(Protocol):
@@ -37,6 +39,20 @@ class DataModule(pl.LightningDataModule):
         super().__init__()
         self.files: dict[str, Any] = {}
         self.start_step = 0
+
+    def sources(self, split: str) -> Sequence[Path]:
+        """The files that a split is read from; a module whose ``files`` holds no paths says so itself."""
+        found = self.files[split]
+        paths = found if isinstance(found, list | tuple) else (found,)
+        return [path for path in paths if isinstance(path, Path)]
+
+    def checked(self, split: str) -> Split:
+        """The files of a split with the checksums that they have now.
+
+        Raises:
+            PhmrunError: (exit 3) One of them is missing or damaged.
+        """
+        return Split.of(self.sources(split))
 
     def fingerprints(self) -> dict[str, str]:
         """What the run id must know of the data beyond the config: SHA-256 sums by name."""

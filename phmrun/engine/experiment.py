@@ -22,6 +22,7 @@ from phmrun.errors import PhmrunError
 from phmrun.files import cache_dir, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
+from phmrun.ledger.data import DataRecord
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
 
@@ -114,11 +115,11 @@ def train(
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
     with run.lock() if is_leader() else nullcontext():
         if restart and is_leader():
-            if run.status.step:
+            if _begun(run):
                 restart(run)
             _clear(run, text)
         if is_leader():
-            run.write_config(text)  # the data may have moved
+            _record(run, text, data, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
@@ -147,6 +148,17 @@ def build_data(config: Experiment) -> DataModule:
 def fingerprints(data: DataModule, plugins: Mapping[Path, str]) -> dict[str, str]:
     """Checksums that belong to the experiment's identity: of its text, and of the user's own layers."""
     return {**data.fingerprints(), **{f"plugin {path.name}": digest for path, digest in plugins.items()}}
+
+
+def _record(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, str]) -> None:
+    """Keeps where the data lie now, since they may have moved, and the checksums that they had when the run began."""
+    moved = run.write_config(config_yaml)
+    record = run.data()
+    if record is None or moved:
+        splits = {split: data.checked(split) for split in data.files}
+        known = record.splits if record else {}
+        same = {name: split for name, split in splits.items() if known.get(name, split).sha256 == split.sha256}
+        run.write_data(DataRecord({**known, **{name: each for name, each in same.items() if each.files}}, dict(marks)))
 
 
 def _train(
@@ -194,7 +206,7 @@ def _train(
         raise SystemExit(0)  # the first process of the run scores it
     run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
     split = "test" if "test" in data.files else "dev"
-    return _finish(run, fitted, mirror, split, config.training.label_smoothing)
+    return _finish(run, fitted, mirror, data, split, config.training.label_smoothing)
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
@@ -205,8 +217,7 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
     counts = count_parameters(config, data.vocabulary.sizes)
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
-    marks = data.fingerprints()
-    run.write_parameters({**counts, "data": data.statistics(), "fingerprints": marks, "steps_per_epoch": epoch})
+    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
     LOG.info(
         "run %s · %s parameters (%.1f%% of dense) · %s",
         run.id,
@@ -236,13 +247,13 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     return mirror
 
 
-def _finish(run: Run, fitted: Fitted, mirror: Mirror, split: str, smoothing: float) -> TrainResult:
+def _finish(run: Run, fitted: Fitted, mirror: Mirror, data: DataModule, split: str, smoothing: float) -> TrainResult:
     """Scores the trained model on a split, and closes run and mirror."""
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
     for name, score in _course(run, fitted, smoothing).items():
         run.update_metrics(name, score)
     with _told(run, State.INTERRUPTED, "trained, but not scored: "):
-        metrics = evaluate_run(open_run(run), split=split)
+        metrics = evaluate_run(open_run(run), split=split, data=data)
     state = State.DONE if fitted.complete else State.INTERRUPTED
     run.set_state(state, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     samples = run.samples()
@@ -329,6 +340,14 @@ def _log_file(run: Run) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         handler.close()
+
+
+def _begun(run: Run) -> bool:
+    """Whether there is something to lose; so there may be where the status is damaged."""
+    try:
+        return run.status.step > 0
+    except PhmrunError:
+        return True
 
 
 def _clear(run: Run, config_yaml: str) -> None:

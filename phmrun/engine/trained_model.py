@@ -1,9 +1,10 @@
 """A run that has been trained: its weights, its vocabulary, its scores, its use."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,9 @@ from phmrun.files import cache_dir, write_text
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
+from phmrun.ledger.data import Split
+from phmrun.ledger.listing import OTHER_FILE
+from phmrun.progress import note
 from phmrun.registry import TASKS
 
 
@@ -162,8 +166,14 @@ def evaluate_run(
     average: int | None = None,
     batch_size: int | None = None,
     device: str = "auto",
+    files: Sequence[Path] = (),
+    data: DataModule | None = None,
 ) -> dict[str, Any]:
     """Scores a run on one split; writes ``metrics.json`` and the predictions into its directory.
+
+    The name of a score tells what was scored: ``test/bleu`` is of the test set whose checksum the run has recorded and
+    of nothing else, wherever its files lie now; scores of other files begin with ``file-``, the file's name and the
+    first digits of its checksum. The checksum is part of every score's signature.
 
     Args:
         trained: The opened run.
@@ -173,74 +183,112 @@ def evaluate_run(
         average: See :meth:`TrainedModel.load`.
         batch_size: Items at a time.
         device: "auto", "cpu", "cuda" …
+        files: A file to score instead of a split; of parallel text source and target.
+        data: The run's data, where they are at hand already.
 
     Returns:
         The scores by name, ``test/bleu``; with the settings in the name, ``test-beam1/bleu``, where they are not the
         config's.
 
     Raises:
-        PhmrunError: There is no such split, or the checkpoint cannot be used.
+        PhmrunError: There is no such split, a file is missing, or the checkpoint cannot be used.
     """
     run, config = trained.run, trained.config
-    data = _data_of(config, run)
-    if split not in data.files:
-        raise unknown("split", split, data.files, where="--split")
+    scored = _scored(trained, split, files, data)
+    data, split = scored.data, scored.split
     place = choose_device(device)
     predictor = trained.predictor(
         decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=place
     )
     evaluation = predictor.evaluate(data, split)
-    name = "-".join([split, *_deviations(decoding or {}, config, checkpoint, average)])
-    write_text(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
+    name = "-".join([scored.name, *_deviations(decoding or {}, config, checkpoint, average)])
     metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
     metrics[f"{name}/sentences_per_second"] = {
         "value": evaluation.items / evaluation.seconds,
         "signature": f"{evaluation.signature}|device:{place}|threads:{torch.get_num_threads()}",
         f"{evaluation.unit}_per_second": evaluation.units / evaluation.seconds,
     }
+    for value in metrics.values():
+        value["signature"] += f"|data:{scored.mark}" if scored.mark else ""
+    write_text(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
     for key, value in metrics.items():
         run.update_metrics(key, value)
-    run.write_samples(evaluation.columns, evaluation.samples)
+    if not name.startswith(OTHER_FILE):
+        run.write_samples(evaluation.columns, evaluation.samples)
     write_card(run)
     return metrics
 
 
-def _data_of(config: Experiment, run: Run) -> DataModule:
-    """The data that a run was trained with.
+class _Scored(NamedTuple):
+    """What is scored: its data module, the split in it, the name of the scores, and the checksum in signatures."""
+
+    data: DataModule
+    split: str
+    name: str
+    mark: str
+
+
+def _scored(trained: Trained, split: str, files: Sequence[Path], data: DataModule | None) -> _Scored:
+    """What to score, under which name.
 
     Raises:
-        PhmrunError: (exit 3) They are no longer where they were, or have changed.
+        PhmrunError: There is no such split, or a file is missing or not what the run has recorded.
+    """
+    run, config = trained.run, trained.config
+    build = TASKS.get(config.task).load("data")
+    if files:
+        other = config.model_copy(update={"data": config.data.testing(*files)})
+        data, split = build(other, cache_dir()), "test"
+    elif data is None:
+        data = _at_hand(build, config, run)
+    if split not in data.files:
+        raise unknown("split", split, data.files, where="--split")
+    found, record = data.checked(split), run.data()
+    mark = found.mark if found.files else ""
+    if files:
+        same = record.name_of(found) if record else None
+        name = same or other_file(found)
+        note(f"{', '.join(map(str, files))}: " + (f"this is the run's split {same}" if same else f"scored as {name}"))
+        return _Scored(data, split, name, mark)
+    known = record.splits.get(split) if record else None
+    if known is not None and known.sha256 != found.sha256:
+        where = ", ".join(file.path for file in found.files)
+        raise PhmrunError(
+            f"the data have changed since the run was trained: {split} ({found.mark}, recorded {known.mark})",
+            where=where,
+            hint=f"Put the old file back, or score this one under a name of its own: phmrun eval {run.id} --test FILE "
+            "(parallel text: --src FILE --tgt FILE).",
+            code=ExitCode.DATA,
+        )
+    return _Scored(data, split, split, mark)
+
+
+def _at_hand(build: Callable[..., DataModule], config: Experiment, run: Run) -> DataModule:
+    """The run's own data.
+
+    Raises:
+        PhmrunError: (exit 3) A file is not where it was; with how to score it from where it is now.
     """
     try:
-        data: DataModule = TASKS.get(config.task).load("data")(config, cache_dir())
+        return build(config, cache_dir())
     except PhmrunError as error:
+        if config.data.name != "files":
+            raise
         raise PhmrunError(
             error.what,
             where=error.where,
             valid=error.valid,
-            hint="If the data have moved, give the run's own `phmrun train …` once more with their new place: "
-            f"it trains nothing, and {run.id} remembers them.",
+            hint=f"If the test set has moved, name it: phmrun eval {run.id} --test FILE (parallel text: --src, --tgt); "
+            "what has the same content has the same name. Or give the run's own `phmrun train …` once more with the "
+            "data's new place: it trains nothing and remembers them.",
             code=error.code,
         ) from error
-    _require_same(data.fingerprints(), run)
-    return data
 
 
-def _require_same(found: Mapping[str, str], run: Run) -> None:
-    """Refuses data that have changed since the run was trained.
-
-    Raises:
-        PhmrunError: (exit 3) A file has another checksum.
-    """
-    kept = run.parameters().get("fingerprints", {})
-    changed = [name for name, mark in found.items() if kept.get(name, mark) != mark]
-    if changed:
-        raise PhmrunError(
-            f"the data have changed since the run was trained: {', '.join(changed)}",
-            where=str(run.path),
-            hint="Put the old files back, or train a run with the new ones.",
-            code=ExitCode.DATA,
-        )
+def other_file(split: Split) -> str:
+    """The name under which a file's scores stand that is not one of the run's: ``file-newstest-1a2b3c4d``."""
+    stem = re.sub(r"[^A-Za-z0-9._]+", "-", Path(split.files[-1].path).name.removesuffix(".gz")).strip("-.")
+    return f"{OTHER_FILE}{stem or 'x'}-{split.sha256[:8]}"
 
 
 def choose_device(name: str) -> str:

@@ -17,6 +17,7 @@ _CONTENTS = {
     "status.json": "what the run is doing",
     "metrics.json": "scores with their signatures",
     "parameters.json": "parameter counts",
+    "data.json": "files and checksums of the data",
     "history.jsonl": "the course of training",
     "train.log": "what training said",
     "vocabulary": "the vocabulary",

@@ -14,6 +14,8 @@ from phmrun.ledger.values import parsed
 
 CONFIG, STATUS, METRICS, LOCK = "config.yaml", "status.json", "metrics.json", "lock"
 DAMAGED = "damaged"
+OTHER_FILE = "file-"
+"""How the names of scores begin that belong to another file than the run's own test set."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ class RunSummary:
 
     @property
     def main_score(self) -> str | None:
-        """The first score that the run's evaluation wrote, of the test set if there is one."""
+        """The first score that the run's evaluation wrote, of the test set if there is one; never of another file."""
         scored = (name for name in self.metrics if self.score(name) is not None)
-        names = [name for name in scored if not name.startswith(("train/", "validation/"))]
+        names = [name for name in scored if not name.startswith(("train/", "validation/", OTHER_FILE))]
         return next((name for name in names if name.startswith("test/")), names[0] if names else None)
 
     def to_json(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.files import write_json, write_text
 from phmrun.ledger.about import about_config
+from phmrun.ledger.data import DataRecord
 from phmrun.ledger.history import History
 from phmrun.ledger.listing import CONFIG, LOCK, METRICS, STATUS, RunSummary, as_found, list_runs
 from phmrun.ledger.lock import Lock
@@ -117,6 +118,11 @@ class Run:
         return self.path / "parameters.json"
 
     @property
+    def data_path(self) -> Path:
+        """The files that the run was trained and tested on, with their checksums."""
+        return self.path / "data.json"
+
+    @property
     def samples_path(self) -> Path:
         """A few inputs with what the model made of them."""
         return self.predictions / "samples.json"
@@ -194,14 +200,16 @@ class Run:
         )
         return self._write_status(after)
 
-    def write_config(self, config_yaml: str) -> None:
-        """Writes the resolved config, unless it is there as it is.
+    def write_config(self, config_yaml: str) -> bool:
+        """Writes the resolved config, unless it is there as it is; returns whether it was another.
 
         Args:
             config_yaml: It; may differ from the one before in what is no part of the run's identity.
         """
-        if self.config_path.read_text(encoding="utf-8") != config_yaml:
-            write_text(self.config_path, config_yaml)
+        if self.config_path.read_text(encoding="utf-8") == config_yaml:
+            return False
+        write_text(self.config_path, config_yaml)
+        return True
 
     def lock(self) -> Lock:
         """The run's lock, to be held in a ``with`` block by the process that changes the run.
@@ -242,6 +250,22 @@ class Run:
         if isinstance(total, int):
             before = self._read_status()
             self._write_status(replace(before, about={**before.about, "parameters": total}))
+
+    def data(self) -> DataRecord | None:
+        """What the run was trained and tested on; ``None`` where an older version has not written it.
+
+        Raises:
+            PhmrunError: ``data.json`` is damaged (exit 3).
+        """
+        content = self._read_object(self.data_path)
+        try:
+            return DataRecord.from_json(content) if content else None
+        except ValueError as error:
+            raise PhmrunError(str(error), where=str(self.data_path), code=ExitCode.DATA) from error
+
+    def write_data(self, record: DataRecord) -> None:
+        """Writes what the run is trained and tested on."""
+        write_json(self.data_path, record.to_json())
 
     def samples(self) -> dict[str, Any]:
         """The sample outputs as ``columns`` and ``rows``; empty before they are written."""

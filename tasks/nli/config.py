@@ -1,5 +1,6 @@
 """The configuration of natural language inference."""
 
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -17,6 +18,10 @@ class NLIDataConfig(ClassificationDataConfig):
         description="Pretrained word vectors in GloVe's text format, plain or .gz: a file, here or in the data "
         "directory (glove/glove.6B.300d.txt); null: vectors are learnt.",
     )
+
+    def testing(self, *paths: Path) -> Self:
+        """The section with the user's own pairs as the test set and nothing to learn from."""
+        return super().testing(*paths).model_copy(update={"vectors": None})
 
 
 class NLIModelConfig(ModelConfig):

@@ -111,10 +111,14 @@ def _corpus(
     readers: Mapping[str, Reader],
     paths: Mapping[str, Path],
     fingerprints: Mapping[str, str],
+    *,
+    whole: bool = True,
     **reading: str,
 ) -> ClassificationCorpus:
+    """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
+    files = {split: [path] for split, path in paths.items()} if whole else {}
     about = {"format": config.format, **reading}
-    return ClassificationCorpus(readers, list(paths.values()), fingerprints, config.labels, 2, about)
+    return ClassificationCorpus(readers, list(paths.values()), fingerprints, config.labels, 2, about, split_sources=files)
 
 
 def _builtin(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
@@ -139,7 +143,9 @@ def _reduced(config: NLIExperiment) -> ClassificationCorpus:
     readers = _readers(config, paths)
     shares = divided(readers["dev"], REDUCED, without=[readers["test"]])
     setting = "reduced-from-dev-" + "/".join(map(str, REDUCED.values()))
-    return _corpus(config, {**shares, "test": readers["test"]}, paths, checksums(name, splits), setting=setting)
+    return _corpus(
+        config, {**shares, "test": readers["test"]}, paths, checksums(name, splits), whole=False, setting=setting
+    )
 
 
 def _parts(readers: Mapping[str, Reader]) -> Iterator[Item | LeftOut]:

@@ -1,6 +1,7 @@
 """The configuration of dependency parsing."""
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -73,6 +74,10 @@ class TreebankDataConfig(DataConfig):
         trees = _listed(value.get("train") or ())
         own = value.get("dev") or value.get("test") or any(part not in SPLITS for part in trees)
         return {**value, "name": "files"} if own else value
+
+    def testing(self, *paths: Path) -> Self:
+        """The section with the user's own trees as the test set and nothing to learn from."""
+        return super().testing(*paths).model_copy(update={"train": (), "hold_out": 0.0})
 
     @field_validator("train", mode="before")
     @classmethod

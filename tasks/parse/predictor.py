@@ -96,7 +96,7 @@ class TreeParser:
     def evaluate(self, data: TreebankData, split: str) -> Evaluation:
         """Parses a split and scores it: "uas", "las", "clas", "label-accuracy"; "…-<part>"; "…-of-neighbour".
 
-        The baseline hangs each word where most words of its tag hang in training.
+        The baseline hangs each word where most words of its tag hang in training, where there are training trees.
         """
         gold = data.sentences(split)
         self._searching, began = 0.0, time.perf_counter()
@@ -104,10 +104,11 @@ class TreeParser:
         seconds = time.perf_counter() - began
         note(f"the search for trees took {self._searching / seconds:.0%} of the time of parsing {split}")
         scores = self._scores(gold, parsed, data.treebank.parts.get(split))
-        columns = [(each.upos, each.heads, each.deprels) for each in data.sentences(TRAIN)]
-        arcs = neighbour_baseline(columns, [each.upos for each in gold])
-        baseline = [each.with_parse(*trees) for each, trees in zip(gold, arcs, strict=True)]
-        scores |= {f"{name}-of-neighbour": score for name, score in self._attachment(gold, baseline).items()}
+        if TRAIN in data.files:
+            columns = [(each.upos, each.heads, each.deprels) for each in data.sentences(TRAIN)]
+            arcs = neighbour_baseline(columns, [each.upos for each in gold])
+            baseline = [each.with_parse(*trees) for each, trees in zip(gold, arcs, strict=True)]
+            scores |= {f"{name}-of-neighbour": score for name, score in self._attachment(gold, baseline).items()}
         return Evaluation(
             scores,
             predictions=conllu.dumps(parsed),

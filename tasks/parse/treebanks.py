@@ -72,7 +72,7 @@ def _own_files(data: TreebankDataConfig) -> Treebank:
     Raises:
         PhmrunError: (exit 3) One of them does not exist.
     """
-    files = {"train": tuple(Path(path) for path in data.train)}
+    files = {"train": tuple(Path(path) for path in data.train)} if data.train else {}
     files |= {split: (path,) for split, path in (("dev", data.dev), ("test", data.test)) if path}
     for split, paths in files.items():
         for path in paths:

@@ -25,7 +25,7 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
     data = build_parallel_data(config, cache, builtin_corpus)
-    if config.data.copies:
+    if config.data.copies and "train" in data.files:
         data.files["train"] = with_copies(data.files["train"], config.data.copies, cache)
     return data
 

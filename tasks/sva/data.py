@@ -51,7 +51,7 @@ def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
     if data.name == "files":
         files = own_files(data)
         sums = {split: sha256_of(path) for split, path in files.items()}
-        return _corpus({split: partial(read, path) for split, path in files.items()}, list(files.values()), sums)
+        return _corpus({split: partial(read, path) for split, path in files.items()}, files, sums)
     if "all" in CATALOGUE.get(data.name).splits:
         return _undivided(data.name)
     return _reduced(data.name) if data.reduced else _complete(data.name)
@@ -74,14 +74,18 @@ def _item(item: AgreementItem, part: str | None = None) -> Item:
 
 def _corpus(
     readers: Mapping[str, Reader],
-    sources: Sequence[Path],
+    paths: Mapping[str, Path],
     fingerprints: Mapping[str, str],
     *,
     baselines: Mapping[str, Baseline] | None = None,
+    whole: bool = True,
     **reading: str,
 ) -> ClassificationCorpus:
+    """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
+    files = {split: [path] for split, path in paths.items()} if whole else {}
+    about = {"format": "agreement", **reading}
     return ClassificationCorpus(
-        readers, sources, fingerprints, LABELS, 1, {"format": "agreement", **reading}, baselines or {}
+        readers, list(paths.values()), fingerprints, LABELS, 1, about, baselines or {}, split_sources=files
     )
 
 
@@ -93,7 +97,7 @@ def _builtin(cache: Path) -> ClassificationCorpus:
     readers["test"] = partial(_with_parts, files["test"], directory / "test.attractors")
     version = {"builtin": builtin.VERSIONS["agreement"]}
     baselines = {"nearest-noun": partial(nearest_noun_baseline, directory / "nouns.tsv")}
-    return _corpus(readers, list(files.values()), version, baselines=baselines)
+    return _corpus(readers, files, version, baselines=baselines)
 
 
 def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
@@ -125,7 +129,7 @@ def _complete(name: str) -> ClassificationCorpus:
     readers: dict[str, Reader] = {split: partial(read, path) for split, path in paths.items()}
     by_attractors = [path for split, path in paths.items() if split not in SPLITS]
     readers["test"] = partial(_by_attractors, paths["test"], by_attractors)
-    return _corpus(readers, list(paths.values()), checksums(name, splits))
+    return _corpus(readers, paths, checksums(name, splits))
 
 
 def _by_attractors(path: Path, parts: Sequence[Path]) -> Iterator[Item]:
@@ -144,7 +148,7 @@ def _reduced(name: str) -> ClassificationCorpus:
     readers = {**tested, "train": shares["train"], "dev": shares["dev"]}
     readers["test"] = partial(_one_after_the_other, [shares["held-out"], *tested.values()])
     setting = "reduced-from-dev-" + "/".join(map(str, REDUCED.values()))
-    return _corpus(readers, list(paths.values()), checksums(name, splits), setting=setting)
+    return _corpus(readers, paths, checksums(name, splits), whole=False, setting=setting)
 
 
 def _one_after_the_other(readers: Sequence[Reader]) -> Iterator[Item | LeftOut]:
@@ -158,4 +162,4 @@ def _undivided(name: str) -> ClassificationCorpus:
     def split(name: str) -> Iterator[Item]:
         return map(_item, divide(list(read_agreement(path)))[name])
 
-    return _corpus({name: partial(split, name) for name in SPLITS}, [path], checksums(name))
+    return _corpus({name: partial(split, name) for name in SPLITS}, {"all": path}, checksums(name), whole=False)

@@ -31,3 +31,12 @@ def test_unknown_run(phmrun, experiment, run_dir):
     result = phmrun("eval", "nmt-bulitin-phm-7-0123456789ab", "--runs-dir", str(run_dir.parent))
     assert result.code == 2
     assert run_dir.name in result.err
+
+
+def test_another_test_file(phmrun, experiment, run_dir, tmp_path):
+    phmrun("eval", str(run_dir), "--src", "a.en", "--tgt", "a.de")
+    phmrun("eval", str(run_dir), "--test", "a.tsv")
+    assert [[str(path) for path in call[2]["files"]] for call in experiment.calls] == [["a.en", "a.de"], ["a.tsv"]]
+    for options in (["--src", "a.en"], ["--test", "a", "--split", "dev"], ["--test", "a", "--src", "b"]):
+        assert phmrun("eval", str(run_dir), *options).code == 2
+    assert len(experiment.calls) == 2

@@ -48,6 +48,7 @@ class ClassificationCorpus:
         sentences: Sentences of an item, 1 or 2.
         reading: What else the items depend on, by name; part of every score's signature.
         baselines: Labels that need no model, by name.
+        split_sources: Of ``sources`` those that a split is read from; all for a split that is not named.
     """
 
     readers: Mapping[str, Reader]
@@ -57,6 +58,7 @@ class ClassificationCorpus:
     sentences: int
     reading: Mapping[str, str] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    split_sources: Mapping[str, Sequence[Path]] = field(default_factory=dict)
 
 
 class ClassificationBatch(NamedTuple):
@@ -134,6 +136,10 @@ class ClassificationData(DataModule):
         self.cache = cache
         self.vectors = vectors
         self.vector_width = vector_width
+
+    def sources(self, split: str) -> Sequence[Path]:
+        """The files that a split is read from."""
+        return self.corpus.split_sources.get(split, self.corpus.sources)
 
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 sums by the names under which they count in the run id."""

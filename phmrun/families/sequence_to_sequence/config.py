@@ -76,6 +76,12 @@ class ParallelDataConfig(DataConfig):
             raise ValueError("test_source and test_target belong together")
         return self
 
+    def testing(self, *paths: Path) -> Self:
+        """The section with source and target of the user's own as the test set and nothing to learn from."""
+        nothing = dict.fromkeys((*_FILES, "prefix"))
+        source, target = paths
+        return self.model_copy(update={"name": "files", **nothing, "test_source": source, "test_target": target})
+
 
 _FAIRSEQ: dict[str, Any] = {
     "width": 512,

@@ -105,7 +105,7 @@ def own_files(data: ParallelDataConfig) -> Files:
 
 
 def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Path | None:
-    """One file of the user's; ``None`` where there is no test set."""
+    """One file of the user's; ``None`` where there is no such set."""
     key = f"{split}_{side}"
     given: Path | None = getattr(data, key)
     if data.prefix:
@@ -115,7 +115,7 @@ def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Pat
     for path in candidates:
         if path.is_file():
             return path
-    if split == "test" and (data.prefix or not given):
+    if not candidates or (split == "test" and data.prefix):
         return None
     raise PhmrunError(
         f"the {split} file does not exist: {' or '.join(str(path) for path in candidates)}",

@@ -1,0 +1,114 @@
+"""Runs whose folder, or whose data, are elsewhere than they were; and other test files than the run's own."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny_experiments import SETTINGS, configured, run_experiment, run_of
+
+from phmrun.config import load_run_config
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import State
+from phmrun.ledger.listing import summarise
+from phmrun.training import experiment
+from phmrun.training.experiment import evaluate
+
+SHORT = {"training": {"max_steps": 2, "validate_every": 2}}
+
+
+def test_a_run_is_continued_and_scored_from_another_folder(tmp_path, monkeypatch):
+    home, away, runs = tmp_path / "home", tmp_path / "away", tmp_path / "runs"
+    for folder in (home, away):
+        folder.mkdir()
+    monkeypatch.chdir(home)
+    config = configured("sva", Path("corpus"), SHORT)
+    monkeypatch.setattr(experiment, "evaluate_run", _fails)
+    with pytest.raises(OSError, match="no space"):
+        run_experiment(config, runs)
+    monkeypatch.undo()
+    monkeypatch.chdir(away)
+    (path,) = runs.iterdir()
+    assert summarise(path).state == "interrupted"
+    shutil.move(home / "corpus", away / "moved")
+    result = run_experiment(configured("sva", Path("moved"), SHORT), runs)
+    assert (result.state, result.run_dir) == (State.DONE, path)
+    run = run_of(result)
+    assert load_run_config(run.config_path).data.test == away / "moved" / "test.tsv"
+    assert run.data().splits["test"].files[0].path == str(away / "moved" / "test.tsv")
+    monkeypatch.chdir(tmp_path)
+    first = run.metrics()["test/accuracy"]
+    assert evaluate(run)["test/accuracy"] == first
+    assert f"data:{run.data().splits['test'].mark}" in first["signature"].split("|")
+    _another_file_makes_another_score(run, away / "moved", first)
+
+
+def _another_file_makes_another_score(run, corpus, first):
+    """At the recorded path or named by the user: never under the name of the test set."""
+    kept = corpus / "kept.tsv"
+    shutil.move(corpus / "test.tsv", kept)
+    with pytest.raises(PhmrunError, match="does not exist") as caught:
+        evaluate(run)
+    assert "--test FILE" in caught.value.hint
+    assert evaluate(run, files=[kept])["test/accuracy"] == first
+    shutil.copy(corpus / "dev.tsv", corpus / "test.tsv")
+    lines = (corpus / "dev.tsv").read_text().splitlines(keepends=True)[:7]
+    (corpus / "test.tsv").write_text("".join(lines))
+    with pytest.raises(PhmrunError, match="changed since the run was trained: test") as caught:
+        evaluate(run)
+    assert caught.value.code is ExitCode.DATA
+    scores = evaluate(run, files=[corpus / "test.tsv"])
+    (name,) = (name for name in scores if name.endswith("/accuracy"))
+    assert name.startswith("file-test.tsv-")
+    assert scores[name]["n"] == 7
+    assert run.metrics()["test/accuracy"] == first
+    assert summarise(run.path).main_score == "test/accuracy"
+
+
+def _fails(*_, **__):
+    raise OSError("no space")
+
+
+@pytest.mark.parametrize("task", [task for task in SETTINGS if task != "sva"])
+def test_every_task_scores_another_file(task, tmp_path):
+    result = run_experiment(configured(task, tmp_path / "corpus", SHORT), tmp_path / "runs")
+    run, before = run_of(result), result.metrics
+    corpus, other = tmp_path / "corpus", tmp_path / "other"
+    other.mkdir()
+    files = []
+    for source in sorted(corpus.glob("dev.*")) if task in ("nmt", "style") else [corpus / f"dev{_ending(task)}"]:
+        text = source.read_text()
+        count = 3 if task == "parse" else 5
+        end = "\n\n" if task == "parse" else "\n"
+        files.append(other / source.name)
+        files[-1].write_text(end.join(text.split(end)[:count]) + end)
+    shutil.rmtree(corpus)
+    scores = evaluate(run, files=files)
+    assert scores
+    assert {name.partition("/")[0] for name in scores} == {f"file-{files[-1].name}-{_digits(scores)}"}
+    assert {name: score for name, score in run.metrics().items() if name in before} == before
+    assert run.samples()
+
+
+def _ending(task):
+    return {"parse": ".conllu", "lm": ".aa"}.get(task, ".tsv")
+
+
+def _digits(scores):
+    return next(iter(scores)).partition("/")[0].rpartition("-")[2]
+
+
+@pytest.mark.parametrize("damage", ["{", "[[" * 5000, None])
+def test_a_damaged_status_is_mended_by_starting_over(damage, tmp_path):
+    config = configured("sva", tmp_path / "corpus", SHORT)
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    run.status_path.unlink()
+    if damage is None:
+        run.status_path.mkdir()
+    else:
+        run.status_path.write_text(damage)
+    with pytest.raises(PhmrunError) as caught:
+        run_experiment(config, tmp_path / "runs")
+    assert "--restart" in str(caught.value)
+    asked = []
+    assert run_experiment(config, tmp_path / "runs", restart=asked.append).state is State.DONE
+    assert [each.id for each in asked] == [run.id]

@@ -1,0 +1,47 @@
+"""``data.json``: which files a run was made with, known by their content."""
+
+import gzip
+import hashlib
+
+import pytest
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run
+from phmrun.ledger.data import DataRecord, Source, Split
+
+
+def test_a_checksum_is_of_the_content_wherever_it_lies(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n")
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"one\n"))
+    plain, packed = Split.of([tmp_path / "a.txt"]), Split.of([tmp_path / "b.txt.gz"])
+    assert plain.sha256 == packed.sha256 == hashlib.sha256(b"one\n").hexdigest()
+    assert DataRecord({"dev": Split.of([tmp_path / "a.txt"])}).name_of(packed) == "dev"
+
+
+def test_both_sides_and_their_order_count(tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    one, other = ([tmp_path / name for name in order] for order in ("ab", "ba"))
+    assert len({Split.of(one).sha256, Split.of(other).sha256, Split.of(one[:1]).sha256}) == 3
+
+
+def test_a_missing_or_damaged_file(tmp_path):
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"one\n" * 1000)[:-9])
+    for name in ("cut.gz", "none"):
+        with pytest.raises(PhmrunError, match="cannot be read") as caught:
+            Source.of(tmp_path / name)
+        assert caught.value.code is ExitCode.DATA
+
+
+def test_the_record_is_read_as_it_was_written(tmp_path):
+    (tmp_path / "a").write_text("x")
+    run = Run.create(tmp_path / "runs", "nmt-x", "task: nmt\n")
+    assert run.data() is None
+    record = DataRecord({"test": Split.of([tmp_path / "a"])}, {"test.source": "0" * 64})
+    run.write_data(record)
+    assert run.data() == record
+    for damage in ('{"splits": 3}', "[]", '{"splits": {"test": {"files": [{}]}}, "fingerprints": {}}'):
+        run.data_path.write_text(damage)
+        with pytest.raises(PhmrunError) as caught:
+            run.data()
+        assert caught.value.code is ExitCode.DATA
