@@ -1,9 +1,11 @@
 """Files that are written whole or not at all, and their checksums."""
 
+import errno
 import gzip
 import hashlib
 import json
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.errors import ExitCode, PhmrunError
+
+MOST_BYTES = 256 * 2**20
+"""Largest small file of a run: status, scores, samples."""
 
 
 @contextmanager
@@ -66,6 +71,27 @@ def content_sha256(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise PhmrunError(f"the file cannot be read: {reason}", where=str(path), code=ExitCode.DATA) from error
+
+
+def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
+    """The content of a file that may be anything: a pipe, a device or a file without end is refused, not waited for.
+
+    Args:
+        path: The file, or a link to it.
+        most: Bytes from which on it is too large.
+
+    Raises:
+        FileNotFoundError: There is none.
+        OSError: It cannot be read, is no file, or is too large.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as handle:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a file", str(path))
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+        return handle.read(most)
 
 
 def _sync_directory(directory: Path) -> None:

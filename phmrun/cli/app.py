@@ -1,6 +1,7 @@
 """The entry point ``phmrun``: all verbs, and what becomes of a mistake."""
 
 import errno
+import io
 import os
 import sys
 import traceback
@@ -80,6 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: What follows the program's name; by default that of this process.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a file's name may be no text
     given = list(sys.argv[1:] if arguments is None else arguments)
     moved = _globals_first(given)
     try:

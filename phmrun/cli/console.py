@@ -61,8 +61,10 @@ def stderr() -> Console:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on one line of standard output."""
-    print(json.dumps(value, ensure_ascii=False, default=str), flush=True)
+    """One JSON value on one line of standard output; what is no finite number stands as text: "NaN", "Infinity"."""
+    from phmrun.ledger.values import plain
+
+    print(json.dumps(plain(value, otherwise=str), ensure_ascii=False, allow_nan=False), flush=True)
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title: str | None = None) -> None:

@@ -65,12 +65,11 @@ def list_runs(
 ) -> None:
     """Lists the runs with state, layer, size and scores."""
     from phmrun.ledger import listing
-    from phmrun.ledger.values import plain
 
     found = listing.list_runs(runs_dir)
     chosen = listing.sort(listing.select(found, task=task, layer=layer, data=data, state=state), sort)
     if as_json:
-        console.print_json(plain([run.to_json() for run in chosen]))
+        console.print_json([run.to_json() for run in chosen])
         return
     if not chosen:
         console.stderr().print(f"no runs in {runs_dir}" if not found else "no run fits", markup=False)
@@ -119,12 +118,11 @@ def show(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs"), as_json: J
     """Shows one run: state, configuration, scores, size, the last of its history, sample outputs, files."""
     from phmrun.ledger import Run
     from phmrun.ledger.description import describe
-    from phmrun.ledger.values import plain
 
     description = describe(Run.find(runs_dir, run))
     changed = _differences(description.path / "config.yaml")
     if as_json:
-        console.print_json(plain(_as_json(description, changed)))
+        console.print_json(_as_json(description, changed))
     else:
         _print(description, changed)
 
@@ -146,15 +144,13 @@ def diff(
     settings, scores = comparison.configurations(pair), comparison.scores(pair)
     sizes = [each.parameters().get("total") for each in pair]
     if as_json:
-        from phmrun.ledger.values import plain
-
         facts = {
             "runs": [each.id for each in pair],
             "config": {row.key: row.values for row in settings},
             "parameters": sizes,
             "metrics": {row.name: {"values": row.values, "alike": row.alike} for row in scores},
         }
-        console.print_json(plain(facts))
+        console.print_json(facts)
         return
     names = [each.id for each in pair]
     rows = [(row.key, *(_said(value) for value in row.values)) for row in settings]
@@ -183,9 +179,7 @@ def compare(
         raise PhmrunError("none of these runs has been validated yet", hint="Name a figure: --figure train/loss.")
     curves = {name: comparison.curves(found, name) for name in wanted}
     if as_json:
-        from phmrun.ledger.values import plain
-
-        console.print_json(plain({"runs": [run.id for run in found], "curves": curves}))
+        console.print_json({"runs": [run.id for run in found], "curves": curves})
         return
     for name, rows in curves.items():
         console.print_table((name, *(run.id for run in found)), [(step, *values) for step, values in rows])

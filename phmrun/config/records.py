@@ -8,7 +8,7 @@ from phmrun.config.experiment import Experiment
 from phmrun.config.layering import OptionsOf, read_source, resolve
 from phmrun.config.problems import Problem
 from phmrun.config.task import Task
-from phmrun.errors import PhmrunError
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.registry import TASKS
 
 _LOG = logging.getLogger(__name__)
@@ -30,6 +30,8 @@ def load_run_config(
     Raises:
         PhmrunError: The file is missing or malformed, or a value is no longer valid.
     """
+    if path.exists() and not path.is_file():
+        raise PhmrunError("this is not a file", where=str(path), code=ExitCode.DATA)
     source = read_source(path)
     return resolve(schema or _schema(source.values, path), [source], options_of, on_unknown=_tell).config
 

@@ -114,6 +114,13 @@ class TrainedModel:
     def _path(self, checkpoint: str | None) -> Path:
         """The file that a name stands for; the last checkpoint where no validation has chosen a best one."""
         best, last = self.run.checkpoints / BEST, self.run.checkpoints / LAST
+        if checkpoint is None and not best.is_file() and "validation/best" in self.run.metrics():
+            raise PhmrunError(
+                "the weights of the best validation are missing",
+                where=str(best),
+                hint="--checkpoint last takes the last ones; training again with --restart makes both.",
+                code=ExitCode.DATA,
+            )
         if checkpoint is None:
             return best if best.is_file() else last
         return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))

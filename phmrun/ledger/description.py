@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.errors import PhmrunError
-from phmrun.ledger.listing import LOCK
-from phmrun.ledger.lock import Holder, living_holder
+from phmrun.files import read_regular
+from phmrun.ledger.listing import LOCK, holder_of
+from phmrun.ledger.lock import Holder
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import Status
 
@@ -89,8 +90,8 @@ def describe(run: Run) -> Description:
         id=run.id,
         path=run.path,
         status=readable(lambda: run.status, None),
-        holder=living_holder(run.path / LOCK),
-        config=readable(lambda: run.config_path.read_text(encoding="utf-8"), ""),
+        holder=holder_of(run.path),
+        config=readable(lambda: read_regular(run.config_path).decode("utf-8"), ""),
         metrics=readable(run.metrics, {}),
         parameters=readable(run.parameters, {}),
         history=readable(run.history.read, []),

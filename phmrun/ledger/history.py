@@ -6,10 +6,11 @@ from typing import Any
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import replacing
+from phmrun.files import read_regular, replacing
 from phmrun.ledger.values import restored, to_line
 
 Row = dict[str, Any]
+_MOST_BYTES = 2**32
 
 
 class History:
@@ -76,9 +77,12 @@ class History:
     def _lines(self) -> Iterator[tuple[bytes, Row]]:
         """Each whole line with its row."""
         try:
-            lines = self.path.read_bytes().split(b"\n")
+            lines = read_regular(self.path, most=_MOST_BYTES).split(b"\n")
         except FileNotFoundError:
             return
+        except OSError as error:
+            what = f"the history cannot be read: {error.strerror}"
+            raise PhmrunError(what, where=str(self.path), code=ExitCode.DATA) from error
         # What follows the last line end was being written when the process died.
         whole = lines[:-1]
         for number, line in enumerate(whole, start=1):

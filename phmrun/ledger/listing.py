@@ -1,5 +1,7 @@
 """All runs of a directory at a glance: two small files are read per run, and nothing is imported for it."""
 
+import json
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +10,8 @@ from typing import Any
 
 from phmrun.documents import parse_json
 from phmrun.errors import unknown
-from phmrun.ledger.lock import living_holder
+from phmrun.files import read_regular
+from phmrun.ledger.lock import Holder, living_holder
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.values import parsed
 
@@ -39,7 +42,7 @@ class RunSummary:
     @property
     def state(self) -> str:
         """The state's name, or ``damaged``."""
-        return self.status.state.value if self.status else DAMAGED
+        return self.status.state.value if self.status and not self.damage else DAMAGED
 
     def about(self, key: str) -> Any:
         """What the listing knows of the run: task, data, layer, seed, parameters; ``None`` if it does not."""
@@ -74,42 +77,71 @@ class RunSummary:
 def score_value(score: Any) -> float | None:
     """The number in a score, which is written as a number or as an object with ``value`` and ``signature``."""
     value = score.get("value") if isinstance(score, dict) else score
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def summarise(path: Path) -> RunSummary | None:
     """One directory's summary; ``None`` if it is no run."""
     try:
-        content = (path / STATUS).read_bytes()
+        content = read_regular(path / STATUS)
     except (FileNotFoundError, NotADirectoryError):
         if not (path / CONFIG).exists():
             return None
         return RunSummary(path.name, path, None, damage=f"{STATUS} is missing")
     except OSError as error:
-        return RunSummary(path.name, path, None, damage=f"{STATUS}: {error.strerror}")
+        return RunSummary(path.name, path, None, damage=f"{STATUS}: {reason_of(error)}")
     try:
         status = Status.from_json(parse_json(content))
     except (ValueError, TypeError) as error:
         return RunSummary(path.name, path, None, damage=f"{STATUS}: {error}")
     status = as_found(status, path)
     try:
-        metrics = parsed((path / METRICS).read_bytes())
+        metrics = parsed(read_regular(path / METRICS))
     except FileNotFoundError:
         metrics = {}
     except (OSError, ValueError) as error:
-        return RunSummary(path.name, path, status, damage=f"{METRICS}: {error}")
+        return RunSummary(path.name, path, status, damage=f"{METRICS}: {reason_of(error)}")
     if not isinstance(metrics, dict):
         return RunSummary(path.name, path, status, damage=f"{METRICS}: not an object")
+    odd = [name for name, score in metrics.items() if _is_odd(score)]
+    if odd:
+        return RunSummary(path.name, path, status, damage=f"{METRICS}: {odd[0][:80]!a} is no score")
     return RunSummary(path.name, path, status, metrics)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file could not be read, in a phrase."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:200]
+
+
+def _is_odd(score: Any) -> bool:
+    """Whether a score holds what no evaluation writes: a number that no float can be, text that is not Unicode."""
+    value = score.get("value") if isinstance(score, dict) else score
+    try:
+        json.dumps(score, ensure_ascii=False).encode("utf-8")
+        return isinstance(value, int) and not math.isfinite(float(value))
+    except (OverflowError, UnicodeEncodeError, ValueError):
+        return True
 
 
 def as_found(status: Status, path: Path) -> Status:
     """The status as it is in truth: a run that no living process holds is not running, whatever was written last."""
-    if status.state is not State.RUNNING or living_holder(path / LOCK) is not None:
+    if status.state is not State.RUNNING or holder_of(path) is not None:
         return status
     said = status.to_json()
     said.update(state=State.INTERRUPTED, reason="its process ended without a word", ended=status.updated)
     return Status.from_json(said)
+
+
+def holder_of(path: Path) -> Holder | None:
+    """The living process that holds a run directory, if there is one."""
+    lock = path / LOCK
+    return living_holder(lock) if lock.is_file() else None
 
 
 def list_runs(runs_dir: Path) -> list[RunSummary]:
@@ -177,10 +209,11 @@ def sort(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
             raise unknown("column", name, [*_COLUMNS, *scores], where="--sort")
         column = _score_column(name)
     valued = [(column(run), run.id, run) for run in runs]
-    present = sorted((item for item in valued if item[0] is not None), key=lambda item: item[:2])
+    missing = [item for item in valued if item[0] is None or item[0] != item[0]]  # no value, or NaN: never best
+    present = sorted((item for item in valued if item not in missing), key=lambda item: item[:2])
     if key.startswith("-"):
         present.reverse()
-    return [item[2] for item in [*present, *(item for item in valued if item[0] is None)]]
+    return [item[2] for item in [*present, *missing]]
 
 
 def score_names(runs: Sequence[RunSummary]) -> list[str]:

@@ -11,16 +11,17 @@ from typing import Any
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.files import write_json, write_text
+from phmrun.files import read_regular, write_json, write_text
 from phmrun.ledger.about import about_config
 from phmrun.ledger.data import DataRecord
 from phmrun.ledger.history import History
-from phmrun.ledger.listing import CONFIG, LOCK, METRICS, STATUS, RunSummary, as_found, list_runs
+from phmrun.ledger.listing import CONFIG, LOCK, METRICS, STATUS, RunSummary, as_found, list_runs, reason_of
 from phmrun.ledger.lock import Lock
 from phmrun.ledger.status import State, Status, now
 from phmrun.ledger.values import parsed, plain
 
 _RUN_NAME = re.compile(r".+-[0-9a-f]{12}")
+_ANEW = "The command that trained the run begins it anew with --restart."
 _ENDED = (State.DONE, State.FAILED, State.INTERRUPTED)
 
 
@@ -295,11 +296,13 @@ class Run:
 
     def _read_status(self) -> Status:
         try:
-            return Status.from_json(parse_json(self.status_path.read_bytes()))
+            return Status.from_json(parse_json(read_regular(self.status_path)))
         except FileNotFoundError as error:
-            raise PhmrunError(f"{STATUS} is missing", where=str(self.path), code=ExitCode.DATA) from error
-        except (ValueError, TypeError) as error:
-            raise PhmrunError(f"this is no status: {error}", where=str(self.status_path), code=ExitCode.DATA) from error
+            raise PhmrunError(f"{STATUS} is missing", where=str(self.path), hint=_ANEW, code=ExitCode.DATA) from error
+        except (OSError, ValueError, TypeError) as error:
+            raise PhmrunError(
+                f"this is no status: {reason_of(error)}", where=str(self.status_path), hint=_ANEW, code=ExitCode.DATA
+            ) from error
 
     def _write_status(self, status: Status) -> Status:
         written = replace(status, updated=now(), host=socket.gethostname(), pid=os.getpid())
@@ -308,9 +311,13 @@ class Run:
 
     def _read_object(self, path: Path) -> dict[str, Any]:
         try:
-            content = parsed(path.read_bytes())
+            content = parsed(read_regular(path))
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise PhmrunError(
+                f"the file cannot be read: {reason_of(error)}", where=str(path), code=ExitCode.DATA
+            ) from error
         except ValueError as error:
             raise PhmrunError(f"this is not JSON: {error}", where=str(path), code=ExitCode.DATA) from error
         if not isinstance(content, dict):

@@ -1,5 +1,6 @@
 """What a run is doing: ``status.json``."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
@@ -62,7 +63,10 @@ class Status:
         status = cls(**{**known, "state": State(content["state"])})
         for name, kind in _KINDS.items():
             if not isinstance(getattr(status, name), kind):
-                raise ValueError(f"{name} is {getattr(status, name)!r}")
+                raise ValueError(f"{name} is {getattr(status, name)!r:.80}")
+        if not (0 <= status.step < 2**63 and 0 <= status.seconds < 2**63):
+            raise ValueError("step or seconds is out of range")
+        json.dumps(asdict(status), ensure_ascii=False).encode("utf-8")  # a lone surrogate is no text
         return status
 
     def to_json(self) -> dict[str, Any]:

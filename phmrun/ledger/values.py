@@ -6,7 +6,7 @@ turned back into floats when read, so that a diverged run still has a history th
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from os import PathLike, fspath
 from typing import Any
@@ -16,29 +16,35 @@ from phmrun.documents import parse_json
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
     """``value`` as dicts, lists, strings, numbers, booleans and ``None``, all of which JSON can hold.
 
     Scalars of NumPy and torch become Python numbers, paths become strings, non-finite floats become their names.
 
+    Args:
+        value: Any value.
+        otherwise: What becomes of a value of another kind.
+
     Raises:
-        TypeError: The value is of a kind that has no plain form.
+        TypeError: The value is of a kind that has no plain form, and nothing is said to become of it.
     """
     if isinstance(value, Enum):
-        return plain(value.value)
+        return plain(value.value, otherwise)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else _name(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, otherwise) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         items = sorted(value) if isinstance(value, set | frozenset) else value
-        return [plain(item) for item in items]
+        return [plain(item, otherwise) for item in items]
     if isinstance(value, PathLike):
         return fspath(value)
     if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
-        return plain(value.item())
+        return plain(value.item(), otherwise)
+    if otherwise is not None:
+        return otherwise(value)
     raise TypeError(f"cannot be written as JSON: {type(value).__name__}")
 
 

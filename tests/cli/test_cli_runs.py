@@ -218,3 +218,16 @@ def test_archive_writes_one_file(runs_dir: Path, tmp_path: Path) -> None:
     assert out.startswith(f"{tmp_path / 'both.tar.gz'}: 2 runs, ")
     assert (tmp_path / "both.tar.gz").is_file()
     assert (runs_dir / PHM).is_dir()
+
+
+def test_json_is_json_whatever_was_measured(phmrun, tmp_path: Path) -> None:
+    def refuse(word):
+        raise ValueError(word)
+
+    run = Run.create(tmp_path / "runs", "sva-x", "task: sva\n")
+    run.metrics_path.write_text('{"test/accuracy": {"value": NaN, "ci": [-Infinity, Infinity]}}')
+    run.history.append({"step": 1, "train/loss": float("nan")})
+    for verb in (["list"], ["show", "sva-x"], ["compare", "sva-x", "--figure", "train/loss"]):
+        result = phmrun("runs", *verb, "--json", "--runs-dir", str(tmp_path / "runs"))
+        assert result.code == 0
+        assert "NaN" in json.dumps(json.loads(result.out, parse_constant=refuse))

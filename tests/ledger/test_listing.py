@@ -86,7 +86,7 @@ def test_damaged_metrics_and_missing_status(runs: Path) -> None:
     (runs / "b" / "status.json").unlink()
     (runs / "b" / "config.yaml").write_text("task: nmt")
     found = {run.id: run for run in list_runs(runs)}
-    assert (found["a"].state, found["a"].damage) == ("done", "metrics.json: not an object")
+    assert (found["a"].state, found["a"].damage) == ("damaged", "metrics.json: not an object")
     assert (found["b"].state, found["b"].damage) == ("damaged", "status.json is missing")
 
 
