@@ -235,7 +235,7 @@ class _Scored(NamedTuple):
     mark: str
 
 
-def _scored(trained: Trained, split: str, files: Sequence[Path], data: DataModule | None) -> _Scored:
+def _scored(trained: TrainedModel, split: str, files: Sequence[Path], data: DataModule | None) -> _Scored:
     """What to score, under which name.
 
     Raises:

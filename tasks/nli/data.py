@@ -118,7 +118,9 @@ def _corpus(
     """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
     files = {split: [path] for split, path in paths.items()} if whole else {}
     about = {"format": config.format, **reading}
-    return ClassificationCorpus(readers, list(paths.values()), fingerprints, config.labels, 2, about, split_sources=files)
+    return ClassificationCorpus(
+        readers, list(paths.values()), fingerprints, config.labels, 2, about, split_sources=files
+    )
 
 
 def _builtin(config: NLIExperiment, cache: Path) -> ClassificationCorpus:

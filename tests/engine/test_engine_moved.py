@@ -7,11 +7,11 @@ import pytest
 from tiny_experiments import SETTINGS, configured, run_experiment, run_of
 
 from phmrun.config import load_run_config
+from phmrun.engine import experiment
+from phmrun.engine.experiment import evaluate
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import State
 from phmrun.ledger.listing import summarise
-from phmrun.training import experiment
-from phmrun.training.experiment import evaluate
 
 SHORT = {"training": {"max_steps": 2, "validate_every": 2}}
 
