@@ -148,8 +148,9 @@ def parse_json(content: bytes | str) -> Any:
         ValueError: It is not JSON, or nests too deeply, or holds text that is no Unicode.
     """
     try:
-        value = json.loads(content)
-        if _SURROGATE.search(content if isinstance(content, str) else content.decode("utf-8", "ignore")):
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        value = json.loads(text)
+        if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a pair fails here, not when it is printed
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -94,7 +94,9 @@ def test_lines_of_every_key():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '"\\ud800"', '{"\\ud800": 1}', "{", "9" * 5000, b"\xff", ""])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '"\\ud800"', '{"\\ud800": 1}', "{", "9" * 5000, b"\xff", b'"\xed\xa0\x80"', ""]
+)
 def test_json_that_python_reads_or_chokes_on_is_a_value_error(text):
     with pytest.raises(ValueError, match=r".+"):
         parse_json(text)

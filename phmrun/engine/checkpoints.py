@@ -4,7 +4,7 @@
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import Callback
-from torch import Tensor
+from torch import Tensor, nn
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
@@ -112,7 +112,49 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except Exception as error:
         reason = str(error).partition(". ")[0]
         raise PhmrunError(f"the checkpoint cannot be read: {reason}", where=str(path), code=ExitCode.DATA) from error
+    if not isinstance(checkpoint, dict):
+        raise PhmrunError("the file is no checkpoint of a run", where=str(path), code=ExitCode.DATA)
     return checkpoint
+
+
+def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
+    """The weights in a checkpoint.
+
+    Args:
+        checkpoint: As :func:`load_checkpoint` gives it.
+        path: Its file, for messages.
+
+    Raises:
+        PhmrunError: (exit 3) There are none: the file is no checkpoint of a run.
+    """
+    weights = checkpoint.get("state_dict")
+    named = isinstance(weights, Mapping) and bool(weights)
+    if not named or not all(isinstance(name, str) and isinstance(w, Tensor) for name, w in weights.items()):
+        raise PhmrunError(
+            "the file holds no weights: it is no checkpoint of a run", where=str(path), code=ExitCode.DATA
+        )
+    return dict(weights)
+
+
+def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Gives a module its weights.
+
+    Args:
+        module: The network that they belong to.
+        weights: By the names of its parameters and buffers.
+        path: Where they come from, for messages.
+
+    Raises:
+        PhmrunError: (exit 3) They are another network's.
+    """
+    try:
+        module.load_state_dict(weights)
+    except (RuntimeError, TypeError, NotImplementedError) as error:
+        raise PhmrunError(
+            f"the checkpoint holds another network than this run's config: {str(error).splitlines()[-1].strip()}",
+            where=str(path),
+            code=ExitCode.DATA,
+        ) from error
 
 
 def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
@@ -126,7 +168,9 @@ def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     totals: dict[str, Tensor] = {}
     kinds: dict[str, torch.dtype] = {}
     for path in paths:
-        for name, weight in load_checkpoint(path)["state_dict"].items():
+        for name, weight in weights_of(load_checkpoint(path), path).items():
+            if name in totals and totals[name].shape != weight.shape:
+                raise PhmrunError(f"{name} has another shape than before it", where=str(path), code=ExitCode.DATA)
             kinds[name] = weight.dtype
             totals[name] = weight.double() + totals[name] if name in totals else weight.double()
     return {name: (total / len(paths)).to(kinds[name]) for name, total in totals.items()}

@@ -11,7 +11,15 @@ from torch import Tensor
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
 from phmrun.config.schema import is_hashed
-from phmrun.engine.checkpoints import BEST, LAST, averaged_weights, load_checkpoint, step_checkpoints
+from phmrun.engine.checkpoints import (
+    BEST,
+    LAST,
+    averaged_weights,
+    load_checkpoint,
+    load_weights,
+    step_checkpoints,
+    weights_of,
+)
 from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Predictor
@@ -68,8 +76,8 @@ class TrainedModel:
             return f"average{len(paths)}"
         path = self._path(checkpoint)
         loaded = load_checkpoint(path)
-        self._set(loaded["state_dict"], path)
-        return f"{path.stem}@{loaded['global_step']}"
+        self._set(weights_of(loaded, path), path)
+        return f"{path.stem}@{loaded.get('global_step', '?')}"
 
     def predictor(
         self,
@@ -126,14 +134,7 @@ class TrainedModel:
         return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
 
     def _set(self, weights: Mapping[str, Tensor], path: Path) -> None:
-        try:
-            self.module.load_state_dict(weights)
-        except RuntimeError as error:
-            raise PhmrunError(
-                f"the checkpoint holds another network than this run's config: {str(error).splitlines()[-1].strip()}",
-                where=str(path),
-                code=ExitCode.DATA,
-            ) from error
+        load_weights(self.module, weights, path)
 
 
 def open_run(run: Run) -> TrainedModel:

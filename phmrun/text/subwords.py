@@ -14,7 +14,18 @@ import sentencepiece
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
-from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, content, padded_size, read_model, write_description
+from phmrun.text.vocabulary import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIALS,
+    UNK,
+    check_entries,
+    content,
+    padded_size,
+    read_model,
+    write_description,
+)
 
 MODEL = "subwords.model"
 UNKNOWN_SURFACE = "⁇"
@@ -86,12 +97,19 @@ class SubwordVocabulary:
         Raises:
             PhmrunError: (exit 3) The model file is missing or damaged.
         """
-        return cls(
-            read_model(directory, MODEL, description),
-            kind=str(description["kind"]),
-            size=int(description["size"]),
-            requested=int(description["requested"]),
-        )
+        model = read_model(directory, MODEL, description)
+        try:
+            loaded = cls(
+                model,
+                kind=str(description["kind"]),
+                size=int(description["size"]),
+                requested=int(description["requested"]),
+            )
+        except RuntimeError as error:
+            what = "SentencePiece cannot read the vocabulary's model file"
+            raise PhmrunError(what, where=str(directory / MODEL), code=ExitCode.DATA) from error
+        check_entries(directory, description, loaded.entries)
+        return loaded
 
 
 def train_subwords(

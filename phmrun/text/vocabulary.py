@@ -15,6 +15,8 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 Kind = Literal["unigram", "bpe", "word"]
 KINDS: tuple[str, ...] = get_args(Kind)
+LARGEST = 1 << 31
+"""More entries than any vocabulary has."""
 FORMAT = 1
 """Version of the layout on disk."""
 
@@ -87,11 +89,13 @@ def read_description(directory: Path) -> dict[str, str | int]:
     try:
         description = parse_json(path.read_text(encoding="utf-8"))
         kind, form = description["kind"], description["format"]
-        sizes = [int(description[key]) for key in ("size", "entries", "requested")]
+        sizes = [description[key] for key in ("size", "entries", "requested")]
+        if not all(isinstance(size, int) and len(SPECIALS) <= size <= LARGEST for size in sizes):
+            raise ValueError(f"sizes {sizes}")
     except FileNotFoundError as error:
         raise PhmrunError("there is no vocabulary here", where=str(directory), code=ExitCode.DATA) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PhmrunError(f"the vocabulary is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
+        raise PhmrunError(f"the vocabulary is damaged: {error}", where=str(path), code=ExitCode.DATA) from error
     if form != FORMAT or kind not in KINDS or sizes[0] < sizes[1]:
         what = f"this version reads vocabularies of format {FORMAT} and kind {', '.join(KINDS)}, not {form!r}, {kind!r}"
         raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
@@ -110,6 +114,17 @@ def read_model(directory: Path, name: str, description: dict[str, str | int]) ->
     if sha256_of(path) != description.get("sha256"):
         raise PhmrunError("the vocabulary's model file is not the one saved", where=str(path), code=ExitCode.DATA)
     return path.read_bytes()
+
+
+def check_entries(directory: Path, description: dict[str, str | int], entries: int) -> None:
+    """Compares what a model file holds with what ``vocabulary.json`` says of it.
+
+    Raises:
+        PhmrunError: (exit 3) They differ: one of them is damaged, or another vocabulary's.
+    """
+    if entries != description["entries"]:
+        what = f"the vocabulary has {entries:,} entries instead of the {description['entries']} that it says"
+        raise PhmrunError(what, where=str(directory), code=ExitCode.DATA)
 
 
 def padded_size(entries: int, multiple_of: int) -> int:

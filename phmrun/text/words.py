@@ -13,7 +13,15 @@ from typing import Literal
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_text
-from phmrun.text.vocabulary import SPECIALS, UNK, content, padded_size, read_model, write_description
+from phmrun.text.vocabulary import (
+    SPECIALS,
+    UNK,
+    check_entries,
+    content,
+    padded_size,
+    read_model,
+    write_description,
+)
 
 MODEL = "words.txt"
 Splitting = Literal["space", "punctuation"]
@@ -86,7 +94,12 @@ class WordVocabulary:
         Raises:
             PhmrunError: (exit 3) The word list is missing or damaged.
         """
-        words = read_model(directory, MODEL, description).decode("utf-8").split("\n")[:-1]
+        try:
+            words = read_model(directory, MODEL, description).decode("utf-8").split("\n")[:-1]
+        except UnicodeDecodeError as error:
+            what = f"the list of words is not UTF-8 text (byte {error.start})"
+            raise PhmrunError(what, where=str(directory / MODEL), code=ExitCode.DATA) from error
+        check_entries(directory, description, len(words))
         return cls(words, size=int(description["size"]), requested=int(description["requested"]))
 
 

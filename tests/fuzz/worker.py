@@ -1,0 +1,124 @@
+"""One reader's tries, in a process of their own."""
+
+import os
+import random
+import resource
+import signal
+import sys
+import time
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+
+from phmrun.errors import ExitCode, PhmrunError
+from tests.fuzz.mutation import Mutator
+from tests.fuzz.readers import READERS, Read, Reader
+
+PATIENCE = 10
+"""Seconds for one input."""
+MOST_FAILURES = 20
+"""Failures after which a reader is given up."""
+
+
+class Tally:
+    """What came of one reader's tries."""
+
+    def __init__(self) -> None:
+        self.tried = self.failed = self.refused = 0
+        self.slowest = 0.0
+        self.memory = 0
+        self.faults: dict[str, str] = {}
+
+    def row(self, reader: Reader) -> str:
+        """One line of the table."""
+        return (
+            f"{reader.name:<22} {reader.kind:<6} {self.tried:>8,} {self.refused:>8,} {self.failed:>6,} "
+            f"{1000 * self.slowest:>9.1f} {self.memory / 1024:>9.1f}"
+        )
+
+
+def work(
+    name: str, first: int, tries: int | None, seconds: float | None, seed: int, folder: str, pipe: Connection, out: Path
+) -> None:
+    """Tries from number ``first`` on; reports every few hundred."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  (readers say on it what they leave out)
+    reader, place = READERS[name], Path(folder)
+    work = place / "work"
+    work.mkdir(exist_ok=True)
+    read = reader.prepare(work)
+    mutator = Mutator(reader.seeds(), reader.tokens, structured=reader.structured)
+    signal.signal(signal.SIGALRM, _too_long)
+    _warm(read, mutator.seeds)
+    tally, before, ends = Tally(), _peak(), time.monotonic() + (seconds or 1e12)
+    number = first
+    while (tries is None or number < tries) and time.monotonic() < ends and tally.failed < MOST_FAILURES:
+        content = mutator.damaged(random.Random(f"{seed}:{name}:{number}"))
+        (place / "input").write_bytes(content)
+        (place / "number").write_text(str(number))
+        if not _passes(read, content, tally, number):
+            keep(place / "input", out, reader, number)
+        number += 1
+        if number % 200 == 0:
+            tally.memory = _peak() - before
+            pipe.send((number, tally))
+    tally.memory = _peak() - before
+    pipe.send((number, tally))
+
+
+def _warm(read: Read, seeds: Sequence[bytes]) -> None:
+    """Reads the good inputs, so that what is imported on first use is neither timed nor weighed; most must be read."""
+    refused = 0
+    for seed in seeds[:50]:
+        try:
+            read(seed)
+        except PhmrunError:
+            refused += 1
+    if 2 * refused > len(seeds):
+        raise SystemExit(f"{refused} of {len(seeds)} good inputs are refused")
+
+
+def _passes(read: Read, content: bytes, tally: Tally, number: int) -> bool:
+    """Whether one input is read, or refused as it should be."""
+    tally.tried += 1
+    fault = ""
+    began = time.perf_counter()
+    signal.alarm(PATIENCE)
+    try:
+        read(content)
+    except PhmrunError as error:
+        tally.refused += 1
+        if error.code not in (ExitCode.USAGE, ExitCode.DATA) or len(str(error)) > 100_000:
+            fault = f"exit {error.code}, {len(str(error)):,} characters: {str(error)[:200]!r}"
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        fault = _placed(error)
+    finally:
+        signal.alarm(0)
+        tally.slowest = max(tally.slowest, time.perf_counter() - began)
+    if fault:
+        tally.failed += 1
+        tally.faults.setdefault(fault, str(number))
+    return not fault
+
+
+def _placed(error: BaseException) -> str:
+    """What was raised, and the last place in our code that it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "phmrun" in frame.filename or "/tasks/" in frame.filename] or frames
+    place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
+    return f"{type(error).__name__}: {str(error)[:120]!r} at {place}"
+
+
+def _too_long(signum: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"more than {PATIENCE} s")
+
+
+def keep(path: Path, out: Path, reader: Reader, number: int) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{reader.name}-{number}").write_bytes(path.read_bytes())
+
+
+def _peak() -> int:
+    """KiB of memory that the process has held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
