@@ -16,6 +16,7 @@ from phmrun.errors import ExitCode, PhmrunError
 
 MOST_BYTES = 256 * 2**20
 """Largest small file of a run: status, scores, samples."""
+DATA_VARIABLE = "PHMRUN_DATA"
 
 
 @contextmanager
@@ -104,6 +105,15 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def data_dir() -> Path:
+    """The directory of all datasets: ``PHMRUN_DATA``, or ``data`` in phmrun's folder in the user's cache directory."""
+    if given := os.environ.get(DATA_VARIABLE):
+        return Path(given).expanduser()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("phmrun", appauthor=False) / "data"
 
 
 def cache_dir() -> Path:

@@ -116,6 +116,9 @@ def _report(error: BaseException) -> int:
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _discard_output()
         return ExitCode.OK
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        console.print_error(PhmrunError("the name of a file is too long", where=f"{str(error.filename)[:100]} …"))
+        return ExitCode.USAGE
     if _is_out_of_memory(error):
         hint = "Give a smaller --batch-size with a larger --accumulate, or a smaller --preset."
         console.print_error(PhmrunError("the memory is not enough", hint=hint, code=ExitCode.TRAINING))

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phmrun.errors import PhmrunError
+from phmrun.escaping import printable
 
 _WIDTH_OF_A_FILE = 160
 _LONG_TABLE = 500
@@ -114,17 +115,17 @@ def print_error(error: PhmrunError) -> None:
     """What is wrong, where, what would be valid, and what to do: a panel on a terminal, plain lines elsewhere."""
     console = stderr()
     if not console.is_terminal:
-        print(f"phmrun: error: {error}", file=sys.stderr, flush=True)
+        print(f"phmrun: error: {printable(str(error))}", file=sys.stderr, flush=True)
         return
     body = Text()
     if error.where:
-        body.append(f"{error.where}\n", style="cyan")
-    body.append(error.what)
+        body.append(f"{printable(error.where)}\n", style="cyan")
+    body.append(printable(error.what))
     if error.valid:
         body.append("\nvalid: ", style="dim")
-        body.append(", ".join(error.valid))
+        body.append(printable(", ".join(error.valid)))
     if error.hint:
-        body.append(f"\n{error.hint}", style="green")
+        body.append(f"\n{printable(error.hint)}", style="green")
     console.print(Panel(body, title="Error", title_align="left", border_style="red"))
 
 
@@ -138,4 +139,4 @@ def _cell(value: Any) -> tuple[str, bool]:
         return f"{value:,}", True
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1 else f"{value:,.2f}", True
-    return str(value), False
+    return printable(str(value)), False

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from phmrun.cli import console
+from phmrun.escaping import latex, markdown, spreadsheet
 
 
 class Format(StrEnum):
@@ -16,24 +17,6 @@ class Format(StrEnum):
     MD = "md"
     LATEX = "latex"
     CSV = "csv"
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "†": r"$\dagger$",
-    "‡": r"$\ddagger$",
-    "±": r"$\pm$",
-    "Δ": r"$\Delta$",
-    **{character: f"${character}$" for character in "<>|*"},
-    "·": r"$\cdot$",
-    "×": r"$\times$",
-    "−": "$-$",
-    "…": r"\dots{}",
-    "–": "--",
-}
 
 
 def print_formatted(columns: Sequence[str], rows: Iterable[Sequence[Any]], style: Format) -> None:
@@ -50,19 +33,19 @@ def formatted(columns: Sequence[str], rows: Sequence[Sequence[Any]], style: Form
     if style is Format.CSV:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([["" if value is None else value for value in row] for row in rows])
+        writer.writerow(map(spreadsheet, columns))
+        writer.writerows([["" if value is None else spreadsheet(value) for value in row] for row in rows])
         return text.getvalue()
     cells = [[_text(value) for value in row] for row in rows]
     right = [any(isinstance(row[index], int | float) for row in rows) for index in range(len(columns))]
     if style is Format.MD:
         ruler = ["---:" if numbers else ":---" for numbers in right]
-        table: list[list[str]] = [list(columns), ruler, *([cell.replace("|", "\\|") for cell in row] for row in cells)]
-        return "".join(f"| {' | '.join(line)} |\n" for line in table)
-    lines = [" & ".join(map(escaped, line)) + r" \\" for line in (columns, *cells)]
+        heads, *body = [[markdown(cell) for cell in row] for row in (columns, *cells)]
+        return "".join(f"| {' | '.join(line)} |\n" for line in (heads, ruler, *body))
+    lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *cells)]
     frame = "".join("r" if numbers else "l" for numbers in right)
-    body = "\n".join(lines[1:])
-    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{lines[0]}\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
+    below = "\n".join(lines[1:])
+    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{lines[0]}\n\\midrule\n{below}\n\\bottomrule\n\\end{{tabular}}\n"
 
 
 def _text(value: Any) -> str:
@@ -71,8 +54,3 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int | float) else str(value)
-
-
-def escaped(text: str) -> str:
-    """A text as LaTeX prints it."""
-    return "".join(_LATEX.get(character, character) for character in text)

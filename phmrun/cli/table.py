@@ -156,7 +156,8 @@ def _listed(text: str | None) -> list[str]:
 
 def _print(laid: "Laid", style: TableFormat) -> None:
     """Title, table and notes, in one of the formats for readers."""
-    from phmrun.cli.formats import Format, escaped, print_formatted
+    from phmrun.cli.formats import Format, print_formatted
+    from phmrun.escaping import latex, markdown, one_line
 
     if style is TableFormat.TEXT:
         if laid.title:
@@ -167,15 +168,15 @@ def _print(laid: "Laid", style: TableFormat) -> None:
         return
     if style is TableFormat.MD:
         if laid.title:
-            print(f"**{laid.title}**\n")
+            print(f"**{markdown(laid.title)}**\n")
         print_formatted(laid.columns, laid.rows, Format.MD)
-        print("".join(f"\n{note}\n" for note in laid.notes), end="")
+        print("".join(f"\n{markdown(note)}\n" for note in laid.notes), end="")
         return
     if laid.title:
-        print(f"% {laid.title}; the package booktabs draws the rules")
+        print(f"% {one_line(laid.title)}; the package booktabs draws the rules")
     print_formatted(laid.columns, laid.rows, Format.LATEX)
     for note in laid.notes:
-        breakable = escaped(note).replace("$|$", "$|$\\allowbreak{}")
+        breakable = latex(note).replace("$|$", "$|$\\allowbreak{}")
         print(f"\\par{{\\footnotesize {breakable}}}")
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import yaml
 
 from phmrun.config.schema import Section
-from phmrun.documents import Dumper, parse_yaml_lines
+from phmrun.documents import LARGEST, Dumper, parse_yaml_lines
 from phmrun.errors import PhmrunError
+from phmrun.escaping import one_line
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -24,9 +25,13 @@ def read_config_text(path: Path) -> str:
     """The text of a configuration file.
 
     Raises:
-        PhmrunError: There is no such file, or it is not UTF-8.
+        PhmrunError: There is no such file, or it is not UTF-8, not a regular file, or larger than any configuration.
     """
     try:
+        if not path.is_file() and path.exists():  # a directory, or a device or pipe that never ends
+            raise PhmrunError("this is not a regular file", where=str(path))
+        if path.stat().st_size > 4 * LARGEST:  # bytes of a character
+            raise PhmrunError(f"the file is too large: {path.stat().st_size:,} bytes", where=str(path))
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise PhmrunError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
@@ -66,7 +71,7 @@ def _yaml_lines(values: Mapping[str, Any], prefix: str, comments: Mapping[str, s
     lines = []
     indent = "  " * prefix.count(".")
     for key, value in values.items():
-        comment = comments.get(f"{prefix}{key}", "")
+        comment = one_line(comments.get(f"{prefix}{key}", ""))  # a file's name may hold line ends
         if isinstance(value, dict) and value:
             lines.append((f"{indent}{key}:", comment))
             lines += _yaml_lines(value, f"{prefix}{key}.", comments)

@@ -33,7 +33,11 @@ def config_source(name: str) -> Source:
         PhmrunError: There is no such file, with the nearest names; or it is malformed.
     """
     path = Path(name)
-    if path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise PhmrunError(f"this is no name of a file: {error.strerror}", where=f"{name[:100]} …") from error
+    if there:
         return read_source(path)
     packaged = packaged_names()
     wanted = path.as_posix()

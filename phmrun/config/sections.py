@@ -175,6 +175,8 @@ class TrainingConfig(Section):
     @field_validator("precision", mode="before")
     @classmethod
     def _bare_number_of_bits(cls, value: Any) -> Any:
+        if not isinstance(value, int | str):
+            return value  # the schema says what is wrong with it
         return {32: "32", 64: "64", "bf16": "bf16-mixed", "16": "16-mixed", 16: "16-mixed"}.get(value, value)
 
     @field_validator("max_time", mode="before")

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ from phmrun.datasets.catalogue import CATALOGUE
 from phmrun.datasets.dataset import Dataset, File, Remote
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.files import sha256_of, write_json
+from phmrun.files import DATA_VARIABLE, data_dir, sha256_of, write_json
 
-VARIABLE = "PHMRUN_DATA"
 RECORD = ".checksums.json"
 DROPPED = ".dropped.json"
 
@@ -47,15 +45,6 @@ class Presence:
     file: File
     path: Path
     check: Check
-
-
-def data_dir() -> Path:
-    """The directory of all datasets: ``PHMRUN_DATA``, or ``data`` in phmrun's folder in the user's cache directory."""
-    if given := os.environ.get(VARIABLE):
-        return Path(given).expanduser()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("phmrun", appauthor=False) / "data"
 
 
 def dataset_dir(dataset: Dataset) -> Path:
@@ -129,7 +118,7 @@ def _missing(dataset: Dataset, missing: Mapping[str, Sequence[File]]) -> PhmrunE
         "\n".join([some if here else whole, *files]),
         hint=f"Run: phmrun data fetch {name}{only}\n"
         f"Or, with files that you have: phmrun data import {name} FILES\n"
-        f"Or set {VARIABLE} to a directory that holds it (now {data_dir()}).\n"
+        f"Or set {DATA_VARIABLE} to a directory that holds it (now {data_dir()}).\n"
         f"{by_hand(dataset, [file for members in missing.values() for file in members])}",
         code=ExitCode.DATA,
     )

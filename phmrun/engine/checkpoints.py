@@ -128,8 +128,11 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
         PhmrunError: (exit 3) There are none: the file is no checkpoint of a run.
     """
     weights = checkpoint.get("state_dict")
-    named = isinstance(weights, Mapping) and bool(weights)
-    if not named or not all(isinstance(name, str) and isinstance(w, Tensor) for name, w in weights.items()):
+    if (
+        not isinstance(weights, Mapping)
+        or not weights
+        or not all(isinstance(name, str) and isinstance(weight, Tensor) for name, weight in weights.items())
+    ):
         raise PhmrunError(
             "the file holds no weights: it is no checkpoint of a run", where=str(path), code=ExitCode.DATA
         )

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from phmrun.files import write_text
+from phmrun.escaping import fenced, markdown, shortened
+from phmrun.files import data_dir, write_text
 from phmrun.ledger.description import Description, describe
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
@@ -27,13 +28,13 @@ def write_card(run: Run) -> Path:
 def card(description: Description) -> str:
     """The page as Markdown."""
     sections = [
-        [f"# {description.id}", *_opening(description.status)],
+        [f"# {markdown(description.id)}", *_opening(description.status)],
         _section("Scores", _scores(description.metrics)),
         _section("Size", _size(description.parameters)),
         _section("Samples", _samples(description.samples)),
         _section("Use", _use(description.id)),
-        _section("Configuration", ["```yaml", description.config.rstrip(), "```"] if description.config else []),
-        _section("Files", _table(("file", "what it is"), _files(description))),
+        _section("Configuration", [fenced(shared(description.config), "yaml")] if description.config else []),
+        _section("Files", ["| file | what it is |", "|---|---|", *_files(description)]),
     ]
     return "\n".join("\n".join(lines) + "\n" for lines in sections if lines)
 
@@ -76,13 +77,15 @@ def _opening(status: Status | None) -> list[str]:
     if status is None:
         return ["", "The status of this run cannot be read."]
     about = status.about
-    what = f"A model for the task **{about.get('task', 'unknown')}**"
+    what = f"A model for the task **{_cell(about.get('task', 'unknown'))}**"
     for word, key in (("on", "data"), ("with the layer", "layer"), ("and seed", "seed")):
         if about.get(key) is not None:
-            what += f" {word} **{about[key]}**"
-    outcome = _OUTCOMES[status.state].rstrip(".") + (f": {status.reason}." if status.reason else ".")
-    course = f"{status.step:,} optimizer steps, {duration(status.seconds)} of training"
-    times = ", ".join(f"{word} {time}" for word, time in (("begun", status.started), ("ended", status.ended)) if time)
+            what += f" {word} **{_cell(about[key])}**"
+    outcome = _OUTCOMES[status.state].rstrip(".") + (f": {_cell(status.reason)}." if status.reason else ".")
+    course = f"{number(status.step)} optimizer steps, {duration(status.seconds)} of training"
+    times = ", ".join(
+        f"{word} {_cell(time)}" for word, time in (("begun", status.started), ("ended", status.ended)) if time
+    )
     return ["", f"{what}.", f"{outcome} {course}{f' ({times})' if times else ''}."]
 
 
@@ -112,10 +115,15 @@ def _use(run_id: str) -> list[str]:
     ]
 
 
-def _files(description: Description) -> Iterator[tuple[str, str]]:
+def _files(description: Description) -> Iterator[str]:
     for entry in description.entries:
         if entry.meaning and entry.name not in ("README.md", "lock"):
-            yield f"`{entry.name}`", entry.meaning
+            yield f"| `{entry.name}` | {entry.meaning} |"
+
+
+def shared(text: str) -> str:
+    """A text for a page that others read: with paths below the data directory or the home of the user shortened."""
+    return shortened(text, {"$PHMRUN_DATA": data_dir(), "~": Path.home()})
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:
@@ -132,4 +140,4 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 
 def _cell(value: Any) -> str:
     """A text that cannot break its table."""
-    return " ".join(str(value).split()).replace("|", "\\|")
+    return markdown(shared(str(value)))

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+from phmrun.escaping import fenced, markdown, printable
 
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡]*")
 _STYLE = """
@@ -78,23 +81,23 @@ class Document:
 
 def to_html(document: Document) -> str:
     """The page with its pictures in it; it asks no network for anything."""
-    body = [f"<h1>{html.escape(document.title)}</h1>", *map(_html, document.opening)]
+    body = [f"<h1>{_escaped(document.title)}</h1>", *map(_html, document.opening)]
     for section in document.sections:
-        body += [f"<h2>{html.escape(section.title)}</h2>", *map(_html, section.parts)]
+        body += [f"<h2>{_escaped(section.title)}</h2>", *map(_html, section.parts)]
     lines = "\n".join(body)
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(document.title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n{lines}\n"
+        f"<title>{_escaped(document.title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n{lines}\n"
         f"</body>\n</html>\n"
     )
 
 
 def to_markdown(document: Document) -> str:
     """The page as Markdown; pictures are named by their files, which lie beside it."""
-    blocks = [f"# {document.title}", *map(_markdown, document.opening)]
+    blocks = [f"# {markdown(document.title)}", *map(_markdown, document.opening)]
     for section in document.sections:
-        blocks += [f"## {section.title}", *map(_markdown, section.parts)]
+        blocks += [f"## {markdown(section.title)}", *map(_markdown, section.parts)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -108,43 +111,47 @@ def cell(value: Any) -> str:
 def _html(part: Part) -> str:
     if isinstance(part, Text):
         kind = ' class="note"' if part.note else ""
-        return f"<p{kind}>{html.escape(part.text)}</p>"
+        return f"<p{kind}>{_escaped(part.text)}</p>"
     if isinstance(part, Listing):
         return _html_table(part)
     if isinstance(part, Picture):
         drawing = base64.b64encode(part.path.read_bytes()).decode("ascii")
-        caption = html.escape(part.caption, quote=True)
+        caption = _escaped(part.caption, quote=True)
         image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{drawing}">'
         return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
-    code = f"<pre><code>{html.escape(part.text)}</code></pre>"
-    return f"<details><summary>{html.escape(part.title)}</summary>{code}</details>" if part.title else code
+    code = f"<pre><code>{_escaped(part.text)}</code></pre>"
+    return f"<details><summary>{_escaped(part.title)}</summary>{code}</details>" if part.title else code
 
 
 def _html_table(listing: Listing) -> str:
     def line(cells: Iterable[Any], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}{_kind(value)}>{html.escape(cell(value))}</{tag}>" for value in cells) + "</tr>"
+        return "<tr>" + "".join(f"<{tag}{_kind(value)}>{_escaped(cell(value))}</{tag}>" for value in cells) + "</tr>"
 
     def _kind(value: Any) -> str:
         return ' class="number"' if _is_number(value) else ""
 
     rows = "\n".join(line(row, "td") for row in listing.rows)
-    head = "<tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in listing.columns) + "</tr>"
+    head = "<tr>" + "".join(f"<th>{_escaped(name)}</th>" for name in listing.columns) + "</tr>"
     return f'<div class="scroll"><table>\n<thead>{head}</thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'
 
 
 def _markdown(part: Part) -> str:
     if isinstance(part, Text):
-        return part.text
+        return markdown(part.text)
     if isinstance(part, Picture):
-        return f"![{part.caption}]({part.path.name})"
+        return f"![{markdown(part.caption)}]({quote(part.path.name)})"
     if isinstance(part, Code):
-        heading = f"{part.title}:\n\n" if part.title else ""
-        return f"{heading}```{part.language}\n{part.text.rstrip()}\n```"
+        heading = f"{markdown(part.title)}:\n\n" if part.title else ""
+        return heading + fenced(part.text, part.language)
     ruler = [
         "---:" if any(_is_number(row[place]) for row in part.rows) else ":---" for place in range(len(part.columns))
     ]
-    lines = [list(part.columns), ruler, *([cell(value).replace("|", "\\|") for value in row] for row in part.rows)]
+    lines = [[*map(markdown, part.columns)], ruler, *([markdown(cell(value)) for value in row] for row in part.rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(text: str, quote: bool = True) -> str:
+    return html.escape(printable(text), quote=quote)
 
 
 def _is_number(value: Any) -> bool:

@@ -3,7 +3,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.config import Source, load_yaml, resolve, to_yaml
+from phmrun.config import Source, config_source, load_yaml, resolve, to_yaml
 from phmrun.config.documents import parse_mapping
 from phmrun.errors import PhmrunError
 
@@ -88,3 +88,23 @@ def test_what_is_written_is_read_back(schema, options_of, name, clip, label):
 def test_other_yaml_readers_agree(schema, options_of):
     config = resolve(schema, [Source("x", {"data": {"name": "no"}, "layer": "phm"})], options_of).config
     assert yaml.safe_load(to_yaml(config)) == config.model_dump(mode="json")
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "x" * 5000, "."])
+def test_what_is_no_file_of_settings_is_refused_unread(name):
+    with pytest.raises(PhmrunError):
+        config_source(name)
+
+
+def test_a_file_larger_than_any_configuration_is_refused_unread(tmp_path):
+    path = tmp_path / "large.yaml"
+    with path.open("wb") as handle:
+        handle.truncate(1 << 40)  # a hole
+    with pytest.raises(PhmrunError, match="too large"):
+        load_yaml(path)
+
+
+def test_a_comment_cannot_leave_its_line(schema, options_of):
+    config = resolve(schema, [], options_of).config
+    text = to_yaml(config, {"seed": "a file\nhacked: true\r\nx: \x1b[2J"})
+    assert parse_mapping(text, "x")[0] == config.model_dump(mode="json")

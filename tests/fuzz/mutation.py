@@ -7,18 +7,19 @@ from typing import Any
 
 TOKENS: tuple[bytes, ...] = (
     b"", b"\0", b"\xff", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\r", b"\n", b"\n\n", b"\t", b" ", b"\x1f\x8b", b"\x1b[31m",
-    "\u2028".encode(), "\u202e".encode(), "\u00a0".encode(), "\x85".encode(), b"'", b'"', b"\\", b"#", b"%", b"$(id)", b"`id`",
-    b"0", b"-1", b"1e999", b"nan", b"NaN", b"-Infinity", b"1.5", b"9" * 25, b"9" * 5000, b"0x" + b"f" * 400, b"1e-400",
-    "²".encode(), "٣".encode(), b"true", b"null", b"~", b"_", b"-", b"[" * 2000, b"{" * 2000, b"{a: " * 200, b"]", b"}", b",",
-    b":", b"&a ", b"*a", b"&a [*a]", b"<<: *a", b"!!int x", b"!!python/object:os.system id", b"- ", b"? ", b"|\n", b"---\n",
-    b"..", b"../../etc/passwd", b"/dev/zero", b"\\ud800", b"\\u0000", b"<script>", b"=1+1", b"x" * 70_000,
+    "\u2028".encode(), "\u202e".encode(), "\u00a0".encode(), "\x85".encode(), b"'", b'"', b"\\", b"#", b"%", b"$(id)",
+    b"`id`",
+    b"0", b"-1", b"1e999", b"nan", b"NaN", b"-Infinity", b"1.5", b"9" * 25, b"9" * 5000, b"0x" + b"f" * 400, b"1e-9",
+    "²".encode(), "٣".encode(), b"true", b"null", b"~", b"_", b"-", b"[" * 2000, b"{" * 2000, b"{a: " * 200, b"]", b"}",
+    b",", b":", b"&a ", b"*a", b"&a [*a]", b"<<: *a", b"!!int x", b"!!python/object:os.system id", b"- ", b"? ", b"|\n",
+    b"---\n", b"../../etc/passwd", b"/dev/zero", b"\\ud800", b"\\u0000", b"<script>", b"=1+1", b"x" * 70_000,
 )  # fmt: skip
 """What readers stumble over."""
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, 10**30, 10**400, -(10**400), 0.5, -0.0, 1e308, float("inf"),
-    float("nan"), "", "x", "\0", "\ud800", "nan", "Infinity", "../..", "/dev/zero", "a" * 5000, [], {}, [[]], [32], [{}],
-    {"": 0}, {"a": {"a": {}}}, ["x", 1, None], "²", "1" * 5000,
+    float("nan"), "", "x", "\0", "\ud800", "nan", "Infinity", "../..", "/dev/zero", "a" * 5000, [], {}, [[]], [32],
+    [{}], {"": 0}, {"a": {"a": {}}}, ["x", 1, None], "²", "1" * 5000,
 )  # fmt: skip
 """Values that take the place of another."""
 

@@ -146,8 +146,8 @@ TREES = (
 
 
 def _read_trees(path: Path) -> None:
-    from phmrun.text import conllu
     from phmrun.tasks.parse.vocabulary import learn_vocabulary
+    from phmrun.text import conllu
 
     sentences = conllu.load(path)
     conllu.dumps(sentences)
@@ -306,10 +306,10 @@ def _vocabulary_seeds() -> list[bytes]:
     """Each is a JSON object: the files of one vocabulary, by name, with what they hold."""
     import tempfile
 
-    from phmrun.text.conllu import loads
     from phmrun.families.sentence_classification.vocabulary import LabelledVocabulary
     from phmrun.tasks.lm.vocabulary import count_words
     from phmrun.tasks.parse.vocabulary import learn_vocabulary
+    from phmrun.text.conllu import loads
 
     made = {
         "pair": _pair(),
@@ -483,8 +483,8 @@ def _stores(folder: Path) -> Read:
 
     from phmrun.errors import ExitCode, PhmrunError
     from phmrun.families.sentence_classification.items import ItemStore
-    from phmrun.text.store import TokenStore
     from phmrun.tasks.lm.store import StreamStore
+    from phmrun.text.store import TokenStore
 
     place = folder / "store"
 
@@ -538,8 +538,8 @@ def _store_seeds() -> list[bytes]:
 
     import numpy as np
 
-    from phmrun.text.store import TokenStoreWriter
     from phmrun.tasks.lm.store import write_stream
+    from phmrun.text.store import TokenStoreWriter
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
@@ -17,6 +18,8 @@ from tests.fuzz.readers import READERS, Read, Reader
 
 PATIENCE = 10
 """Seconds for one input."""
+MOST_MEMORY = 8 << 30
+"""Bytes of addresses of the process, torch and all."""
 MOST_FAILURES = 20
 """Failures after which a reader is given up."""
 
@@ -47,6 +50,7 @@ def work(
     reader, place = READERS[name], Path(folder)
     work = place / "work"
     work.mkdir(exist_ok=True)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     read = reader.prepare(work)
     mutator = Mutator(reader.seeds(), reader.tokens, structured=reader.structured)
     signal.signal(signal.SIGALRM, _too_long)
@@ -91,7 +95,7 @@ def _passes(read: Read, content: bytes, tally: Tally, number: int) -> bool:
         tally.refused += 1
         if error.code not in (ExitCode.USAGE, ExitCode.DATA) or len(str(error)) > 100_000:
             fault = f"exit {error.code}, {len(str(error)):,} characters: {str(error)[:200]!r}"
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a reader raises is what is looked for)
         fault = _placed(error)
     finally:
         signal.alarm(0)

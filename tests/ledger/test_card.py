@@ -100,3 +100,21 @@ def test_duration(seconds: float, said: str) -> None:
 )
 def test_number(value: object, said: str) -> None:
     assert number(value) == said
+
+
+def test_data_and_names_come_out_as_text(run: Run) -> None:
+    hostile = "<script>x</script> ![](http://evil.example/x) [a](javascript:x) \x1b[2J |\n# b"
+    run.set_state(State.FAILED, hostile, data=hostile, layer=hostile)
+    run.update_metrics(hostile, {"value": 1.0, "signature": hostile})
+    run.write_samples(["source", hostile], [[hostile, "x"]])
+    run.config_path.write_text(f"data: {{train: {Path.home()}/private/x.en}}\n# ```\n# <script>\n")
+    text = write_card(run).read_text()
+    outside = text.split("````")[0]
+    assert "\\<script\\>" in outside
+    assert "<script>" not in outside.replace("\\<script", "")
+    assert "](" not in outside.replace("\\](", "")
+    assert "http://" not in outside
+    assert "\x1b" not in text
+    assert "\n# b" not in text
+    assert str(Path.home()) not in text
+    assert "````yaml\ndata: {train: ~/private/x.en}" in text

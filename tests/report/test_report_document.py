@@ -61,7 +61,7 @@ def test_markdown(page):
     lines = to_markdown(page).splitlines()
     assert lines[0] == "# A & B"
     assert "| :--- | ---: | ---: |" in lines
-    assert "| a < b | 1,234 | 31.20 ± 0.41* |" in lines
+    assert "| a \\< b | 1,234 | 31.20 ± 0.41* |" in lines
     assert "| x\\|y | – | – |" in lines
     assert '![what "it" shows](curve.svg)' in lines
     assert lines[lines.index("Settings:") + 2 :][:3] == ["```yaml", "a: <b>", "```"]

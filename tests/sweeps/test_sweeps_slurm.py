@@ -105,3 +105,28 @@ def test_without_slurm(sweep, monkeypatch):
     assert slurm.queued() == set()
     with pytest.raises(PhmrunError, match="there is no program 'sbatch'"):
         slurm.submit(script)
+
+
+HOSTILE = "a\n#SBATCH --wrap=id\ntouch hacked; $(touch hacked) `touch hacked` % ' \" é\\"
+
+
+def test_no_name_and_no_path_becomes_a_command_or_an_option(written, tmp_path, cluster, monkeypatch):
+    folder = tmp_path / HOSTILE
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    made = planned(written({"task": "toy", "grid": {"data.name": ["good"]}}, f"{HOSTILE}.yaml"))
+    workplace = Workplace(folder / "runs", made.sweep.name, program=PROGRAM)
+    slurm = Slurm(workplace.slurm, f"{made.sweep.name}\ntouch hacked\n", most=1)
+    script = slurm.write([workplace.job(cell) for cell in made.cells])
+    options = [line for line in script.read_text().splitlines() if line.startswith("#SBATCH")]
+    assert len(options) == 6
+    assert len(script.with_name("commands.txt").read_text().splitlines()) == 1
+    slurm.submit(script)
+    assert [str(stand.standing) for stand in survey(made, workplace.runs_dir)] == ["done"]
+    assert not list(tmp_path.rglob("hacked"))
+    assert script.with_name("task-0.out").exists()
+
+
+def test_an_option_of_two_lines_is_refused(sweep):
+    with pytest.raises(PhmrunError, match="no option of sbatch"):
+        write(sweep, options=["partition=gpu\ntouch hacked"])

@@ -4,16 +4,19 @@ SLURM keeps a queue of its own, so a sweep is handed over to it whole, and no pl
 its limit a task is signalled: it ends its run, asks to be queued again, and then goes on from the last checkpoint.
 """
 
-import shlex
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from phmrun.errors import PhmrunError
+from phmrun.escaping import shell_word
 from phmrun.files import write_text
 from phmrun.sweeps.executors.executor import Job
 
 SCRIPT, COMMANDS, RUNS, JOB = "array.sh", "commands.txt", "runs.txt", "job"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+"""What sbatch may read as something else in the lines that begin with #SBATCH: spaces, quotes, %, ends of lines."""
 WARNING_SECONDS = 120
 """Seconds between the signal and the end of a task's time."""
 
@@ -21,7 +24,7 @@ _TEMPLATE = """\
 #!/bin/bash
 #SBATCH --job-name={name}
 #SBATCH --array=0-{last}{most}
-#SBATCH --output={folder}/task-%a.out
+#SBATCH --output={output}
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@{warning}
@@ -29,7 +32,7 @@ _TEMPLATE = """\
 # {count} runs, one per task of the array. Line i + 1 of {commands} is the command of task i, and of {runs}
 # the name of its run. A task that is signalled ahead of its time limit is queued again and continues its run.
 set -u
-cd {here} || exit 1
+{redirect}cd {here} || exit 1
 mapfile -t commands < {folder_quoted}/{commands}
 
 again() {{
@@ -66,15 +69,17 @@ class Slurm:
         folder = (self.folder / str(len(list(self.folder.glob("*"))) + 1)).resolve()
         write_text(folder / COMMANDS, "".join(f"{_command(job)}\n" for job in jobs))
         write_text(folder / RUNS, "".join(f"{job.run_id}\n" for job in jobs))
+        plain = not _UNSAFE.search(str(folder).replace("/", ""))
         script = _TEMPLATE.format(
-            name=f"phmrun-{self.name}",
+            name=f"phmrun-{_UNSAFE.sub('-', self.name)[:100]}",
             last=len(jobs) - 1,
             most=f"%{self.most}" if self.most else "",
-            folder=folder,
-            folder_quoted=shlex.quote(str(folder)),
-            here=shlex.quote(str(Path.cwd())),
+            output=f"{folder}/task-%a.out" if plain else "/dev/null",
+            redirect="" if plain else f'exec >> {shell_word(str(folder))}/"task-$SLURM_ARRAY_TASK_ID.out" 2>&1\n',
+            folder_quoted=shell_word(str(folder)),
+            here=shell_word(str(Path.cwd())),
             warning=WARNING_SECONDS,
-            options="".join(f"#SBATCH --{option.removeprefix('--')}\n" for option in self.options),
+            options="".join(f"#SBATCH --{_option(option)}\n" for option in self.options),
             count=len(jobs),
             commands=COMMANDS,
             runs=RUNS,
@@ -113,7 +118,19 @@ def cancel_jobs(folder: Path) -> list[str]:
 
 def _command(job: Job) -> str:
     """A job as a line of shell, its output appended to its log."""
-    return f"{shlex.join(job.command)} >> {shlex.quote(str(job.log.resolve()))} 2>&1"
+    words = " ".join(map(shell_word, job.command))
+    return f"{words} >> {shell_word(str(job.log.resolve()))} 2>&1"
+
+
+def _option(text: str) -> str:
+    """An option of sbatch as a line of the script.
+
+    Raises:
+        PhmrunError: It would make further lines.
+    """
+    if not text.isprintable():
+        raise PhmrunError(f"{text!r} is no option of sbatch", where="--sbatch", hint="As in --sbatch partition=gpu.")
+    return text.removeprefix("--")
 
 
 def _tasks(job: str) -> list[int]:
