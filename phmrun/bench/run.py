@@ -39,7 +39,7 @@ from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import search_from
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
-from phmrun.ledger.about import layer_label
+from phmrun.ledger.about import network_label
 from phmrun.progress import progress
 from phmrun.registry import TASKS
 from phmrun.text.parallel import read_parallel
@@ -207,7 +207,7 @@ def bench_run(
             if profiled:
                 phase.operations = profile_call(passes["run"], device=place)
             advance(1)
-    label = layer_label(trained.config.layer.model_dump()) or "run"
+    label = network_label(trained.config.model_dump(mode="json")) or "run"
     return Report(run, label, {**facts(), "device": place}, [phase for phase, _ in plans])
 
 

@@ -79,7 +79,7 @@ def list_runs(
         [
             run.id,
             run.state,
-            run.about("layer"),
+            run.network,
             run.about("parameters"),
             run.status.step if run.status else None,
             *(run.score(name) for name in shown),
@@ -310,7 +310,7 @@ def _state(description: "Description") -> list[tuple[str, Any]]:
     holder = f"process {description.holder.pid} on {description.holder.host}" if description.holder else None
     lines = [
         ("directory", str(description.path)),
-        *((key, str(status.about[key])) for key in ("task", "data", "layer", "seed") if key in status.about),
+        *((key, str(status.about[key])) for key in ("task", "data", "network", "seed") if key in status.about),
         ("state", f"{status.state}{why}"),
         ("held by", holder),
         ("step", f"{status.step:,}"),

@@ -9,10 +9,8 @@ from phmrun.ledger.card import duration
 from phmrun.sweeps import Plan
 from phmrun.sweeps.estimate import Estimate, progress
 from phmrun.sweeps.plan import SEED
-from phmrun.sweeps.standing import Stand, Standing, distinct, tally
+from phmrun.sweeps.standing import LEFT, Stand, Standing, distinct, tally
 from phmrun.sweeps.workplace import LOG, last_lines
-
-_LEFT = (Standing.MISSING, Standing.RUNNING, Standing.INTERRUPTED)
 
 
 def show(plan: Plan, stands: Sequence[Stand], slots: int) -> None:
@@ -60,7 +58,7 @@ def facts(plan: Plan, stands: Sequence[Stand], slots: int) -> dict[str, Any]:
         "title": plan.sweep.title,
         "cells": cells,
         "counts": {str(kind): count for kind, count in tally(stands).items()},
-        "seconds_left": Estimate(stands).total([s for s in distinct(stands) if s.standing in _LEFT], slots),
+        "seconds_left": Estimate(stands).total([s for s in distinct(stands) if s.standing in LEFT], slots),
     }
 
 
@@ -117,7 +115,7 @@ def _progress(stand: Stand) -> str:
 
 
 def _time_left(runs: Sequence[Stand], slots: int) -> list[str]:
-    left = [stand for stand in runs if stand.standing in _LEFT]
+    left = [stand for stand in runs if stand.standing in LEFT]
     if not left:
         return []
     seconds = Estimate(runs).total(left, slots)

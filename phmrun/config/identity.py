@@ -14,7 +14,9 @@ from phmrun.config.sections import LAYER_VERSIONS, SHARED_VERSION, LayerConfig
 
 
 def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
-    """The run id, ``task-data-layer-seed-<12 hexadecimal digits>``.
+    """The run id, ``task-data-network-seed-<12 hexadecimal digits>``.
+
+    The network is named by the structures of the parts that are not the default's: ``phm``, ``output-circulant``.
 
     The digits are the start of a SHA-256 over the schema's version, every semantic value that differs from its
     default, and the fingerprints. A new option with a default therefore leaves the names of old runs alone, and so do
@@ -34,7 +36,7 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
         identity["layers"] = layers
     text = json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()[:12]
-    parts = (config.task, config.data.name, config.layer.structure, str(config.seed), digest)
+    parts = (config.task, config.data.name, _structures(config), str(config.seed), digest)
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") or "x" for part in parts)
 
 
@@ -48,6 +50,16 @@ def layer_versions(section: Section) -> dict[str, int]:
         if isinstance(value, Section):
             found |= layer_versions(value)
     return found
+
+
+def _structures(config: Experiment) -> str:
+    """The structures of the parts that are not the usual ones; that of the blocks where all are."""
+    named = []
+    for part in ("layer", "embedding", "output"):
+        layer, usual = getattr(config, part), type(config).model_fields[part].get_default(call_default_factory=True)
+        if layer.structure != usual.structure:
+            named.append(layer.structure if part == "layer" else f"{part} {layer.structure}")
+    return " ".join(named) or config.layer.structure
 
 
 def semantic_values(config: Experiment) -> dict[str, Any]:

@@ -7,9 +7,14 @@ from typing import Any
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 
+PLAIN = "dense"
+
 
 def about_config(config_yaml: str) -> dict[str, Any]:
-    """Task, data, layer and seed of a resolved config; what the config does not say is left out."""
+    """Task, data, network and seed of a resolved config; what the config does not say is left out.
+
+    ``layer`` is the structure inside the blocks, ``network`` names all parts that are not dense.
+    """
     try:
         config = parse_yaml(config_yaml, "config.yaml")
     except PhmrunError:
@@ -21,6 +26,7 @@ def about_config(config_yaml: str) -> dict[str, Any]:
         "task": config.get("task"),
         "data": data.get("name") if isinstance(data, Mapping) else data,
         "layer": layer_label(config.get("layer")),
+        "network": network_label(config),
         "seed": config.get("seed"),
     }
     return {key: value for key, value in found.items() if value is not None}
@@ -52,4 +58,18 @@ def layer_label(layer: Any) -> str | None:
         for key, value in layer.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     ]
-    return " ".join([str(layer.get("structure", "dense")), *numbers])
+    return " ".join([str(layer.get("structure", PLAIN)), *numbers])
+
+
+def network_label(config: Mapping[str, Any]) -> str | None:
+    """The parts of a network that are not dense: ``phm n=8``, ``output circulant``; ``dense`` where all are.
+
+    ``None`` where the config says nothing of its layers.
+    """
+    labels = {part: layer_label(config.get(part)) for part in ("layer", "embedding", "output")}
+    if labels["layer"] is None:
+        return None
+    named = [
+        label if part == "layer" else f"{part} {label}" for part, label in labels.items() if label not in (None, PLAIN)
+    ]
+    return ", ".join(str(name) for name in named) or PLAIN

@@ -78,9 +78,10 @@ def _opening(status: Status | None) -> list[str]:
         return ["", "The status of this run cannot be read."]
     about = status.about
     what = f"A model for the task **{_cell(about.get('task', 'unknown'))}**"
-    for word, key in (("on", "data"), ("with the layer", "layer"), ("and seed", "seed")):
-        if about.get(key) is not None:
-            what += f" {word} **{_cell(about[key])}**"
+    said = {"on": about.get("data"), "with": about.get("network", about.get("layer")), "and seed": about.get("seed")}
+    for word, value in said.items():
+        if value is not None:
+            what += f" {word} **{_cell(value)}**"
     outcome = _OUTCOMES[status.state].rstrip(".") + (f": {_cell(status.reason)}." if status.reason else ".")
     course = f"{number(status.step)} optimizer steps, {duration(status.seconds)} of training"
     times = ", ".join(

@@ -11,6 +11,7 @@ from typing import Any
 from phmrun.documents import parse_json
 from phmrun.errors import unknown
 from phmrun.files import read_regular
+from phmrun.ledger.about import about_config
 from phmrun.ledger.lock import Holder, living_holder
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.values import parsed
@@ -47,6 +48,20 @@ class RunSummary:
     def about(self, key: str) -> Any:
         """What the listing knows of the run: task, data, layer, seed, parameters; ``None`` if it does not."""
         return self.status.about.get(key) if self.status else None
+
+    @property
+    def network(self) -> str | None:
+        """The parts of its network that are not dense, ``phm n=8, output circulant``; ``None`` if that is not known.
+
+        A run of an earlier release, whose status names the layer alone, is named by its config.
+        """
+        known = self.about("network")
+        if known is None and self.about("layer") is not None:
+            try:
+                known = about_config((self.path / CONFIG).read_text(encoding="utf-8")).get("network")
+            except (OSError, UnicodeDecodeError):
+                known = None
+        return str(known or self.about("layer")) if known or self.about("layer") else None
 
     def score(self, name: str) -> float | None:
         """The value of one score."""
@@ -185,7 +200,7 @@ def select(
         if (state is None or run.state == state)
         and (task is None or run.about("task") == task)
         and (data is None or run.about("data") == data)
-        and words <= set(str(run.about("layer")).split())
+        and words <= set(str(run.network).replace(",", " ").split())
     ]
 
 
@@ -237,6 +252,7 @@ def _score_column(name: str) -> Callable[[RunSummary], Any]:
 _COLUMNS: dict[str, Callable[[RunSummary], Any]] = {
     "name": lambda run: run.id,
     "state": lambda run: run.state,
-    **{key: _about_column(key) for key in ("task", "data", "layer", "seed", "parameters")},
+    **{key: _about_column(key) for key in ("task", "data", "seed", "parameters")},
+    "layer": lambda run: run.network,
     **{key: _status_column(key) for key in ("step", "seconds", "updated", "started", "ended")},
 }

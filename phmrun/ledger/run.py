@@ -52,7 +52,7 @@ class Run:
         Raises:
             PhmrunError: The directory cannot be made.
         """
-        run = cls(runs_dir / run_id)
+        run = cls(directory_of(runs_dir, run_id))
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             if not run.config_path.exists():
@@ -328,6 +328,23 @@ class Run:
     def list(runs_dir: Path) -> Sequence[RunSummary]:
         """All runs of a directory, by name; damaged ones say what is wrong with them."""
         return list_runs(runs_dir)
+
+
+def directory_of(runs_dir: Path, run_id: str) -> Path:
+    """Where an experiment's run lies: the directory of its name, or of a former name with the same twelve digits.
+
+    Until release 0.2 the name of a run did not say what embedding and output are made of.
+
+    Args:
+        runs_dir: The directory of all runs.
+        run_id: The name that the experiment has now.
+    """
+    path = runs_dir / run_id
+    if not path.exists() and ("-embedding-" in run_id or "-output-" in run_id):
+        digits = run_id.rpartition("-")[2]
+        former = (other for other in sorted(runs_dir.glob(f"*-{digits}")) if _is_run(other))
+        return next(former, path)
+    return path
 
 
 def _is_run(path: Path) -> bool:

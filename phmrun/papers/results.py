@@ -5,15 +5,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
-from typing import Any
 
-from phmrun.config import LayerConfig
-from phmrun.errors import PhmrunError
-from phmrun.ledger.about import layer_label
-from phmrun.ledger.listing import RunSummary
+from phmrun.errors import PhmrunError, unknown
+from phmrun.ledger.listing import RunSummary, score_names
+from phmrun.papers.entries import Entry, require_seeds
 from phmrun.papers.published import Column, PaperTable
 from phmrun.papers.verdict import Printed
-from phmrun.registry import EMBEDDINGS
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": fmean,
@@ -22,37 +19,6 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "worst": min,
 }
 BUILTIN = "builtin"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One experiment that a table may show.
-
-    Attributes:
-        at: Its value of every key of its sweep, as text; row and column of a paper's table among them.
-        config: Its configuration, as plain nested values.
-        run: Its run; ``None`` where there is none yet.
-    """
-
-    at: Mapping[str, str]
-    config: Mapping[str, Any]
-    run: RunSummary | None
-
-    def label(self, key: str) -> str:
-        """Its value at a key of the sweep, or else at a dotted key of its configuration; empty where it has none."""
-        if key in self.at:
-            return self.at[key]
-        value: Any = self.config
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if isinstance(value, Mapping):
-            value = layer_label(value) if "structure" in value else value.get("name")
-        return "" if value is None else str(value)
-
-    @property
-    def dense(self) -> bool:
-        """Whether every part of its network is made of plain matrices."""
-        return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
 
 
 @dataclass(frozen=True)
@@ -165,7 +131,7 @@ def tabulate(
     paper: PaperTable | None = None,
     reduced: str = "",
 ) -> ResultTable:
-    """The table of some experiments.
+    """The table of some experiments; a cell holds the seeds of one.
 
     Args:
         entries: The experiments.
@@ -174,6 +140,9 @@ def tabulate(
         title: What it shows.
         paper: Whose published cells stand beside them; its rows are the rows.
         reduced: In what the settings fall short of the paper's.
+
+    Raises:
+        PhmrunError: Experiments that differ in more than the seed would stand in one cell.
     """
     groups: dict[tuple[str, ...], list[Entry]] = {}
     if paper:
@@ -181,14 +150,14 @@ def tabulate(
     for entry in entries:
         groups.setdefault(tuple(entry.label(key) for key in keys), []).append(entry)
     figures, parameters = [], []
+    rows = []
     for labels, found in groups.items():
+        rows.append((*labels[:-1], _with_departure(labels[-1], found)))
         printed = paper.row(labels[0]).published if paper and labels[0] in {r.name for r in paper.rows} else {}
         figures.append(tuple(_figure(heading, found, printed.get(heading.name), reduced) for heading in headings))
         parameters.append(parameters_of(found))
     falls_short = reduced or (_made_up(entries) if paper else "")
-    return ResultTable(
-        title, tuple(keys), tuple(headings), tuple(groups), tuple(figures), tuple(parameters), falls_short
-    )
+    return ResultTable(title, tuple(keys), tuple(headings), tuple(rows), tuple(figures), tuple(parameters), falls_short)
 
 
 def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
@@ -218,7 +187,14 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
         entries: The experiments.
         keys: What makes a column.
         scores: Names of scores; empty: the main one of each experiment.
+
+    Raises:
+        PhmrunError: No run has a score of that name.
     """
+    known = score_names([entry.run for entry in entries if entry.run])
+    for score in scores:
+        if known and score not in known:
+            raise unknown("score", score, known, where="--score")
     found: dict[tuple[tuple[str, ...], str], None] = {}
     for entry in entries:
         own = scores or ([entry.run.main_score] if entry.run and entry.run.main_score else [])
@@ -231,18 +207,11 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
     return headings
 
 
-def _dense(section: Mapping[str, Any]) -> bool:
-    """Whether what a section builds is made of plain matrices: one, or one for each cluster of words."""
-    usual = LayerConfig().structure
-    structure = section.get("structure") or usual
-    if structure in EMBEDDINGS:
-        return bool(EMBEDDINGS.get(structure).clusters) and _dense(section.get("inside") or {})
-    return bool(structure == usual)
-
-
 def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, reduced: str) -> Figure:
     """The cell of some experiments under a heading."""
     chosen = tuple(e for e in entries if all(e.label(key) == value for key, value in heading.where.items()))
+    require_seeds(chosen, heading.name)
+    chosen = tuple({entry.run.id if entry.run else id(entry): entry for entry in chosen}.values())
     published = _published(printed, len(heading.scores))
     numbers = []
     for place, score in enumerate(heading.scores):
@@ -257,6 +226,12 @@ def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, red
     wanted = heading.column.signature if heading.column else ""
     agree = bool(wanted) and all(_agrees(wanted, given) for number in numbers for given in number.signatures)
     return Figure(tuple(numbers), chosen, agree and not reduced and not _made_up(chosen), printed)
+
+
+def _with_departure(label: str, entries: Iterable[Entry]) -> str:
+    """The label of a row; with what its network is, where that is not the paper's."""
+    departures = dict.fromkeys(entry.departs for entry in entries if entry.departs)
+    return f"{label} ({'; '.join(departures)})" if departures else label
 
 
 def _published(printed: str | None, count: int) -> list[float | None]:

@@ -7,9 +7,7 @@ from statistics import fmean
 
 from phmrun.config import semantic_values
 from phmrun.sweeps.plan import SEED, Cell
-from phmrun.sweeps.standing import Stand, Standing
-
-_LEFT = (Standing.MISSING, Standing.RUNNING, Standing.INTERRUPTED)
+from phmrun.sweeps.standing import LEFT, Stand, Standing
 
 
 class Estimate:
@@ -43,7 +41,7 @@ class Estimate:
 
     def left(self, stand: Stand) -> float | None:
         """Seconds that a cell still takes; its own pace decides where it has begun."""
-        if stand.standing not in _LEFT:
+        if stand.standing not in LEFT:
             return 0.0
         whole = self.whole(stand.cell)
         if stand.run is None or stand.run.status is None or not stand.run.status.seconds:

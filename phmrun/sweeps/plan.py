@@ -5,7 +5,7 @@ data), which its maker is free to remember.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from math import prod
@@ -52,6 +52,8 @@ class Cell:
         run_id: Its name, the one that ``phmrun train`` gives it; ``None`` if it cannot be run.
         parameters: Of its network; ``None`` if that cannot be built.
         fault: Why it cannot be run.
+        marks: SHA-256 sums of its data and plug-ins, by name; empty where the data are missing.
+        departs: In what its network is another than the one of its row in the paper.
     """
 
     at: Mapping[str, Any]
@@ -60,6 +62,8 @@ class Cell:
     run_id: str | None
     parameters: int | None
     fault: PhmrunError | None
+    marks: Mapping[str, str] = field(default_factory=dict)
+    departs: str = ""
 
     @property
     def label(self) -> str:
@@ -105,6 +109,20 @@ class _Outline(NamedTuple):
     at: dict[str, Any]
     task: str
     sources: list[Source]
+    published: Sequence[Source] = ()
+    """Of a paper's row: the sources without what the sweep lays over them."""
+
+    def departs(self, config: Experiment | None) -> str:
+        """In what the network is another than the paper's: ``lstm for encoder``; empty: in nothing."""
+        if config is None or not self.published:
+            return ""
+        task: Task = TASKS.get(self.task)
+        try:
+            paper = resolve(task.load("schema"), self.published, None).config
+        except PhmrunError:
+            return ""
+        ours, theirs = getattr(config.model, "network", None), getattr(paper.model, "network", None)
+        return "" if ours == theirs else f"{ours} for the paper's {theirs}"
 
 
 def plan(
@@ -212,11 +230,13 @@ def _with_seeds(
     for seed in seeds:
         at = {**outline.at, SEED: seed}
         if config is None or inspected is None:
-            yield Cell(at, config, origin, None, None, fault)
+            seeded = None if config is None else config.model_copy(update={SEED: seed})
+            yield Cell(at, seeded, origin, None, None, fault, departs=outline.departs(config))
             continue
         seeded = config.model_copy(update={SEED: seed})
         name = run_id(seeded, fingerprints=inspected.fingerprints)
-        yield Cell(at, seeded, origin, name, inspected.parameters, None)
+        departs = outline.departs(seeded)
+        yield Cell(at, seeded, origin, name, inspected.parameters, None, inspected.fingerprints, departs)
 
 
 def _resolved(outline: _Outline, options_of: OptionsOf) -> tuple[Experiment | None, dict[str, str], PhmrunError | None]:
@@ -281,7 +301,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterat
             at = {"row": row.name, **({"column": heading} if len(columns) > 1 else {})}
             settings = table.columns[heading].set
             own = [Source(f"{where}, column {heading}", settings), Source(f"{where}, row {row.name}", row.set)]
-            yield _Outline(at, task, [*first, *own, *over])
+            yield _Outline(at, task, [*first, *own, *over], [*first, *own])
 
 
 def is_trained(row: PaperRow) -> bool:

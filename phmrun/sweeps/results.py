@@ -1,13 +1,13 @@
 """What a sweep, or some runs, have come to, as a table. Imports no torch."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
-from phmrun.ledger.about import config_values
-from phmrun.ledger.listing import CONFIG, RunSummary
+from phmrun.ledger.listing import RunSummary
 from phmrun.ledger.status import State
-from phmrun.papers.results import Entry, Heading, ResultTable, paper_headings, score_headings, tabulate
+from phmrun.papers.entries import Entry, entry_of_run, recorded_marks, settings_of, telling_keys
+from phmrun.papers.results import Heading, ResultTable, paper_headings, score_headings, tabulate
 from phmrun.sweeps.plan import SEED, Plan, column_groups
 from phmrun.sweeps.standing import Stand
 
@@ -43,10 +43,23 @@ def table_of_sweep(
 
 
 def table_of_runs(
-    runs: Iterable[RunSummary], *, rows: Sequence[str] = (), columns: Sequence[str] = (), scores: Sequence[str] = ()
+    runs: Iterable[RunSummary],
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    scores: Sequence[str] = (),
+    options_of: OptionsOf | None = None,
 ) -> ResultTable:
-    """The results of some runs, by layer unless asked otherwise; arguments as for :func:`table_of_sweep`."""
-    entries = [Entry({}, _config(run), run) for run in runs]
+    """The results of some runs, by layer and by what else tells them apart; arguments as for :func:`table_of_sweep`.
+
+    Args:
+        runs: The runs.
+        rows: Keys that make a row instead.
+        columns: Keys that make a column instead.
+        scores: Only these scores of every run.
+        options_of: The options of a structure.
+    """
+    entries = [entry_of_run(run, options_of) for run in runs]
     varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
     return _pivot(entries, ["layer", *varied], rows, columns, scores, "")
 
@@ -69,6 +82,7 @@ def _pivot(
             )
     across = list(columns) or [key for key in keys if key in COLUMN_KEYS and key not in rows]
     down = list(rows) or [key for key in keys if key not in across] or ["layer"]
+    down += telling_keys(entries, [*down, *across])
     return tabulate(entries, down, score_headings(entries, across, scores), title=title)
 
 
@@ -83,14 +97,10 @@ def _headings(plan: Plan) -> list[Heading]:
 
 def _entry(stand: Stand) -> Entry:
     """A cell; the scores of a run count once it is done."""
-    config = stand.cell.config.model_dump(mode="json") if stand.cell.config else {}
+    cell = stand.cell
     done = stand.run is not None and stand.run.status is not None and stand.run.status.state is State.DONE
-    return Entry(stand.cell.labels, config, stand.run if done else None)
-
-
-def _config(run: RunSummary) -> dict[str, Any]:
-    """The configuration of a run as plain values; empty if it is damaged."""
-    try:
-        return config_values(run.path / CONFIG)
-    except PhmrunError:
-        return {}
+    run = stand.run if done else None
+    if cell.config is None:
+        return Entry(cell.labels, {}, run)
+    marks = cell.marks or (recorded_marks(run) if run else {})
+    return Entry(cell.labels, cell.config.model_dump(mode="json"), run, settings_of(cell.config), marks, cell.departs)

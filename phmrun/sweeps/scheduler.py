@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Lock, Run, State
+from phmrun.ledger.run import directory_of
 from phmrun.sweeps.executors.executor import Ended, Executor, Job
 from phmrun.sweeps.plan import Cell
 from phmrun.sweeps.standing import Stand, Standing, look, orphans
@@ -161,7 +162,7 @@ class Scheduler:
 
     def _record(self, ended: Ended) -> None:
         """Writes into the status what a process that failed before its training began could not."""
-        run = Run(self.workplace.runs_dir / ended.run_id)
+        run = Run(directory_of(self.workplace.runs_dir, ended.run_id))
         if ended.code not in (ExitCode.BUG, ExitCode.USAGE, ExitCode.DATA, ExitCode.TRAINING):
             return
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from phmrun.ledger.listing import LOCK, RunSummary, summarise
 from phmrun.ledger.lock import Holder, living_holder
+from phmrun.ledger.run import directory_of
 from phmrun.ledger.status import State
 from phmrun.sweeps.plan import Cell, Plan
 
@@ -24,8 +25,10 @@ class Standing(StrEnum):
     """A process works at it, or is about to."""
     INTERRUPTED = "interrupted"
     """It has begun, and goes on where it stopped."""
+    QUEUED = "queued"
+    """It has a run directory, and has not begun."""
     MISSING = "missing"
-    """It has not begun."""
+    """It has no run directory."""
     FAILED = "failed"
     BLOCKED = "blocked"
     """Its data are not on this machine."""
@@ -33,8 +36,12 @@ class Standing(StrEnum):
     """Its settings do not go together."""
 
 
+LEFT = (Standing.MISSING, Standing.QUEUED, Standing.RUNNING, Standing.INTERRUPTED)
+"""Where work is still to be done."""
+NOT_BEGUN = (Standing.MISSING, Standing.QUEUED)
+
 _STANDINGS = {
-    State.QUEUED: Standing.MISSING,
+    State.QUEUED: Standing.QUEUED,
     State.RUNNING: Standing.RUNNING,
     State.INTERRUPTED: Standing.INTERRUPTED,
     State.DONE: Standing.DONE,
@@ -80,7 +87,7 @@ def look(cell: Cell, runs_dir: Path) -> Stand:
     """What has become of one cell."""
     if cell.run_id is None:
         return Stand(cell, Standing.BLOCKED if cell.blocked else Standing.INVALID)
-    path = runs_dir / cell.run_id
+    path = directory_of(runs_dir, cell.run_id)
     run = summarise(path)
     if run is None:
         return Stand(cell, Standing.MISSING)
@@ -90,7 +97,7 @@ def look(cell: Cell, runs_dir: Path) -> Stand:
     elsewhere = claim is not None and (claim.host, claim.pid) != (socket.gethostname(), os.getpid())
     if holder or elsewhere:
         return Stand(cell, Standing.RUNNING, run, holder or claim, claim is not None)
-    standing = _STANDINGS[run.status.state] if run.status else Standing.MISSING  # made, but not yet written to
+    standing = _STANDINGS[run.status.state] if run.status else Standing.QUEUED  # made, but not yet written to
     return Stand(cell, Standing.INTERRUPTED if standing is Standing.RUNNING else standing, run)
 
 

@@ -19,7 +19,7 @@ from phmrun.ledger.listing import RunSummary
 from phmrun.progress import note
 from phmrun.sweeps.estimate import Estimate, progress
 from phmrun.sweeps.scheduler import Event
-from phmrun.sweeps.standing import Stand, Standing, look, tally
+from phmrun.sweeps.standing import NOT_BEGUN, Stand, Standing, look, tally
 
 SUMMARY_EVERY = 30.0
 """Seconds between two lines on the whole, where there is no terminal."""
@@ -63,13 +63,13 @@ class Course:
         for name, stand in self.stands.items():
             if stand.standing is Standing.RUNNING:
                 seen = look(stand.cell, self.runs_dir)
-                waiting = name in self._started and seen.standing in (Standing.MISSING, Standing.INTERRUPTED)
+                waiting = name in self._started and seen.standing in (*NOT_BEGUN, Standing.INTERRUPTED)
                 self.stands[name] = replace(seen, standing=Standing.RUNNING) if waiting else seen
         return [stand for stand in self.stands.values() if stand.standing is Standing.RUNNING]
 
     def left(self) -> float | None:
         """Seconds until the end, start-ups and evaluations included once some were measured."""
-        open_ones = [s for s in self.stands.values() if s.standing in (Standing.MISSING, Standing.RUNNING)]
+        open_ones = [s for s in self.stands.values() if s.standing in (*NOT_BEGUN, Standing.RUNNING)]
         training = self.estimate.total(open_ones, self.slots)
         if training is None or not open_ones:
             return training
@@ -80,7 +80,7 @@ class Course:
         """The whole in one line."""
         counts = tally(self.stands.values())
         parts = [f"{counts.get(Standing.DONE, 0)} of {len(self.stands)} done"]
-        parts += [f"{count} {kind}" for kind, count in counts.items() if kind not in (Standing.DONE, Standing.MISSING)]
+        parts += [f"{count} {kind}" for kind, count in counts.items() if kind not in (Standing.DONE, *NOT_BEGUN)]
         paces = [pace for pace in (pace_of(stand.run) for stand in running) if pace]
         if paces:
             parts.append(f"{sum(paces):,.0f} units/s")
@@ -118,7 +118,7 @@ def said(event: Event) -> str:
         reason = f": killed by signal {-event.code}"
     best = headline(stand.run) if stand.standing is Standing.DONE and stand.run else ""
     scores = f": {best}" if best else ""
-    word = "not begun" if stand.standing is Standing.MISSING else str(stand.standing)
+    word = "not begun" if stand.standing in NOT_BEGUN else str(stand.standing)
     return f"{word}{took} {stand.cell.label}{scores}{reason}"
 
 

@@ -10,6 +10,7 @@ from phmrun.config import to_yaml
 from phmrun.files import write_text
 from phmrun.ledger import Lock, Run
 from phmrun.ledger.lock import Holder, living_holder
+from phmrun.ledger.run import directory_of
 from phmrun.sweeps.executors.executor import Job
 from phmrun.sweeps.plan import Cell
 from phmrun.sweeps.standing import CLAIM
@@ -71,11 +72,11 @@ class Workplace:
 
     def log(self, run_id: str) -> Path:
         """What the process of a run has written."""
-        return self.runs_dir / run_id / LOG
+        return directory_of(self.runs_dir, run_id) / LOG
 
     def claim(self, cell: Cell) -> Lock:
         """The lock of the planner that starts a cell; its run directory is made if need be."""
-        path = self.runs_dir / str(cell.run_id)
+        path = directory_of(self.runs_dir, str(cell.run_id))
         path.mkdir(parents=True, exist_ok=True)
         return Lock(path / CLAIM, f"the run {cell.run_id}")
 

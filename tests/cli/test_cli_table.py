@@ -103,4 +103,4 @@ def test_pictures_of_the_same_runs(phmrun, runs_dir, tmp_path):
         assert (tmp_path / path).stat().st_size > 1000
     wrong = phmrun("plot", "pareto", "sva-builtin-x-0", "--score", "test/blue", "--runs-dir", str(runs_dir))
     assert wrong.code == ExitCode.USAGE
-    assert "none of these has a score and a size yet" in wrong.err
+    assert "there is no score 'test/blue'" in wrong.err

@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> Run:
 
 def test_card_says_what_the_directory_says(run: Run) -> None:
     text = write_card(run).read_text()
-    assert text.startswith(f"# {ID}\n\nA model for the task **nmt** on **multi30k** with the layer **phm n=4**")
+    assert text.startswith(f"# {ID}\n\nA model for the task **nmt** on **multi30k** with **phm n=4**")
     assert "Training is done. 1,200 optimizer steps, 13 min of training (begun 20" in text
     assert "| test/bleu | 31.46 | interval.low 30.00 | nrefs:1\\|tok:13a |" in text
     assert "| val/loss | 1.50 |  |  |" in text

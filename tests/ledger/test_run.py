@@ -31,7 +31,9 @@ def test_create_writes_config_and_status(run: Run) -> None:
     assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml", "status.json"]
     status = run.status
     assert status.state is State.QUEUED
-    assert status.about == {"task": "nmt", "data": "multi30k", "layer": "phm n=4", "seed": 3}
+    assert status.about == {
+        "task": "nmt", "data": "multi30k", "layer": "phm n=4", "network": "phm n=4", "seed": 3
+    }  # fmt: skip
 
 
 def test_create_again_opens(run: Run) -> None:

@@ -20,7 +20,8 @@ def filled(planned, tmp_path):
             if value is None or cell.run_id is None:
                 continue
             layer = cell.config.layer
-            config = f"task: toy\ndata: {{name: {cell.config.data.name}}}\nlayer: {{structure: {layer.structure}}}\n"
+            data = f"data: {{name: {cell.config.data.name}}}\nseed: {cell.config.seed}\n"
+            config = f"task: toy\n{data}layer: {{structure: {layer.structure}}}\n"
             run = Run.create(tmp_path / "runs", cell.run_id, config)
             run.update_metrics("test/accuracy", {"value": value, "signature": "labels:a+b"})
             run.update_metrics("test/other", {"value": value / 2, "signature": "x"})
