@@ -268,7 +268,8 @@ def _as_json(description: "Description", changed: dict[str, Any] | None) -> dict
 
 def _print(description: "Description", changed: dict[str, Any] | None) -> None:
     """The run as a document on standard output."""
-    from phmrun.ledger.card import flat, number, score_row
+    from phmrun.ledger.card import number, score_row
+    from phmrun.ledger.values import flat
 
     _heading(description.id)
     console.print_table(("", ""), _state(description))
@@ -284,7 +285,9 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
         console.print_table(("score", "value", "also", "signature"), rows)
     if description.parameters:
         _heading("Parameters")
-        console.print_table(("", ""), flat(description.parameters))
+        console.print_table(
+            ("", ""), [row for row in flat(description.parameters).items() if not isinstance(row[1], list)]
+        )
     if description.history:
         last = description.history[-_ROWS_OF_HISTORY:]
         columns = list({key: None for row in last for key in row})

@@ -123,19 +123,11 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
         console.print_json({**report, "data": plan.data, "parameters": plan.parameters})
         return
     from phmrun.config import to_yaml
+    from phmrun.ledger.values import flat
 
     out = console.stdout()
     said = {key: label for key, label in origin.items() if label != "default"}
     out.print(to_yaml(config, said), markup=False, soft_wrap=True)
     for title, facts in (("data", plan.data), ("parameters", plan.parameters)):
-        flat = {key: value for key, value in _flat(facts).items() if not isinstance(value, list)}
-        console.print_table((title, ""), flat.items())
+        console.print_table((title, ""), [row for row in flat(facts).items() if not isinstance(row[1], list)])
         out.print()
-
-
-def _flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested facts as one level of names joined by dots."""
-    flat: dict[str, Any] = {}
-    for name, value in facts.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat

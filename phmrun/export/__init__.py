@@ -1,1 +1,1 @@
-"""TrainedModel models in the formats of other tools."""
+"""Trained models in the formats of other tools."""

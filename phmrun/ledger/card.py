@@ -9,6 +9,7 @@ from phmrun.files import data_dir, write_text
 from phmrun.ledger.description import Description, describe
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
+from phmrun.ledger.values import flat
 
 _OUTCOMES = {
     State.QUEUED: "It has not run yet.",
@@ -54,21 +55,12 @@ def number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 1 else f"{value:,.2f}"
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested figures under names joined by dots; lists are left out."""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        elif not isinstance(value, list):
-            yield f"{prefix}{key}", value
-
-
 def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     """A score's name, value, what else was measured with it, and its signature."""
     if not isinstance(score, Mapping):
         return name, number(score), "", ""
     further = {key: value for key, value in score.items() if key not in ("value", "signature")}
-    notes = ", ".join(f"{key} {number(value)}" for key, value in flat(further))
+    notes = ", ".join(f"{key} {number(value)}" for key, value in flat(further).items() if not isinstance(value, list))
     return name, number(score.get("value")), notes, str(score.get("signature", ""))
 
 
@@ -97,7 +89,10 @@ def _scores(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def _size(parameters: Mapping[str, Any]) -> list[str]:
-    return _table(("parameters", "count"), ((name, number(value)) for name, value in flat(parameters)))
+    return _table(
+        ("parameters", "count"),
+        ((name, number(value)) for name, value in flat(parameters).items() if not isinstance(value, list)),
+    )
 
 
 def _samples(samples: Mapping[str, Any]) -> list[str]:

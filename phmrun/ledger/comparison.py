@@ -7,6 +7,7 @@ from phmrun.errors import unknown
 from phmrun.ledger.about import config_values
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run
+from phmrun.ledger.values import flat
 
 
 class Difference(NamedTuple):
@@ -41,9 +42,9 @@ def configurations(runs: Sequence[Run]) -> list[Difference]:
     Raises:
         PhmrunError: (exit 3) A configuration is missing or damaged.
     """
-    flat = [_flat(config_values(run.config_path)) for run in runs]
-    keys = dict.fromkeys(key for values in flat for key in values)
-    rows = [Difference(key, tuple(values.get(key) for values in flat)) for key in keys]
+    configs = [flat(config_values(run.config_path)) for run in runs]
+    keys = dict.fromkeys(key for values in configs for key in values)
+    rows = [Difference(key, tuple(values.get(key) for values in configs)) for key in keys]
     return [row for row in rows if any(value != row.values[0] for value in row.values)]
 
 
@@ -82,11 +83,3 @@ def figures(runs: Sequence[Run]) -> list[str]:
     """The figures of validations that some run has, in the order of their first appearance."""
     names = dict.fromkeys(name for run in runs for row in run.history.read() for name in row)
     return [name for name in names if name.startswith("val/")]
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values under dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat

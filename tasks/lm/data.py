@@ -3,13 +3,11 @@
 from pathlib import Path
 
 from phmrun.datasets import builtin, checksums, locate
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.datasets.own_files import SPLITS, own_files
 from phmrun.files import sha256_of
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
 from phmrun.tasks.lm.preparation import StreamSettings
 from phmrun.tasks.lm.streams import StreamData
-
-SPLITS = ("train", "dev", "test")
 
 Files = dict[str, Path]
 
@@ -51,7 +49,8 @@ def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
     if data.name == "builtin":
         return builtin_text(cache, data.language), {"builtin": builtin.VERSIONS["translation"]}
     if data.name == "files":
-        files = own_files(data)
+        given = own_files(train=data.train, dev=data.dev, test=data.test)
+        files = {split: path for split, (path,) in given.items()}
         return files, {split: sha256_of(path) for split, path in files.items()}
     located = locate(data.name)
     return {split: next(iter(roles.values())) for split, roles in located.items()}, checksums(data.name)
@@ -61,16 +60,3 @@ def builtin_text(cache: Path, language: str) -> Files:
     """One side of the sentence pairs that come with phmrun."""
     directory = builtin.unpack("translation", cache)
     return {split: directory / f"{split}.{language}" for split in SPLITS}
-
-
-def own_files(data: StreamDataConfig) -> Files:
-    """The user's own files.
-
-    Raises:
-        PhmrunError: (exit 3) One of them does not exist.
-    """
-    files = {split: path for split in SPLITS if (path := getattr(data, split)) is not None}
-    for split, path in files.items():
-        if not path.is_file():
-            raise PhmrunError(f"the {split} file does not exist: {path}", where=f"data.{split}", code=ExitCode.DATA)
-    return files

@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 
 from phmrun.datasets import CATALOGUE, builtin, checksums, data_dir, locate, splits_here
+from phmrun.datasets.own_files import SPLITS, own_files
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.data import (
     ClassificationCorpus,
     ClassificationData,
     build_classification_data,
-    own_files,
 )
 from phmrun.families.sentence_classification.held_out import divided
 from phmrun.families.sentence_classification.items import Item, LeftOut, Reader
@@ -18,7 +18,6 @@ from phmrun.files import sha256_of
 from phmrun.tasks.nli.config import NLIExperiment
 from phmrun.text.nli_pairs import read_pairs
 
-SPLITS = ("train", "dev", "test")
 REDUCED = {"train": 90, "dev": 10}
 """Shares of the validation file, in per cent, where it is all there is to learn from."""
 GENRES = {"dev": "matched", "dev_mismatched": "mismatched"}
@@ -55,7 +54,8 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
     if name == "builtin":
         return _builtin(config, cache)
     if name == "files":
-        paths = own_files(config.data)
+        given = own_files(train=config.data.train, dev=config.data.dev, test=config.data.test)
+        paths = {split: path for split, (path,) in given.items()}
         sums = {split: sha256_of(path) for split, path in paths.items()}
         return _corpus(config, _readers(config, paths), paths, sums)
     if config.data.reduced:

@@ -5,8 +5,9 @@ from functools import partial
 from pathlib import Path
 
 from phmrun.datasets import builtin
+from phmrun.datasets.own_files import SPLITS
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
-from phmrun.families.sequence_to_sequence.corpus import SPLITS, ParallelCorpus, build_parallel_data, require_languages
+from phmrun.families.sequence_to_sequence.corpus import ParallelCorpus, build_parallel_data, require_languages
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.tasks.nmt.baseline import dictionary_baseline
 from phmrun.tasks.nmt.config import TranslationExperiment

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from phmrun.datasets import builtin, checksums, locate
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.datasets.own_files import SPLITS, own_files
+from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.tasks.parse.config import TreebankDataConfig
 
 DIVISION_SEED = 1
 """Seed of what is held out; the experiment's seed varies the training, not the data."""
-SPLITS = ("train", "dev", "test")
 ROLE = "conllu"
 
 
@@ -72,14 +72,7 @@ def _own_files(data: TreebankDataConfig) -> Treebank:
     Raises:
         PhmrunError: (exit 3) One of them does not exist.
     """
-    files = {"train": tuple(Path(path) for path in data.train)} if data.train else {}
-    files |= {split: (path,) for split, path in (("dev", data.dev), ("test", data.test)) if path}
-    for split, paths in files.items():
-        for path in paths:
-            if not path.is_file():
-                hint = "Name the files with --train, --dev and --test."
-                what = f"the {split} file does not exist: {path}"
-                raise PhmrunError(what, where=f"data.{split}", hint=hint, code=ExitCode.DATA)
+    files = own_files(train=data.train, dev=data.dev, test=data.test)
     sums = {
         f"{split}.{number}": sha256_of(path) for split, paths in files.items() for number, path in enumerate(paths, 1)
     }

@@ -4,8 +4,9 @@ import hashlib
 from pathlib import Path
 
 from phmrun.datasets import builtin
+from phmrun.datasets.own_files import SPLITS
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
-from phmrun.families.sequence_to_sequence.corpus import SPLITS, ParallelCorpus, build_parallel_data, require_languages
+from phmrun.families.sequence_to_sequence.corpus import ParallelCorpus, build_parallel_data, require_languages
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.files import replacing, sha256_of
 from phmrun.tasks.style.config import StyleExperiment

@@ -5,13 +5,13 @@ from functools import partial
 from pathlib import Path
 
 from phmrun.datasets import CATALOGUE, builtin, checksums, locate, splits_here
+from phmrun.datasets.own_files import SPLITS, own_files
 from phmrun.families.sentence_classification.config import ClassificationDataConfig
 from phmrun.families.sentence_classification.data import (
     Baseline,
     ClassificationCorpus,
     ClassificationData,
     build_classification_data,
-    own_files,
 )
 from phmrun.families.sentence_classification.held_out import divided
 from phmrun.families.sentence_classification.items import Item, LeftOut, Reader
@@ -20,7 +20,6 @@ from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem
 from phmrun.text.agreement import divide, read_agreement
 
-SPLITS = ("train", "dev", "test")
 NUMBERS = dict(zip(("VBZ", "VBP"), LABELS, strict=True))
 """The number of a verb by its tag."""
 REDUCED = {"train": 85, "dev": 5, "held-out": 10}
@@ -49,7 +48,8 @@ def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
     if data.name == "builtin":
         return _builtin(cache)
     if data.name == "files":
-        files = own_files(data)
+        given = own_files(train=data.train, dev=data.dev, test=data.test)
+        files = {split: path for split, (path,) in given.items()}
         sums = {split: sha256_of(path) for split, path in files.items()}
         return _corpus({split: partial(read, path) for split, path in files.items()}, files, sums)
     if "all" in CATALOGUE.get(data.name).splits:

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from phmrun.engine.data import DataModule
 from phmrun.engine.loading import Loading
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
+from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.items import (
     DEV,
     TRAIN,
@@ -270,20 +270,6 @@ def build_classification_data(
         vectors=vectors,
         vector_width=vector_width,
     )
-
-
-def own_files(data: ClassificationDataConfig) -> dict[str, Path]:
-    """The user's own files by split.
-
-    Raises:
-        PhmrunError: (exit 3) One of them does not exist.
-    """
-    given = {split: getattr(data, split) for split in ("train", "dev", "test")}
-    files: dict[str, Path] = {split: path for split, path in given.items() if path is not None}
-    for split, path in files.items():
-        if not path.is_file():
-            raise PhmrunError(f"the file does not exist: {path}", where=f"data.{split}", code=ExitCode.DATA)
-    return files
 
 
 def _both(store: ItemStore) -> tuple[Any, Any]:

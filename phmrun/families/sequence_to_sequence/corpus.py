@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from phmrun.datasets import checksums, locate
+from phmrun.datasets.own_files import SPLITS
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import Baseline, ParallelData
 from phmrun.files import sha256_of
-
-SPLITS = ("train", "dev", "test")
 
 Files = dict[str, tuple[Path, Path]]
 

@@ -1,19 +1,19 @@
 """Kronecker (Shapeshifter): W rearranged to a nearly square matrix of rank r, which is a sum of r Kronecker products.
 
-Formula:        W = the first k rows and d columns of Σ_i A_i ⊗ B_i, i = 1…r, A_i [p, q], B_i [s, t]; that is a matrix of
-                p·q rows and s·t columns, factorised with rank r and rearranged
+Formula:        W = the first k rows and d columns of Σ_i A_i ⊗ B_i, i = 1…r, A_i [p, q], B_i [s, t]; that is a matrix
+                of p·q rows and s·t columns, factorised with rank r and rearranged
 Parameters:     r·(p·q + s·t), see below
 Initialisation: Var(W) = Σ_i A_i²·Var(B). B has the variance that a dense W would have, and the r numbers A_i[α, β] of
                 each block are a random unit vector, as for PHM
 Source:         "Shapeshifter: a parameter-efficient Transformer using factorized reshaped matrices", 2021, section 4
 
-Factors: "ceil", the paper's, has p = s = ⌈√k⌉ and q = t = ⌈√d⌉ (section 4 and corollary 3, with its submatrix: the first
-rows and columns), so 2·r·⌈√k⌉·⌈√d⌉ numbers, of which a few may lie outside the cut. "divisors" has p·s = k and q·t = d
-with p·q and s·t as near to √(k·d) as integers allow: nothing is cut, and at powers of two fewer numbers serve.
+Factors: "ceil", the paper's, has p = s = ⌈√k⌉ and q = t = ⌈√d⌉ (section 4 and corollary 3, with its submatrix: the
+first rows and columns), so 2·r·⌈√k⌉·⌈√d⌉ numbers, of which a few may lie outside the cut. "divisors" has p·s = k
+and q·t = d with p·q and s·t as near to √(k·d) as integers allow: nothing is cut, and at powers of two fewer numbers serve.
 
-Padding of "divisors": where the nearest two factors of k·d are more than four times apart (a large prime vocabulary, for instance),
-the longer side of W is enlarged by less than one block of rows or columns to a size that has near factors, and W is cut
-from the larger matrix. A printed layer shows p×q and s×t: p·s > k or q·t > d tells of padding.
+Padding of "divisors": where the nearest two factors of k·d are more than four times apart (a large prime vocabulary,
+for instance), the longer side of W is enlarged by less than one block of rows or columns to a size that has near
+factors, and W is cut from the larger matrix. A printed layer shows p×q and s×t: p·s > k or q·t > d tells of padding.
 """
 
 import functools
