@@ -7,7 +7,8 @@ Source:         Mehta et al., "DeFINE: Deep Factorized Input Token Embeddings fo
 
 Groups are those of equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1), and nothing normalises. The paper names neither g_max
 nor an activation; appendix A.1 lets the groups of a transform share a matrix, figure 2d counts one for each. Its
-printed counts follow from none of these readings alone. Layer norms are an option of ours: no text, equation or figure has one.
+printed counts follow from none of these readings alone. Layer norms are an option of ours: no text, equation or figure
+has one.
 """
 
 import math

@@ -8,8 +8,8 @@ Initialisation: Var(W) = Σ_i A_i²·Var(B). B has the variance that a dense W w
 Source:         "Shapeshifter: a parameter-efficient Transformer using factorized reshaped matrices", 2021, section 4
 
 Factors: "ceil", the paper's, has p = s = ⌈√k⌉ and q = t = ⌈√d⌉ (section 4 and corollary 3, with its submatrix: the
-first rows and columns), so 2·r·⌈√k⌉·⌈√d⌉ numbers, of which a few may lie outside the cut. "divisors" has p·s = k
-and q·t = d with p·q and s·t as near to √(k·d) as integers allow: nothing is cut, and at powers of two fewer numbers serve.
+first rows and columns), so 2·r·⌈√k⌉·⌈√d⌉ numbers, of which a few may lie outside the cut. "divisors" has p·s = k and
+q·t = d with p·q and s·t as near to √(k·d) as integers allow: nothing is cut, and at powers of two fewer numbers serve.
 
 Padding of "divisors": where the nearest two factors of k·d are more than four times apart (a large prime vocabulary,
 for instance), the longer side of W is enlarged by less than one block of rows or columns to a size that has near
