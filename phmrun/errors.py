@@ -1,6 +1,7 @@
 """The one exception that a user's mistake raises, and the exit codes of the command line."""
 
 import difflib
+import signal
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
@@ -15,6 +16,7 @@ class ExitCode(IntEnum):
     TRAINING = 4
     SWEEP = 5
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class PhmrunError(Exception):
@@ -52,6 +54,21 @@ class PhmrunError(Exception):
         if self.hint:
             lines.append(self.hint)
         return "\n".join(lines)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal ended the work.
+
+    Args:
+        which: The signal, SIGINT or SIGTERM.
+        standing: Where the work stands, in one line; empty where nothing is to be said of it.
+    """
+
+    def __init__(self, which: int, standing: str = "") -> None:
+        super().__init__(standing)
+        self.which = signal.Signals(which)
+        self.standing = standing
+        self.code = ExitCode(128 + which)
 
 
 def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:

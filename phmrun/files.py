@@ -24,6 +24,9 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside ``path``; on a clean exit it is flushed to disk and renamed over ``path``.
 
     A reader sees the old file or the new one, never half of one, also after ``kill -9`` or a power cut.
+
+    Raises:
+        OSError: The disk is full, cannot be written to or fails; it names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -32,6 +35,9 @@ def replacing(path: Path) -> Iterator[Path]:
         with temporary.open("rb") as handle:
             os.fsync(handle.fileno())
         temporary.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # of writing, the system names no file
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     _sync_directory(path.parent)

@@ -3,7 +3,10 @@
 import errno
 import io
 import os
+import shlex
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -22,7 +25,8 @@ from phmrun.cli import table as table_verb
 from phmrun.cli import train as train_verb
 from phmrun.cli.console import Verbosity
 from phmrun.cli.sync import sync
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.disk import disk_error
+from phmrun.errors import ExitCode, Interrupted, PhmrunError
 
 EXPERIMENTS, INSPECT, MACHINE, MIRROR = "Experiments", "Inspect", "Machine", "W&B"
 _ANYWHERE = ("--debug", "--verbose", "-v", "--quiet", "-q")
@@ -33,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="The options -v, -q and --debug may stand anywhere. Exit codes: 0 fine, 1 a bug, 2 usage, 3 data, "
-    "4 training failed, 5 some runs of a sweep failed, 130 interrupted.",
+    "4 training failed, 5 some runs of a sweep failed, 130 interrupted by Ctrl-C, 143 by SIGTERM.",
 )
 
 
@@ -86,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="backslashreplace")  # a file's name may be no text
     given = list(sys.argv[1:] if arguments is None else arguments)
     moved = _globals_first(given)
+    _listen_to_sigterm()
     try:
         app(moved, prog_name="phmrun")
     except SystemExit as end:
@@ -93,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BaseException as error:  # noqa: BLE001  (the one place where every error ends)
         if "--debug" in moved:
             traceback.print_exception(error)
-        sys.exit(_report(error))
+        sys.exit(_report(error, given))
     sys.exit(ExitCode.OK)
 
 
@@ -105,20 +110,35 @@ def _globals_first(arguments: list[str]) -> list[str]:
     return [*moved, *(argument for argument in head if argument not in _ANYWHERE), *tail]
 
 
-def _report(error: BaseException) -> int:
+def _listen_to_sigterm() -> None:
+    """Lets SIGTERM end the program as Ctrl-C does: what has begun is brought to an end, and the reason is written."""
+
+    def end(which: int, frame: object) -> NoReturn:
+        raise Interrupted(which)
+
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
+
+
+def _report(error: BaseException, arguments: Sequence[str]) -> int:
     """Says what went wrong in the user's terms, and returns the exit code."""
     if isinstance(error, PhmrunError):
         console.print_error(error)
         return error.code
     if isinstance(error, KeyboardInterrupt):
-        print("\ninterrupted", file=sys.stderr)
-        return ExitCode.INTERRUPTED
+        standing = error.standing if isinstance(error, Interrupted) else ""
+        command = shlex.join(["phmrun", *arguments])
+        print(f"\n{standing}; to continue: {command}" if standing else "\ninterrupted", file=sys.stderr)
+        return error.code if isinstance(error, Interrupted) else ExitCode.INTERRUPTED
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _discard_output()
         return ExitCode.OK
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         console.print_error(PhmrunError("the name of a file is too long", where=f"{str(error.filename)[:100]} …"))
         return ExitCode.USAGE
+    if isinstance(error, OSError) and (found := disk_error(error)):
+        console.print_error(found)
+        return found.code
     if _is_out_of_memory(error):
         hint = "Give a smaller --batch-size with a larger --accumulate, or a smaller --preset."
         console.print_error(PhmrunError("the memory is not enough", hint=hint, code=ExitCode.TRAINING))

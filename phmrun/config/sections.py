@@ -156,6 +156,9 @@ class TrainingConfig(Section):
     accumulate: int = Field(1, ge=1, description="Micro-batches per optimizer step.")
     validate_every: int = Field(1000, ge=1, description="Optimizer steps between validations.")
     checkpoint_every: int = Field(1000, ge=1, description="Optimizer steps between checkpoints.")
+    checkpoint_minutes: Annotated[float, Unhashed()] = Field(
+        10.0, gt=0, description="Most minutes between checkpoints, whatever checkpoint_every says."
+    )
     keep_last: int = Field(1, ge=1, description="How many of the latest periodic checkpoints are kept for averaging.")
     average: int = Field(
         0, ge=0, description="The final score takes the mean of so many last checkpoints; 0: the best checkpoint."

@@ -4,7 +4,9 @@
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor, nn
 
+from phmrun.disk import disk_errors
+from phmrun.engine.processes import largest
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
 
@@ -25,38 +29,70 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Writes ``checkpoint`` to ``path``; a reader sees the old file or the new one."""
-        with replacing(Path(path)) as temporary:
-            torch.save(checkpoint, temporary)
+        write_checkpoint(Path(path), checkpoint)
 
 
 class Checkpoints(Callback):
-    """Writes ``last.ckpt`` every so many optimizer steps and at the end, and the weights of the last few beside it.
+    """Writes ``last.ckpt`` every so many optimizer steps or seconds and at the end, and the latest weights beside it.
+
+    The weights beside it are those of every so many steps and of the end alone, so that their mean does not depend on
+    when a run was stopped and continued.
 
     Args:
         directory: Where the files go.
         every: Optimizer steps between checkpoints.
         keep: How many of the latest weights are kept, for averaging.
+        seconds: Most seconds between checkpoints.
+        unfinished: Says whether training is being stopped before its end.
     """
 
-    def __init__(self, directory: Path, every: int, keep: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        every: int,
+        keep: int,
+        seconds: float = float("inf"),
+        unfinished: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.directory = directory
         self.every = every
         self.keep = keep
+        self.seconds = seconds
+        self.unfinished = unfinished
+        self._saved = time.monotonic()
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Starts the clock."""
+        self._saved = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Saves where a step has just been completed and a checkpoint is due; last of all callbacks."""
+        if not window_completed(trainer):
+            return
         step = trainer.global_step
-        due = step % self.every == 0 or step == trainer.max_steps or trainer.should_stop
-        if window_completed(trainer) and due:
-            self.save(trainer)
+        ends = step == trainer.max_steps or (trainer.should_stop and not self.unfinished())
+        regular = step % self.every == 0 or ends
+        late = largest(time.monotonic() - self._saved, trainer.strategy.root_device) >= self.seconds
+        if regular or late or trainer.should_stop:
+            self.save(trainer, regular)
 
-    def save(self, trainer: pl.Trainer) -> None:
-        """Writes the checkpoints of this moment; on all processes, because Lightning gathers."""
-        if self.keep > 1 and trainer.is_global_zero:
+    def save(self, trainer: pl.Trainer, regular: bool) -> None:
+        """Writes the checkpoints of this moment; on all processes, because Lightning gathers.
+
+        Args:
+            trainer: Whose they are.
+            regular: Whether the weights are also kept for averaging.
+
+        Raises:
+            PhmrunError: (exit 4) The weights are no longer numbers, or the disk is full.
+        """
+        require_numbers(trainer)
+        if regular and self.keep > 1 and trainer.is_global_zero:
             save_weights(self.directory / f"step-{trainer.global_step:09d}.ckpt", trainer)
             for old in step_checkpoints(self.directory)[: -self.keep]:
                 old.unlink()
         trainer.save_checkpoint(self.directory / LAST)
+        self._saved = time.monotonic()
 
 
 def window_completed(trainer: pl.Trainer) -> bool:
@@ -65,9 +101,59 @@ def window_completed(trainer: pl.Trainer) -> bool:
 
 
 def save_weights(path: Path, trainer: pl.Trainer) -> None:
-    """Writes the module's ``state_dict`` and the step."""
-    with replacing(path) as temporary:
-        torch.save({"state_dict": trainer.lightning_module.state_dict(), "global_step": trainer.global_step}, temporary)
+    """Writes the module's ``state_dict`` and the step.
+
+    Raises:
+        PhmrunError: (exit 4) The disk is full.
+    """
+    weights = trainer.lightning_module.state_dict()
+    write_checkpoint(path, {"state_dict": weights, "global_step": trainer.global_step})
+
+
+def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
+    """Writes a checkpoint, whole or not at all. The file holds a checksum of every tensor.
+
+    Raises:
+        PhmrunError: (exit 4) The disk is full, or cannot be written to; the checkpoint before is as it was.
+    """
+    hint = "The same command then continues from the last checkpoint."
+    # Torch, given a path instead of an open file, does not tell why it could not write.
+    full = disk_errors(ExitCode.TRAINING, hint, needed=_bytes(content))
+    with full, replacing(path) as temporary, temporary.open("wb") as file:
+        torch.save(content, file)
+
+
+def _bytes(content: Any) -> int:
+    """How much the tensors within some content take."""
+    if isinstance(content, Tensor):
+        return content.nbytes
+    if isinstance(content, Mapping):
+        return sum(_bytes(item) for item in content.values())
+    return sum(_bytes(item) for item in content) if isinstance(content, list | tuple) else 0
+
+
+def require_numbers(trainer: pl.Trainer) -> None:
+    """Refuses weights that are infinite or no numbers, which are not worth a checkpoint.
+
+    Raises:
+        PhmrunError: (exit 4) Naming the parameter.
+    """
+    named = [(name, weight.detach()) for name, weight in trainer.lightning_module.named_parameters() if weight.numel()]
+    largest_ones = torch._foreach_norm([weight for _, weight in named], float("inf"))
+    if torch.stack([norm.double() for norm in largest_ones]).isfinite().all():
+        return
+    name = next(name for (name, _), norm in zip(named, largest_ones, strict=True) if not norm.isfinite())
+    raise diverged(f"the weights {name} are no longer numbers", trainer.global_step)
+
+
+def diverged(what: str, step: int) -> PhmrunError:
+    """The error for a training that has left the numbers."""
+    return PhmrunError(
+        f"{what} at optimizer step {step}",
+        hint="Lower the learning rate or lengthen its warm-up, clip the gradient "
+        "(--set training.clip=1.0), or train in full precision (--precision 32).",
+        code=ExitCode.TRAINING,
+    )
 
 
 def step_checkpoints(directory: Path) -> list[Path]:
@@ -98,7 +184,7 @@ def adopt(other: Path, directory: Path) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint's contents, on the CPU, without executing anything in it.
+    """A checkpoint's contents, on the CPU, without executing anything in it, once all its checksums were found right.
 
     Raises:
         PhmrunError: The file is missing or damaged.
@@ -108,13 +194,26 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             "there is no such checkpoint", where=str(path), hint="Train the run first.", code=ExitCode.DATA
         )
     try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
         reason = str(error).partition(". ")[0]
-        raise PhmrunError(f"the checkpoint cannot be read: {reason}", where=str(path), code=ExitCode.DATA) from error
+        raise _unreadable(path, reason) from error
+    if damaged is not None:
+        raise _unreadable(path, f"the checksum of {damaged.partition('/')[2]} is another")
     if not isinstance(checkpoint, dict):
         raise PhmrunError("the file is no checkpoint of a run", where=str(path), code=ExitCode.DATA)
     return checkpoint
+
+
+def _unreadable(path: Path, reason: str) -> PhmrunError:
+    return PhmrunError(
+        f"the checkpoint cannot be read: {reason}",
+        where=str(path),
+        hint="`phmrun train … --restart` trains anew; for what is trained, --checkpoint names another of the files.",
+        code=ExitCode.DATA,
+    )
 
 
 def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:

@@ -2,23 +2,26 @@
 
 import logging
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import torch
 
 from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
+from phmrun.disk import disk_errors
 from phmrun.engine.checkpoints import LAST
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
 from phmrun.engine.fit import Fitted, fit, is_leader, processes, quiet_lightning, seed_everything
 from phmrun.engine.predictor import Predictor
 from phmrun.engine.trained_model import evaluate_run, open_run
-from phmrun.errors import PhmrunError
+from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
@@ -123,7 +126,8 @@ def train(
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
-        with _log_file(run), _told(run):
+        hint = "The same command then continues from the last checkpoint."
+        with _log_file(run), _told(run), disk_errors(ExitCode.TRAINING, hint):
             return _train(config, data, run, parent, plugins or {})
 
 
@@ -204,6 +208,10 @@ def _train(
     )
     if mirror is None:
         raise SystemExit(0)  # the first process of the run scores it
+    if fitted.signal:
+        standing = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"
+        run.set_state(State.INTERRUPTED, standing, step=fitted.step, seconds=fitted.seconds)
+        raise Interrupted(fitted.signal, standing)
     run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
     split = "test" if "test" in data.files else "dev"
     return _finish(run, fitted, mirror, data, split, config.training.label_smoothing)
@@ -303,8 +311,9 @@ def _told(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[
     """
     try:
         yield
-    except KeyboardInterrupt:
-        _set(run, State.INTERRUPTED, f"{before}by the user")
+    except KeyboardInterrupt as error:
+        terminated = isinstance(error, Interrupted) and error.which is Signals.SIGTERM
+        _set(run, State.INTERRUPTED, f"{before}{'by SIGTERM' if terminated else 'by the user'}")
         raise
     except PhmrunError as error:
         _set(run, failed, before + error.what)
@@ -315,8 +324,22 @@ def _told(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[
 
 
 def _set(run: Run, state: State, reason: str) -> None:
-    if is_leader() and run.status.state is State.RUNNING:
-        run.set_state(state, reason)
+    """Writes a status, unless it is written already; a disk that does not take it must not hide the error itself."""
+    try:
+        if is_leader() and run.status.state is State.RUNNING:
+            run.set_state(state, reason)
+    except OSError as error:
+        LOG.warning("%s could not be written: %s", run.status_path, error.strerror)
+
+
+class _LogFile(logging.FileHandler):
+    """A log file that says once, in a line, that it cannot be written to, and leaves the training alone."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Instead of a traceback on every line."""
+        if self in (logger := logging.getLogger("phmrun")).handlers:
+            logger.removeHandler(self)
+            logger.warning("%s cannot be written to: %s", self.baseFilename, sys.exception())
 
 
 @contextmanager
@@ -325,7 +348,7 @@ def _log_file(run: Run) -> Iterator[None]:
     if not is_leader():
         yield
         return
-    handler = logging.FileHandler(run.log_path, encoding="utf-8")
+    handler = _LogFile(run.log_path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
     logger = logging.getLogger("phmrun")
     logger.addHandler(handler)

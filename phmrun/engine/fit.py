@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 
 import numpy as np
 import pytorch_lightning as pl
@@ -21,6 +22,7 @@ from phmrun.engine.meter import Meter, Record
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.progress import TrainingProgress
 from phmrun.engine.randomness import Randomness
+from phmrun.engine.stopping import Stopping
 from phmrun.engine.validation import TimeLimit, Validation
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -39,6 +41,7 @@ class Fitted:
         best_step: The step that it was reached at.
         complete: Whether there is nothing left to train.
         reason: Why it ended.
+        signal: The signal that has come meanwhile, if one has.
     """
 
     step: int
@@ -47,6 +50,7 @@ class Fitted:
     best_step: int
     complete: bool
     reason: str
+    signal: int | None = None
 
 
 def is_leader() -> bool:
@@ -137,18 +141,31 @@ def fit(
         reason = "the last step" if data.start_step >= total else "patience"
         return Fitted(data.start_step, meter.seconds, validation.best, validation.best_step, True, reason)
     progress = TrainingProgress(lines_every, data.unit, total)
-    checkpoints = Checkpoints(directory, training.checkpoint_every, training.keep_last)
-    callbacks = [Randomness(), meter, *([averaging] if averaging else []), validation, limit, progress, checkpoints]
+    stopping = Stopping()
+    checkpoints = Checkpoints(
+        directory,
+        training.checkpoint_every,
+        training.keep_last,
+        seconds=60 * training.checkpoint_minutes,
+        unfinished=lambda: limit.reached or stopping.reached,
+    )
+    looking = [validation, limit, stopping, progress, checkpoints]  # in this order: a checkpoint comes last
+    callbacks = [Randomness(), meter, *([averaging] if averaging else []), *looking]
     trainer = build_trainer(training, hardware, callbacks, directory, total)
     trainer.precision_plugin.convert_module(module)  # before a checkpoint's weights come: they may have 64 bits
-    run_trainer(trainer, module, data, last)
+    with stopping.listening():
+        run_trainer(trainer, module, data, last)
+    step = trainer.global_step
     reason = "the last step"
-    if validation.stopped_early:
+    if stopping.reached:
+        reason = f"by {Signals(stopping.received or 0).name} at optimizer step {step:,} of {total:,}"
+    elif validation.stopped_early:
         reason = f"no better score in {training.patience} validations"
     elif limit.reached:
         reason = f"the time limit of {training.max_time}"
+    complete = not (limit.reached or stopping.reached)
     return Fitted(
-        trainer.global_step, meter.elapsed(), validation.best, validation.best_step, not limit.reached, reason
+        step, meter.elapsed(), validation.best, validation.best_step, complete, reason, signal=stopping.received
     )
 
 
@@ -194,7 +211,9 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
             trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     except SystemExit as error:
         if trainer.interrupted:
-            raise KeyboardInterrupt from error
+            raise (
+                error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else KeyboardInterrupt
+            ) from error
         raise
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise out_of_memory(error) from error

@@ -10,9 +10,8 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
-from phmrun.engine.checkpoints import window_completed
+from phmrun.engine.checkpoints import diverged, window_completed
 from phmrun.engine.processes import gathered, rank, world
-from phmrun.errors import ExitCode, PhmrunError
 
 Record = Callable[[dict[str, Any]], None]
 PATIENCE_ON_GPU = 10
@@ -83,12 +82,7 @@ class Meter(Callback):
         values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
         for (step, _, units), value in zip(self.pending, values, strict=True):
             if not math.isfinite(value):
-                raise PhmrunError(
-                    f"the training loss is {value} at optimizer step {step}",
-                    hint="Lower the learning rate or lengthen its warm-up, clip the gradient "
-                    "(--set training.clip=1.0), or train in full precision (--precision 32).",
-                    code=ExitCode.TRAINING,
-                )
+                raise diverged(f"the training loss is {value}", step)
             self.nll += value
             self.units += units
         self.pending.clear()

@@ -2,6 +2,7 @@
 
 from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
 
 Value = TypeVar("Value")
@@ -29,3 +30,17 @@ def gathered(value: Value) -> list[Value]:
     values: list[Any] = [None] * world()
     dist.all_gather_object(values, value)
     return values
+
+
+def largest(value: float, device: torch.device) -> float:
+    """The largest of all processes' values; called by all of them at once.
+
+    Args:
+        value: This process's.
+        device: What it computes on.
+    """
+    if not together():
+        return value
+    shared = torch.tensor(float(value), device=device)
+    dist.all_reduce(shared, op=dist.ReduceOp.MAX)
+    return float(shared)

@@ -6,6 +6,7 @@ restart stages, with other outcomes before and after its end.)
 """
 
 import logging
+import math
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,8 +16,9 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
 from phmrun.engine.averaging import Averaging
-from phmrun.engine.checkpoints import BEST, save_weights, window_completed
+from phmrun.engine.checkpoints import BEST, diverged, save_weights, window_completed
 from phmrun.engine.meter import Meter, Record
+from phmrun.engine.processes import largest
 
 LOG = logging.getLogger("phmrun.engine")
 
@@ -84,7 +86,11 @@ class Validation(Callback):
             trainer.should_stop = True
 
     def _score(self, trainer: pl.Trainer, module: Any) -> float:
-        """Records the scores, and keeps the weights if they are the best so far; the monitored score."""
+        """Records the scores, and keeps the weights if they are the best so far; the monitored score.
+
+        Raises:
+            PhmrunError: (exit 4) The loss is not finite, or the monitored score is no number.
+        """
         batches = trainer.datamodule.validation_batches()  # type: ignore[attr-defined]
         scores = module.validate(batches)
         if self.monitor not in scores:
@@ -97,6 +103,9 @@ class Validation(Callback):
             }
         )
         value: float = scores[self.monitor]
+        if not math.isfinite(scores["loss"]) or math.isnan(value):
+            name = "loss" if not math.isfinite(scores["loss"]) else self.monitor
+            raise diverged(f"the validation's {name} is {scores[name]}", trainer.global_step)
         better = self.best is None or (value < self.best if self.monitor == "loss" else value > self.best)
         if better:
             self.best, self.best_step, self.waited = value, trainer.global_step, 0
@@ -124,10 +133,10 @@ class TimeLimit(Callback):
         self._began = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Looks at the clock; all processes agree with the first."""
+        """Looks at the clock, all processes at the one that began first."""
         if self.seconds is None or not window_completed(trainer):
             return
-        over = trainer.strategy.broadcast(time.monotonic() - self._began >= self.seconds)
+        over = largest(time.monotonic() - self._began, trainer.strategy.root_device) >= self.seconds
         if over and trainer.global_step < trainer.max_steps:
             self.reached = True
             trainer.should_stop = True

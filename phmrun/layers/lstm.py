@@ -5,6 +5,7 @@ structured LSTM costs what a dense one does. On CUDA, cuDNN wants all weights in
 are not, so it copies them together at each call (once per sequence, not per step) and says so in a warning.
 """
 
+import warnings
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -225,7 +226,7 @@ class LSTM(nn.Module):
             for direction, cell in enumerate(self.cells[layer * self.directions :][: self.directions]):
                 weights = [each for each in _build(cell, self._dropped) if each is not None]
                 read = _rows(inputs, backwards) if direction else inputs
-                said = torch.lstm(read, (state, state), weights, self.bias, 1, 0.0, self.training, False, True)[0]
+                said = _fused(read, (state, state), weights, self.bias, 1, 0.0, self.training, False, True)[0]
                 directions.append(_rows(said, backwards) if direction else said)
             inputs = directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
         return inputs * inside.unsqueeze(-1)
@@ -260,9 +261,9 @@ class LSTM(nn.Module):
         dropout = 0.0 if layers == 1 else self.dropout
         settings = (self.bias, layers, dropout, self.training, self.bidirectional)
         if batch_sizes is None:
-            outputs, h, c = torch.lstm(inputs, state, flat, *settings, self.batch_first)
+            outputs, h, c = _fused(inputs, state, flat, *settings, self.batch_first)
         else:
-            outputs, h, c = torch.lstm(inputs, batch_sizes, state, flat, *settings)
+            outputs, h, c = _fused(inputs, batch_sizes, state, flat, *settings)
         return outputs, (h, c)
 
     @property
@@ -286,6 +287,17 @@ class LSTM(nn.Module):
         """As ``nn.LSTM``."""
         settings = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
         return f"{settings}, bidirectional={self.bidirectional}, dropout={self.dropout}"
+
+
+def _fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """``torch.lstm``, without oneDNN where that has no LSTM in 16 bits for this processor: then it takes 32."""
+    try:
+        return torch.lstm(*arguments)
+    except RuntimeError as error:
+        if "primitive" not in str(error) or not torch.is_autocast_enabled("cpu"):
+            raise
+    with warnings.catch_warnings(action="ignore"), torch.backends.mkldnn.flags(enabled=False):
+        return torch.lstm(*arguments)
 
 
 def outputs(lstm: LSTM | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:

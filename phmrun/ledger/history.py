@@ -1,5 +1,6 @@
 """The course of a run: one JSON object per line, appended as training goes on."""
 
+import errno
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,14 @@ class History:
             whole = _end_of_last_whole_line(handle)
             if whole < handle.seek(0, 2):
                 handle.truncate(whole)
-            if handle.write(line) != len(line):
+            try:
+                complete = handle.write(line) == len(line)
+            except OSError as error:
+                error.filename = str(self.path)  # of writing, the system names no file
+                raise
+            if not complete:
                 handle.truncate(whole)
-                raise OSError(f"the disk took only a part of a row: {self.path}")
+                raise OSError(errno.ENOSPC, "the disk took only a part of a row", str(self.path))
 
     def read(self) -> list[Row]:
         """All whole rows, in the order in which they were written. A torn last line is left out.

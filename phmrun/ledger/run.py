@@ -64,6 +64,7 @@ class Run:
                 f"the run directory cannot be made: {error.strerror}",
                 where=str(run.path),
                 hint="Choose another place with --runs-dir.",
+                code=ExitCode.DATA,
             ) from error
         return run
 

@@ -1,13 +1,16 @@
 """Checkpoints: whole or not there, the right ones kept, averaged by arithmetic, safe to open."""
 
+import itertools
 import os
 import pickle
+import types
+import zipfile
 
 import pytest
 import torch
 from toy import ToyModule, train_toy
 
-from phmrun.engine import checkpoints
+from phmrun.engine import checkpoints, validation
 from phmrun.engine.checkpoints import adopt, averaged_weights, load_checkpoint, remove_after, step_checkpoints
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -17,7 +20,9 @@ def names(directory):
 
 
 def save(path, **weights):
-    torch.save({"state_dict": {name: torch.tensor(value) for name, value in weights.items()}, "global_step": 1}, path)
+    torch.save(
+        {"state_dict": {name: torch.as_tensor(value) for name, value in weights.items()}, "global_step": 1}, path
+    )
     return path
 
 
@@ -45,16 +50,86 @@ def test_a_failing_disk_leaves_the_old_checkpoint_and_no_part_of_the_new(tmp_pat
     before = (tmp_path / "last.ckpt").read_bytes()
     original = torch.save
 
-    def full(content, path):
-        original(content, path)
-        path.write_bytes(path.read_bytes()[:100])
+    def full(content, file):
+        original(content, file)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoints.torch, "save", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(PhmrunError, match=r"the disk is full \(.* MB are needed, .* MB are free\)") as caught:
         train_toy(tmp_path, max_steps=6, keep_last=1)
+    assert caught.value.code is ExitCode.TRAINING
+    assert caught.value.where == str(tmp_path / "last.ckpt")
+    assert "same command" in caught.value.hint
     assert (tmp_path / "last.ckpt").read_bytes() == before
     assert names(tmp_path) == ["best.ckpt", "last.ckpt"]
+
+
+def test_the_kept_weights_do_not_depend_on_stops(tmp_path, monkeypatch):
+    options = {"max_steps": 8, "checkpoint_every": 2, "keep_last": 3}
+    monkeypatch.setattr(validation, "time", types.SimpleNamespace(monotonic=itertools.count().__next__))
+    stopped = train_toy(tmp_path / "stopped", max_time="00:00:05", **options)
+    assert 0 < stopped.fitted.step < 8
+    assert not stopped.fitted.complete
+    monkeypatch.undo()
+    kept = [path.name for path in step_checkpoints(tmp_path / "stopped")]
+    assert kept == [f"step-{step:09d}.ckpt" for step in range(2, stopped.fitted.step + 1, 2)]
+    train_toy(tmp_path / "stopped", **options)
+    train_toy(tmp_path / "straight", **options)
+    for path in step_checkpoints(tmp_path / "straight"):
+        other = load_checkpoint(tmp_path / "stopped" / path.name)
+        assert torch.equal(load_checkpoint(path)["state_dict"]["network.weight"], other["state_dict"]["network.weight"])
+    assert names(tmp_path / "stopped") == names(tmp_path / "straight")
+
+
+def test_checkpoints_by_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=itertools.count(step=30).__next__))
+    with pytest.raises(RuntimeError, match="killed"):
+        train_toy(
+            tmp_path, ToyModule({5: RuntimeError("killed")}), checkpoint_every=100, checkpoint_minutes=1, keep_last=3
+        )
+    assert 0 < load_checkpoint(tmp_path / "last.ckpt")["global_step"] <= 5
+    assert step_checkpoints(tmp_path) == []
+
+
+def test_weights_that_are_no_numbers_are_not_kept(tmp_path, monkeypatch):
+    train_toy(tmp_path, max_steps=2)
+    before = (tmp_path / "last.ckpt").read_bytes()
+    module = ToyModule()
+    monkeypatch.setattr(module, "make_optimizer", Broken)
+    with pytest.raises(PhmrunError, match=r"network\.weight are no longer numbers at optimizer step 4") as caught:
+        train_toy(tmp_path, module, max_steps=4, validate_every=100)
+    assert caught.value.code is ExitCode.TRAINING
+    assert (tmp_path / "last.ckpt").read_bytes() == before
+
+
+class Broken(torch.optim.SGD):
+    """Makes of every weight what is no number."""
+
+    def __init__(self, parameters, **_):
+        super().__init__(parameters, lr=1.0)
+
+    def step(self, closure=None):
+        loss = super().step(closure)
+        with torch.no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.fill_(float("nan"))
+        return loss
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_one_flipped_bit_in_a_tensor_is_noticed(share, tmp_path):
+    path = tmp_path / "last.ckpt"
+    save(path, w=torch.rand(1000))
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        (entry,) = (entry for entry in archive.infolist() if entry.filename.endswith("/data/0"))
+    begin = bytes(content).index(load_checkpoint(path)["state_dict"]["w"].numpy().tobytes())
+    content[begin + int(share * entry.file_size)] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(PhmrunError, match="checksum of data/0") as caught:
+        load_checkpoint(path)
+    assert caught.value.code is ExitCode.DATA
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path):

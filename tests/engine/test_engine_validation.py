@@ -1,6 +1,7 @@
 """When validations are made, what is kept, and when training stops."""
 
 import itertools
+import math
 import types
 
 import pytest
@@ -8,6 +9,7 @@ from toy import ToyModule, train_toy
 
 from phmrun.engine import validation
 from phmrun.engine.checkpoints import load_checkpoint
+from phmrun.errors import ExitCode, PhmrunError
 
 
 def scores(toy, name="val/loss"):
@@ -95,3 +97,19 @@ def test_the_time_limit_at_the_last_step_is_no_interruption(tmp_path, monkeypatc
     monkeypatch.setattr(validation, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
     fitted = train_toy(tmp_path, max_steps=3, max_time="00:01:00").fitted
     assert (fitted.step, fitted.complete, fitted.reason) == (3, True, "the last step")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("before", [[], [1.0]], ids=["first", "later"])
+def test_a_validation_that_is_no_number_fails_and_is_never_best(value, before, tmp_path):
+    with pytest.raises(PhmrunError, match=rf"the validation's loss is {value} at optimizer step") as caught:
+        train_toy(tmp_path, ToyModule(validations=[*before, value]), max_steps=6, validate_every=3)
+    assert caught.value.code is ExitCode.TRAINING
+    assert (tmp_path / "best.ckpt").exists() == bool(before)
+
+
+def test_a_watched_score_that_is_no_number_fails(tmp_path):
+    module = ToyModule(scores=[{"bleu": math.nan}])
+    with pytest.raises(PhmrunError, match="the validation's bleu is nan at optimizer step 3"):
+        train_toy(tmp_path, module, max_steps=6, validate_every=3, monitor="bleu")
+    assert not (tmp_path / "best.ckpt").exists()

@@ -19,6 +19,7 @@ def run() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="how many trainings to kill")
+    parser.add_argument("--signals", action="store_true", help="interrupt them by SIGINT and SIGTERM instead")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--only", default="", help="cases whose name holds this: nmt-2")
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
@@ -38,7 +39,7 @@ def run() -> int:
                 break
             if str(case) not in sites:
                 sites[str(case)] = Site(folder / str(case), case)
-            trial = attempt(sites[str(case)], draw)
+            trial = attempt(sites[str(case)], draw, signals=given.signals)
             trials += 1
             done += len(trial.kills)
             moved += trial.moved

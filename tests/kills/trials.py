@@ -90,8 +90,12 @@ class Site:
         """What a training comes to that nobody touches, and the seconds that it takes."""
         began = time.monotonic()
         code = ended(self.start("one", "straight"), 300)
-        assert code == 0, (self.folder / "output.txt").read_text()
+        assert code == 0, self.said()
         return facts(self.run("straight")), time.monotonic() - began
+
+    def said(self) -> str:
+        """What the last process said."""
+        return (self.folder / "output.txt").read_text(encoding="utf-8", errors="replace")
 
     def run(self, runs: str) -> Run:
         """The only run of a directory of runs."""
@@ -118,29 +122,57 @@ class Trial:
     differences: list[str]
 
 
-def attempt(site: Site, draw: random.Random, most: int = 3) -> Trial:
-    """Trains, kills up to ``most`` times, goes on to the end, and compares."""
+def attempt(site: Site, draw: random.Random, *, signals: bool = False, most: int = 3) -> Trial:
+    """Trains, kills up to ``most`` times, goes on to the end, and compares.
+
+    Args:
+        site: The experiment.
+        draw: Says when, what and where.
+        signals: Interrupt it by SIGINT and SIGTERM, which it must answer well, instead of killing it.
+        most: Kills.
+    """
     expected, seconds = site.straight
     runs = "killed"
     shutil.rmtree(site.folder / runs, ignore_errors=True)
     kills: list[tuple[str, float]] = []
     steps: list[int] = []
+    wrong: list[str] = []
     places = ["one"]
     for _ in range(draw.randint(1, most)):
-        victim = draw.choice(["all", "first", "other"]) if site.case.world > 1 else "all"
+        ways = ["all", "first", "other"] if site.case.world > 1 else ["all"]
+        way = draw.choice(["SIGINT", "SIGTERM"] if signals else ways)
         moment = draw.uniform(0.0, seconds)
         pid = site.start(places[-1], runs)
         time.sleep(moment)
-        if kill(pid, victim):
-            kills.append((victim, round(moment, 2)))
+        if signals:
+            wrong += interrupt(pid, signal.Signals[way], site)
+            kills.append((way, round(moment, 2)))
+        elif kill(pid, way):
+            kills.append((way, round(moment, 2)))
         places.append(draw.choice(["one", "other"]))
         steps.append(_step(site.folder / runs))
     code = ended(site.start(places[-1], runs), 300)
-    if code:
-        said = (site.folder / "output.txt").read_text(encoding="utf-8", errors="replace")
-        return Trial(site.case, kills, steps, len(set(places)) - 1, [f"exit code {code}: {said[-2000:]}"])
     moved = sum(before != after for before, after in pairwise(places))
-    return Trial(site.case, kills, steps, moved, differences(expected, facts(site.run(runs))))
+    if code:
+        wrong.append(f"exit code {code}: {site.said()[-2000:]}")
+    else:
+        wrong += differences(expected, facts(site.run(runs)))
+    return Trial(site.case, kills, steps, moved, wrong)
+
+
+def interrupt(pid: int, which: signal.Signals, site: Site) -> list[str]:
+    """Sends a training a signal; what is wrong with its answer."""
+    os.kill(pid, which)
+    code = ended(pid, 90)
+    said = site.said()
+    if "phmrun.errors" in said or "Traceback" in said or "bug" in said:
+        return [f"{which.name}: {said[-2000:]}"]
+    if code in (-which, 0):  # it came before there was an interpreter to listen, or after the end
+        return []
+    wrong = [] if code == 128 + which else [f"{which.name}: exit code {code}: {said[-2000:]}"]
+    if "training ended" not in said and "interrupted" not in said and "to continue: phmrun train" not in said:
+        wrong.append(f"{which.name}: no word of how to continue: {said[-500:]}")
+    return wrong
 
 
 def _step(runs: Path) -> int:

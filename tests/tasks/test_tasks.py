@@ -1,12 +1,13 @@
 """Over every task × every structure: it trains, is killed, resumes bit-exactly, and every parameter learns."""
 
+import io
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import torch
@@ -97,11 +98,10 @@ def _arm(moment: str, number: int) -> None:
 
         setattr(owner, name, replaced)
 
-    def torn(content: Any, path: Path) -> None:
-        whole = path.with_name("whole")
+    def torn(content: Any, file: BinaryIO) -> None:
+        whole = io.BytesIO()
         checkpoints.torch.serialization.save(content, whole)
-        path.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-        whole.unlink()
+        file.write(whole.getvalue()[: len(whole.getvalue()) // 2])
         die()
 
     moments: dict[str, tuple[Any, str, Callable[..., None]]] = {
