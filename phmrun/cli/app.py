@@ -94,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         app(moved, prog_name="phmrun")
     except SystemExit as end:
+        if (interruption := _interruption(end)) is not None:  # Typer has made an exit of it
+            sys.exit(_report(interruption, given))
         sys.exit(_flushed(end.code))
     except BaseException as error:  # noqa: BLE001  (the one place where every error ends)
         if "--debug" in moved:
@@ -108,6 +110,14 @@ def _globals_first(arguments: list[str]) -> list[str]:
     head, tail = arguments[:end], arguments[end:]
     moved = [argument for argument in head if argument in _ANYWHERE]
     return [*moved, *(argument for argument in head if argument not in _ANYWHERE), *tail]
+
+
+def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
+    """The interruption by a signal that lies behind an exit, if one does."""
+    error: BaseException | None = end
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _listen_to_sigterm() -> None:
