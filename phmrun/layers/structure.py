@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import conformance
+from phmrun.layers.fitting import fit_by_gradient
 from phmrun.registry import EMBEDDINGS, STRUCTURES
 
 Application = Literal["dense", "factored"]
@@ -165,6 +166,18 @@ class Structure(nn.Module):
         It pays where reading the weights, not arithmetic, takes the time: decoding a few tokens at a time.
         """
         return None
+
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """Sets the parameters so that ``W`` is as near to a given matrix as the structure allows.
+
+        By gradients, from the parameters as they are; override where there is a closed form.
+
+        Args:
+            weight: The matrix to come near to, ``[out_features, in_features]``.
+            covariance: E[x xᵀ] of the inputs, ``[in_features, in_features]``: then the mean squared error of the
+                outputs is what is made small, not that of the matrix.
+        """
+        fit_by_gradient(self, weight, covariance)
 
     def extra_repr(self) -> str:
         """Sizes and options, as ``torch.nn`` modules print theirs."""

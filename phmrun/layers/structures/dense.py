@@ -32,6 +32,11 @@ class Dense(Structure):
         bound = math.sqrt(3) * std
         nn.init.uniform_(self.matrix, -bound, bound)
 
+    @torch.no_grad()
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """The matrix itself."""
+        self.matrix.copy_(weight)
+
     def materialize(self) -> Tensor:
         """The parameter itself; nothing is copied."""
         return self.matrix

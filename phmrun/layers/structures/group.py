@@ -23,6 +23,7 @@ from phmrun.layers.block_diagonal import (
     check_groups,
     draw_blocks,
 )
+from phmrun.layers.fitting import best_blocks
 from phmrun.layers.structure import Application, Structure, register
 
 
@@ -60,6 +61,16 @@ class Group(Structure):
     def reset_parameters(self, std: float) -> None:
         """Blocks uniform with standard deviation √g · ``std``."""
         draw_blocks(self.block, self.groups, std)
+
+    @torch.no_grad()
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """The blocks; with a covariance, the regression of a group's outputs on its own inputs."""
+        rows = torch.arange(self.out_features)
+        groups = rows.view(-1, self.groups).t() if self.shuffle else rows.view(self.groups, -1)
+        wanted, gram = best_blocks(weight, list(groups), self.groups, covariance)
+        if len(self.block) == 1:
+            wanted, gram = wanted.sum(0, keepdim=True), gram.sum(0, keepdim=True)
+        self.block.copy_(torch.linalg.solve(gram, wanted, left=False))
 
     def blocks(self) -> Tensor:
         """``[g, k/g, d/g]``."""

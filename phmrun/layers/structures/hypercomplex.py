@@ -25,6 +25,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
+from phmrun.layers.fitting import second_factors
 from phmrun.layers.kronecker_sum import PackedKroneckerSum, apply_factors, factors, kronecker_rows, kronecker_sum
 from phmrun.layers.structure import Structure, register
 
@@ -95,6 +96,16 @@ class Hypercomplex(Structure):
             axis = torch.randn_like(self.s[1:])
             self.s[0] = modulus * phase.cos()
             self.s[1:] = modulus * phase.sin() * (axis / axis.norm(dim=0))
+
+    @torch.no_grad()
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """Linear least squares; without a covariance, a part is the mean of its places with their signs."""
+        n = len(self.a)
+        if self.layout == "interleaved":  # a renumbering of inputs and outputs makes it blocks
+            rows, columns = (torch.arange(size).view(-1, n).t().flatten() for size in weight.shape)
+            weight = weight[rows][:, columns]
+            covariance = None if covariance is None else covariance[columns][:, columns]
+        self.s.copy_(second_factors(weight, self.a, covariance))
 
     def materialize(self) -> Tensor:
         """One product and one permutation, as PHM."""

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.layers.fitting import best_kronecker_sum
 from phmrun.layers.kronecker_sum import (
     PackedKroneckerSum,
     apply_factors,
@@ -93,6 +94,19 @@ class Kronecker(Structure):
         nn.init.uniform_(self.b, -math.sqrt(3) * std, math.sqrt(3) * std)
         with torch.no_grad():
             unit_mixers(self.a.permute(2, 0, 1))
+
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """As PHM's, with r terms; where W is cut from a larger matrix, gradients go on from there, zero being the rest."""
+        p, q, s, t = self.shapes
+        more_rows, more_columns = p * s - self.out_features, q * t - self.in_features
+        cut = bool(more_rows or more_columns)
+        with torch.no_grad():
+            padded = F.pad(weight, (0, more_columns, 0, more_rows))
+            a, b = best_kronecker_sum(padded, p, q, self.a.shape[2], None if cut else covariance)
+            self.a.copy_(a.permute(1, 2, 0))
+            self.b.copy_(b.transpose(0, 1))
+        if cut:
+            super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
         """One product of the two factors and one permutation."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.layers.fitting import best_low_rank
 from phmrun.layers.structure import Application, Structure, register
 
 
@@ -60,6 +61,13 @@ class LowRank(Structure):
         bound = (3 * std / self.rank**0.5) ** 0.5
         nn.init.uniform_(self.u, -bound, bound)
         nn.init.uniform_(self.v, -bound, bound)
+
+    @torch.no_grad()
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """Truncated singular value decomposition, of the whitened matrix where there is a covariance."""
+        u, v = best_low_rank(weight, self.rank, covariance)
+        self.u.copy_(u)
+        self.v.copy_(v)
 
     def materialize(self) -> Tensor:
         """U V."""

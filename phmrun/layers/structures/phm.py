@@ -19,6 +19,7 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from phmrun.layers.fitting import best_kronecker_sum
 from phmrun.layers.kronecker_sum import (
     PackedKroneckerSum,
     apply_factors,
@@ -88,6 +89,22 @@ class PHM(Structure):
             if self.b is not None:
                 nn.init.zeros_(self.b)
                 self.a.div_(torch.sigmoid(self.b))
+
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """Van Loan's rearrangement and its n largest singular vectors; alternating least squares with a covariance.
+
+        The released form, whose A enters by its row sums alone, is fitted by gradients.
+        """
+        if self.variant == "released":
+            super().fit(weight, covariance)
+            return
+        with torch.no_grad():
+            a, s = best_kronecker_sum(weight, self.n, self.n, self.n, covariance)
+            if self.b is not None:
+                nn.init.zeros_(self.b)
+                a = 2 * a
+            self.a.copy_(a)
+            self.s.copy_(s)
 
     def mixers(self) -> Tensor:
         """A ``[n, n, n]`` of the formula, whatever it is made from."""

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.layers.fitting import steadied
 from phmrun.layers.structure import Application, Structure, register
 
 
@@ -60,6 +61,15 @@ class Symmetric(Structure):
         """Uniform with standard deviation √d · ``std``."""
         bound = math.sqrt(3 * self.in_features) * std
         nn.init.uniform_(self.diagonal, -bound, bound)
+
+    @torch.no_grad()
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """The diagonal; with a covariance, each row's regression on its own input."""
+        if covariance is None:
+            self.diagonal.copy_(weight.diagonal())
+            return
+        steady = steadied(covariance)
+        self.diagonal.copy_((weight.double() @ steady).diagonal() / steady.diagonal())
 
     def materialize(self) -> Tensor:
         """The diagonal matrix."""
