@@ -15,6 +15,7 @@ import typer
 
 from phmrun import __version__
 from phmrun.cli import bench, console, data, doctor, layers, plot, runs, sweep
+from phmrun.cli import compress as compress_verb
 from phmrun.cli import count_params as count_params_verb
 from phmrun.cli import eval as eval_verb
 from phmrun.cli import export as export_verb
@@ -67,6 +68,7 @@ app.command("table", rich_help_panel=EXPERIMENTS, epilog=table_verb.EPILOG)(tabl
 app.command("report", rich_help_panel=EXPERIMENTS, epilog=report_verb.EPILOG)(report_verb.report)
 app.command("eval", rich_help_panel=EXPERIMENTS, epilog=eval_verb.EPILOG)(eval_verb.evaluate)
 app.command("predict", rich_help_panel=EXPERIMENTS, epilog=predict_verb.EPILOG)(predict_verb.predict)
+app.command("compress", rich_help_panel=EXPERIMENTS, epilog=compress_verb.EPILOG)(compress_verb.compress)
 app.command("export", rich_help_panel=EXPERIMENTS, epilog=export_verb.EPILOG)(export_verb.export)
 app.command("count-params", rich_help_panel=INSPECT, epilog=count_params_verb.EPILOG)(count_params_verb.count_params)
 app.add_typer(layers.app, name="layers", rich_help_panel=INSPECT)

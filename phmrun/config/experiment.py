@@ -12,6 +12,7 @@ from phmrun.config.sections import (
     HardwareConfig,
     LayerConfig,
     LoggingConfig,
+    MapConfig,
     ModelConfig,
     TrainingConfig,
 )
@@ -32,6 +33,7 @@ class Experiment(Section):
     layer: LayerConfig = Field(LayerConfig(), description="Structure of the weight matrices inside the blocks.")
     embedding: EmbeddingConfig = Field(EmbeddingConfig(), description="Structure of the embedding tables.")
     output: LayerConfig = Field(LayerConfig(), description="Structure of the output layer.")
+    maps: tuple[MapConfig, ...] = Field((), description="Single matrices with another structure than their scope's.")
     model: ModelConfig = Field(ModelConfig(), description="Shape of the network.")
     batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")
     training: TrainingConfig = Field(TrainingConfig(), description="Length, optimisation, validation, checkpoints.")

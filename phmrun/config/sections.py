@@ -54,6 +54,13 @@ class LayerConfig(Section):
         return copy
 
 
+class MapConfig(Section):
+    """The structure of one matrix of the network, which differs from that of its scope."""
+
+    name: str = Field(min_length=1, description="Its place in the network, as `phmrun count-params` names it.")
+    layer: LayerConfig = Field(description="Its structure and options.")
+
+
 class EmbeddingConfig(LayerConfig):
     """A table of word vectors: a structure, or an embedding of several matrices, ``{structure: define, depth: 3}``."""
 
@@ -141,7 +148,7 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """Length, optimisation, validation and checkpoints of a training run."""
 
-    max_steps: int | None = Field(None, ge=1, description="Stop after so many optimizer steps.")
+    max_steps: int | None = Field(None, ge=0, description="Stop after so many optimizer steps; 0: train nothing.")
     max_epochs: int | None = Field(None, ge=1, description="Stop after so many passes over the training data.")
     max_time: Annotated[str | None, Unhashed()] = Field(
         None, description="Stop after so long in this process: HH:MM:SS, or a number of minutes."

@@ -156,6 +156,12 @@ def diverged(what: str, step: int) -> PhmrunError:
     )
 
 
+def save_start(directory: Path, module: pl.LightningModule) -> None:
+    """Writes the weights of a run that is not trained, as the last of its checkpoints."""
+    with replacing(directory / LAST) as temporary:
+        torch.save({"state_dict": module.state_dict(), "global_step": 0}, temporary)
+
+
 def step_checkpoints(directory: Path) -> list[Path]:
     """The weights kept for averaging, oldest first."""
     return sorted(directory.glob("step-*.ckpt"))

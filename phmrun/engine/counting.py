@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from phmrun.config import EmbeddingConfig, Experiment, LayerConfig, Task
+from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
+from phmrun.engine.network import build_module
 from phmrun.engine.optimizers import STATE
 from phmrun.layers import Structure
-from phmrun.registry import EMBEDDINGS, TASKS
+from phmrun.registry import EMBEDDINGS
 
 BYTES = 4
 """Bytes of a weight, a gradient, or a number of the optimizer's state, in single precision."""
@@ -44,10 +45,8 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
 
 def _on_meta(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
     """The network of an experiment without weights."""
-    task: Task = TASKS.get(config.task)
     with torch.device("meta"):
-        network: nn.Module = task.load("module")(config, *(sizes or config.sizes)).network
-    return network
+        return build_module(config, *(sizes or config.sizes)).network
 
 
 def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:

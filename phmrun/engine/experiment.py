@@ -15,10 +15,12 @@ import torch
 from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
 from phmrun.disk import disk_errors
-from phmrun.engine.checkpoints import LAST
+from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
 from phmrun.engine.fit import Fitted, fit, is_leader, processes, quiet_lightning, seed_everything
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.network import build_module
 from phmrun.engine.predictor import Predictor
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
@@ -47,6 +49,19 @@ class DryRun:
     data: dict[str, Any]
     parameters: dict[str, Any]
     run_id: str
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Where the first weights of a run come from, if not from its seed.
+
+    Attributes:
+        marks: What of it makes the experiment another one, for the run's name.
+        start: Sets the weights of the module.
+    """
+
+    marks: Mapping[str, str]
+    start: Callable[[TrainingModule], None]
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,7 @@ def train(
     plugins: Mapping[Path, str] | None = None,
     restart: Callable[[Run], None] | None = None,
     extend: str | None = None,
+    derivation: Derivation | None = None,
     verbosity: int = 0,
 ) -> TrainResult:
     """Trains a model and scores it, or continues where a former call of the same experiment stopped.
@@ -98,6 +114,7 @@ def train(
         plugins: SHA-256 of the user's own layers, by file.
         restart: Delete what the run has so far; where that is any steps, this is told of the run first, and may raise.
         extend: A run to start from: its last checkpoint becomes this run's first.
+        derivation: Another run's weights, changed, to start from.
         verbosity: 1 lets Lightning speak.
 
     Raises:
@@ -111,6 +128,8 @@ def train(
     parent = Run.find(runs_dir, extend) if extend else None
     if parent:
         marks["extends"] = parent.id
+    if derivation:
+        marks |= derivation.marks
     verify_sizes(config.data.name, cache_dir())
     data.prepare()
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
@@ -128,7 +147,7 @@ def train(
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
         hint = "The same command then continues from the last checkpoint."
         with _log_file(run), _told(run), disk_errors(ExitCode.TRAINING, hint):
-            return _train(config, data, run, parent, plugins or {})
+            return _train(config, data, run, parent, plugins or {}, derivation)
 
 
 def evaluate(run: Run, **settings: Any) -> dict[str, Any]:
@@ -166,19 +185,27 @@ def _record(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, st
 
 
 def _train(
-    config: Experiment, data: DataModule, run: Run, parent: Run | None, plugins: Mapping[Path, str]
+    config: Experiment,
+    data: DataModule,
+    run: Run,
+    parent: Run | None,
+    plugins: Mapping[Path, str],
+    derivation: Derivation | None,
 ) -> TrainResult:
     """Everything between the lock and the result."""
     leader = is_leader()
     if config.hardware.threads:
         torch.set_num_threads(config.hardware.threads)
     seed_everything(config.seed)
-    task: Task = TASKS.get(config.task)
-    module = task.load("module")(config, *data.vocabulary.sizes)
+    module = build_module(config, *data.vocabulary.sizes)
     if config.hardware.compile:
         module.network.compile()
     if not run.checkpoints.joinpath(LAST).is_file():
         module.begin(data)
+        if derivation:
+            derivation.start(module)
+            if not config.training.max_steps:
+                save_start(run.checkpoints, module)
     mirror = _begin(config, data, module.network, run, plugins) if leader else None
 
     def record(row: dict[str, Any]) -> None:

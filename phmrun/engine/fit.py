@@ -113,6 +113,8 @@ def fit(
         PhmrunError: (exit 4) The loss is no number, or memory ran out.
     """
     total = total_steps(training, hardware, data)
+    if not total:
+        return Fitted(0, 0.0, None, 0, True, "no step was asked for")
     if start is not None and not (directory / LAST).is_file():
         adopt(start, directory)
     last = directory / LAST if (directory / LAST).is_file() else None

@@ -22,6 +22,7 @@ from phmrun.engine.checkpoints import (
 )
 from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule
+from phmrun.engine.network import build_module
 from phmrun.engine.predictor import Predictor
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import cache_dir, write_text
@@ -161,7 +162,7 @@ def open_run(run: Run) -> TrainedModel:
         raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
     task: Task = TASKS.get(config.task)
     vocabulary = task.load("vocabulary").load(run.vocabulary)
-    module = task.load("module")(config, *vocabulary.sizes)
+    module = build_module(config, *vocabulary.sizes)
     return TrainedModel(run, config, vocabulary, module)
 
 

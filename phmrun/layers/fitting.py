@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 RIDGE = 1e-6
-"""What is added to a covariance's diagonal, in parts of its mean: directions that no input has would be undetermined."""
+"""Added to a covariance's diagonal, in parts of its mean: directions that no input has would be undetermined."""
 ROUNDS = 100
 """Most rounds of alternating least squares."""
 SETTLED = 1e-5

@@ -96,7 +96,7 @@ class Kronecker(Structure):
             unit_mixers(self.a.permute(2, 0, 1))
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """As PHM's, with r terms; where W is cut from a larger matrix, gradients go on from there, zero being the rest."""
+        """As PHM's, with r terms; where W is cut from a larger matrix, zero for its rest, and gradients from there."""
         p, q, s, t = self.shapes
         more_rows, more_columns = p * s - self.out_features, q * t - self.in_features
         cut = bool(more_rows or more_columns)

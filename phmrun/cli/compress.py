@@ -1,0 +1,140 @@
+"""``phmrun compress``: a trained run with the nearest matrices of a structure in the places of its own."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from phmrun.cli import console
+from phmrun.cli.decoding import Average, Checkpoint
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.errors import PhmrunError
+from phmrun.registry import load_plugins
+
+if TYPE_CHECKING:
+    from phmrun.compression.compress import Plan
+
+EPILOG = """Examples:
+
+phmrun compress latest --layer phm --n 4 --steps 0
+
+phmrun compress latest --layer low-rank --budget 1/2 --steps 300"""
+
+
+def compress(
+    run: RunArgument,
+    *,
+    layer: Annotated[str, typer.Option(help="Structure of the maps inside the blocks (`phmrun layers list`).")],
+    n: Annotated[int | None, typer.Option(help="Its order n; an option of another name: --set layer.rank=16.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="layer.OPTION=VALUE", help="Another option of the structure; may be repeated."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of the dense parameters, spread over the maps by what each costs; maps may stay dense."
+        ),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=0, help="Optimizer steps of training after the fit; 0: the fit alone.")] = 0,
+    calibrate: Annotated[
+        int,
+        typer.Option(min=0, help="Training batches that the fit is to serve; 0: the matrices alone decide."),
+    ] = 8,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and make no run.")] = False,
+    checkpoint: Checkpoint = None,
+    average: Average = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    plugin: Plugin = None,
+    as_json: Json = False,
+) -> None:
+    """Fits a structure to a trained run's matrices, shows what they keep, and makes a new run of them."""
+    from phmrun.cli.resolving import settings
+
+    plugins = load_plugins(plugin)
+    share = _share(budget)
+    options = {key: value for key, value, _ in settings(set_ or [], "layer")}
+    from phmrun.compression.compress import derivation, layer_of, make_plan
+    from phmrun.engine import experiment
+    from phmrun.engine.trained_model import open_run
+    from phmrun.ledger import Run
+
+    given = {**options, **({} if n is None else {"n": n})}
+    trained = open_run(Run.find(runs_dir, run))
+    weights = trained.load(checkpoint=checkpoint, average=average)
+    wanted = layer_of(layer, given)
+    plan = make_plan(trained, wanted, budget=share, batches=calibrate, fixed=bool(given))
+    if not as_json:
+        _show(plan)
+    result = None
+    if not dry_run:
+        result = experiment.train(
+            plan.config_of(trained.config, wanted, steps),
+            origin={},
+            runs_dir=trained.run.path.parent,
+            plugins=plugins,
+            derivation=derivation(trained, plan, weights, calibrate),
+            verbosity=int(console.verbosity()),
+        )
+    if as_json:
+        made = {"run_id": result.run_id, "run_dir": str(result.run_dir), "metrics": result.metrics} if result else {}
+        console.print_json({"parent": trained.run.id, "plan": _facts(plan), **made})
+    elif result:
+        console.print_scores(result.metrics)
+        console.stdout().print(f"run {result.run_id} is {result.state}", markup=False, soft_wrap=True)
+
+
+def _share(text: str | None) -> Fraction | None:
+    """The budget as a number.
+
+    Raises:
+        PhmrunError: It is no share.
+    """
+    if text is None:
+        return None
+    try:
+        share = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if not 0 < share <= 1:
+        raise PhmrunError(f"{text!r} is no share", where="--budget", valid=("1/2", "0.25", "above 0, up to 1"))
+    return share
+
+
+def _show(plan: "Plan") -> None:
+    """The plan: what each kind of map keeps."""
+    from phmrun.compression.maps import by_kind
+
+    rows = []
+    for kind, maps in by_kind(plan.maps).items():
+        dense = sum(one.shape[0] * one.shape[1] for one in maps)
+        layers = sorted({" ".join(str(value) for value in one.layer.values()) for one in maps})
+        outputs = [one.output_energy for one in maps if one.output_energy is not None]
+        rows.append(
+            (
+                kind,
+                str(len(maps)),
+                "×".join(map(str, maps[0].shape)),
+                ", ".join(layers),
+                f"{sum(one.parameters for one in maps) / dense:.3f}",
+                f"{sum(one.energy for one in maps) / len(maps):.3f}",
+                f"{sum(outputs) / len(outputs):.3f}" if outputs else "–",
+            )
+        )
+    console.print_table(("map", "number", "shape", "layer", "parameters", "energy kept", "of the outputs"), rows)
+    share = plan.parameters / plan.dense_parameters
+    said = f"{plan.parameters:,} of {plan.dense_parameters:,} parameters in these maps ({share:.1%})"
+    if plan.loss:
+        said += f" · loss on the calibration data {plan.loss[0]:.3f} before, {plan.loss[1]:.3f} after"
+    console.stdout().print(said, markup=False, soft_wrap=True)
+
+
+def _facts(plan: "Plan") -> dict[str, Any]:
+    return {
+        "parameters": plan.parameters,
+        "dense_parameters": plan.dense_parameters,
+        "loss_before": plan.loss[0] if plan.loss else None,
+        "loss_after": plan.loss[1] if plan.loss else None,
+        "maps": [{**vars(one), "layer": dict(one.layer), "shape": list(one.shape)} for one in plan.maps],
+    }

@@ -1,0 +1,62 @@
+"""What a trained network does with data: the second moments of its maps' inputs, and the loss of a changed network."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.engine.module import TrainingModule
+from phmrun.layers.attention import MultiheadAttention
+from phmrun.layers.linear import Linear
+
+
+@torch.no_grad()
+def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[str, Tensor]:
+    """E[x xᵀ] ``[in_features, in_features]`` of the inputs of every linear map that the network calls, by name.
+
+    A joint map of queries, keys and values that attends to the source reads two kinds of inputs: the mean over both.
+
+    Args:
+        module: The trained module, in evaluation mode.
+        batches: What its loss takes.
+    """
+    sums: dict[str, Tensor] = {}
+    counts: dict[str, int] = {}
+
+    def add(name: str, inputs: Tensor) -> None:
+        vectors = inputs.detach().reshape(-1, inputs.shape[-1]).double()
+        sums[name] = sums.get(name, torch.zeros((), dtype=torch.float64)) + vectors.t() @ vectors
+        counts[name] = counts.get(name, 0) + len(vectors)
+
+    def of_linear(name: str) -> Callable[..., None]:
+        return lambda _module, inputs: add(name, inputs[0])
+
+    def of_attention(name: str) -> Callable[..., None]:
+        def hook(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            if len(inputs) > 1 and inputs[1] is not None:  # its joint map is not called, but taken apart
+                add(name, inputs[0])
+                add(name, inputs[1])
+
+        return hook
+
+    hooks = []
+    for name, child in module.network.named_modules():
+        if isinstance(child, Linear):
+            hooks.append(child.register_forward_pre_hook(of_linear(name)))
+        elif isinstance(child, MultiheadAttention) and len(child.project) == 1:
+            hooks.append(child.register_forward_pre_hook(of_attention(f"{name}.project.0")))
+    try:
+        mean_loss(module, batches)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {name: (total / counts[name]).float() for name, total in sums.items()}
+
+
+@torch.no_grad()
+def mean_loss(module: TrainingModule, batches: Sequence[Any]) -> float:
+    """Negative log-likelihood per unit of the batches, in nats."""
+    module.eval()
+    losses = [module.loss(batch) for batch in batches]
+    return float(sum(float(loss.nll) for loss in losses) / sum(loss.units for loss in losses))

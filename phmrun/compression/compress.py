@@ -1,0 +1,213 @@
+"""A trained run's matrices replaced by the nearest ones of a structure: the plan, and the run that begins with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from phmrun.compression.budget import spread
+from phmrun.compression.calibration import input_covariances, mean_loss
+from phmrun.compression.maps import FittedMap, fitted_map
+from phmrun.config import Experiment
+from phmrun.config.sections import LayerConfig, MapConfig
+from phmrun.engine.counting import scope_of
+from phmrun.engine.experiment import Derivation, build_data
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.trained_model import TrainedModel
+from phmrun.errors import PhmrunError, unknown
+from phmrun.layers import options_of
+from phmrun.layers.replacement import made_for, set_structure, structures_of
+from phmrun.layers.structure import Structure
+from phmrun.progress import progress
+from phmrun.registry import STRUCTURES
+
+ORDERS: dict[str, tuple[Any, ...]] = {
+    "n": (2, 4, 8, 16),
+    "budget": ("1/2", "1/4", "1/8", "1/16"),
+    "groups": (2, 4, 8, 16),
+    "blocks": (2, 4, 8, 16),
+}
+"""What is tried where a budget is spread: values of the first of these options that a structure has."""
+DENSE = {"structure": "dense"}
+SCOPES = ("embedding", "output")
+"""Parts of a network whose matrices stay as they are."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of each map of a run.
+
+    Attributes:
+        maps: Every map that was to be replaced; those that stay dense have a damage of 0.
+        structures: What stands for each, by name, fitted.
+        parameters: Of all these maps together.
+        dense_parameters: Of all of them dense.
+        loss: On the calibration data before, and with all of them replaced, in nats per unit; ``None`` without such
+            data.
+    """
+
+    maps: tuple[FittedMap, ...]
+    structures: Mapping[str, Structure]
+    parameters: int
+    dense_parameters: int
+    loss: tuple[float, float] | None
+
+    def config_of(self, parent: Experiment, layer: LayerConfig, steps: int) -> Experiment:
+        """The child's config: the layer for all maps, and those by name that have another."""
+        others = [
+            MapConfig(name=one.name, layer=LayerConfig(**one.layer))
+            for one in self.maps
+            if dict(one.layer) != layer.arguments
+        ]
+        training = parent.training.model_copy(update={"max_steps": steps, "max_epochs": None})
+        return parent.model_copy(update={"layer": layer, "maps": tuple(others), "training": training})
+
+
+def layer_of(name: str, options: Mapping[str, Any]) -> LayerConfig:
+    """The config of a structure with all of its options.
+
+    Raises:
+        PhmrunError: There is no such structure or option.
+    """
+    known = {option.name: option.default for option in options_of(name)}
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of layer {name!r}", option, known)
+    return LayerConfig(structure=name, **options).with_defaults(known)
+
+
+def make_plan(trained: TrainedModel, layer: LayerConfig, *, budget: Fraction | None, batches: int, fixed: bool) -> Plan:
+    """Fits a structure to every dense map inside the blocks of a trained network.
+
+    Args:
+        trained: The run, its weights loaded.
+        layer: The structure.
+        budget: Share of the dense parameters that is spread over the maps by what each costs; ``None``: all have the
+            same structure.
+        batches: Training batches to calibrate with; 0: the matrices alone decide.
+        fixed: Whether the structure's order was given, so that a map has that or stays dense.
+
+    Raises:
+        PhmrunError: No map can have the structure, or the budget is too small.
+    """
+    module = trained.module.eval()
+    dense = {
+        name: one
+        for name, one in structures_of(module.network).items()
+        if one.name == "dense" and scope_of(name) not in SCOPES
+    }
+    if budget is not None and not batches:
+        raise PhmrunError("a budget is spread by what the maps cost on calibration data", where="--calibrate")
+    data = _calibration(trained.config, batches)
+    covariances = input_covariances(module, data) if data else {}
+    before = mean_loss(module, data) if data else None
+    candidates = [layer.arguments] if budget is None or fixed else _candidates(layer)
+    choices: dict[str, list[tuple[FittedMap, Structure]]] = {}
+    with progress("fitting", len(dense), "maps") as advance:
+        for name, old in dense.items():
+            fits = [_fitted(name, old, one, covariances.get(name)) for one in candidates]
+            choices[name] = [found for found in fits if found is not None]
+            if budget is not None and before is not None:
+                choices[name] = [(_measured(module, data, *choice, before), choice[1]) for choice in choices[name]]
+            advance(1)
+    if not any(choices.values()):
+        raise PhmrunError(f"no map of the run fits the layer {layer.structure!r}", where=trained.run.id)
+    kept = {name: (_dense(name, old), old) for name, old in dense.items()}
+    if budget is None:
+        chosen = {name: (options or [kept[name]])[0] for name, options in choices.items()}
+    else:
+        taken = spread(
+            {name: [kept[name][0], *(one for one, _ in options)] for name, options in choices.items()}, budget
+        )
+        chosen = {
+            name: next(pair for pair in (kept[name], *choices[name]) if pair[0] is taken[name]) for name in choices
+        }
+    after = _together(module, data, chosen) if data else None
+    return Plan(
+        tuple(one for one, _ in chosen.values()),
+        {name: structure for name, (_, structure) in chosen.items()},
+        sum(one.parameters for one, _ in chosen.values()),
+        sum(one.out_features * one.in_features for one in dense.values()),
+        None if before is None or after is None else (before, after),
+    )
+
+
+def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int) -> Derivation:
+    """What lets a run begin with the parent's weights, the planned maps in the places of its own."""
+
+    def start(child: TrainingModule) -> None:
+        state = child.network.state_dict()
+        known = trained.module.network.state_dict()
+        with torch.no_grad():
+            for name, value in state.items():
+                if name in known and known[name].shape == value.shape:
+                    value.copy_(known[name])
+            for name, structure in structures_of(child.network).items():
+                if name in plan.structures:
+                    structure.load_state_dict(plan.structures[name].state_dict())
+
+    return Derivation({"compresses": trained.run.id, "weights": weights, "calibration": str(batches)}, start)
+
+
+def _calibration(config: Experiment, batches: int) -> list[Any]:
+    if not batches:
+        return []
+    data = build_data(config)
+    data.prepare()
+    return list(islice(data.train_dataloader(), batches))
+
+
+def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
+    """The structure with several values of the option that rules its size."""
+    for option, values in ORDERS.items():
+        if option in layer.options:
+            return [{**layer.arguments, option: value} for value in values]
+    return [layer.arguments]
+
+
+def _fitted(
+    name: str, old: Structure, layer: Mapping[str, Any], covariance: Tensor | None
+) -> tuple[FittedMap, Structure] | None:
+    """The structure fitted to one map; ``None`` where it does not fit its sizes."""
+    cls: type[Structure] = STRUCTURES.get(layer["structure"])
+    if cls.misfit(old.out_features, old.in_features, **{key: layer[key] for key in layer if key != "structure"}):
+        return None
+    weight = old.materialize().detach()
+    new = made_for(old, layer)
+    new.reset_parameters(float(weight.std()))
+    new.fit(weight, covariance)
+    return fitted_map(name, weight, new, covariance), new
+
+
+def _dense(name: str, old: Structure) -> FittedMap:
+    """A map that stays as it is."""
+    return replace(fitted_map(name, old.materialize().detach(), old, None), layer=DENSE, damage=0.0)
+
+
+@torch.no_grad()
+def _measured(
+    module: TrainingModule, data: list[Any], one: FittedMap, structure: Structure, before: float
+) -> FittedMap:
+    """The map with what it costs when it alone is replaced."""
+    old = structures_of(module.network)[one.name]
+    set_structure(module.network, one.name, structure)
+    try:
+        return replace(one, damage=mean_loss(module, data) - before)
+    finally:
+        set_structure(module.network, one.name, old)
+
+
+def _together(module: TrainingModule, data: list[Any], chosen: Mapping[str, tuple[FittedMap, Structure]]) -> float:
+    """The loss with all maps replaced."""
+    old = structures_of(module.network)
+    for name, (_, structure) in chosen.items():
+        set_structure(module.network, name, structure)
+    try:
+        return mean_loss(module, data)
+    finally:
+        for name in chosen:
+            set_structure(module.network, name, old[name])

@@ -1,0 +1,22 @@
+"""A task's module for a config: its network, with the single maps that differ."""
+
+from phmrun.config import Experiment, Task
+from phmrun.engine.module import TrainingModule
+from phmrun.layers.replacement import replace_structures
+from phmrun.registry import TASKS
+
+
+def build_module(config: Experiment, *sizes: int) -> TrainingModule:
+    """The Lightning module of an experiment, on the current default device.
+
+    Args:
+        config: The resolved config.
+        *sizes: Of its vocabularies.
+
+    Raises:
+        PhmrunError: Sizes, structures and names of maps that do not go together.
+    """
+    task: Task = TASKS.get(config.task)
+    module: TrainingModule = task.load("module")(config, *sizes)
+    replace_structures(module.network, {one.name: one.layer.arguments for one in config.maps})
+    return module

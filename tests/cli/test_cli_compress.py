@@ -1,0 +1,45 @@
+"""``phmrun compress``: the table of the plan, the child run, and what is refused."""
+
+import json
+
+from surroundings import _quiet_surroundings, prepared_corpora
+from tiny_experiments import configured, run_experiment
+
+__all__ = ["_quiet_surroundings", "prepared_corpora"]
+
+
+def test_a_run_is_compressed(phmrun, tmp_path):
+    run_experiment(configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 3}}), tmp_path / "runs")
+    where = ("--runs-dir", str(tmp_path / "runs"))
+    shown = phmrun("compress", "latest", "--layer", "phm", "--n", "4", "--dry-run", *where)
+    assert shown.code == 0, shown.err
+    assert "energy kept" in shown.out
+    assert "encoder.attention.project" in shown.out
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    made = phmrun(
+        "compress",
+        "latest",
+        "--layer",
+        "low-rank",
+        "--budget",
+        "1/2",
+        "--steps",
+        "0",
+        "--calibrate",
+        "1",
+        "--json",
+        *where,
+    )
+    assert made.code == 0, made.err
+    report = json.loads(made.out)
+    assert report["plan"]["parameters"] <= report["plan"]["dense_parameters"] / 2
+    assert "test/bleu" in report["metrics"]
+    assert (tmp_path / "runs" / report["run_id"] / "metrics.json").is_file()
+    for arguments, said in (
+        (("--layer", "phmm"), "phm"),
+        (("--layer", "phm", "--budget", "2"), "no share"),
+        (("--layer", "phm", "--set", "layer.rank=3"), "rank"),
+    ):
+        refused = phmrun("compress", report["parent"], *arguments, *where)
+        assert refused.code == 2
+        assert said in refused.err

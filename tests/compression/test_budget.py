@@ -1,0 +1,48 @@
+"""Parameters spread over maps, against trying all spreads."""
+
+import itertools
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phmrun.compression.budget import spread
+from phmrun.compression.maps import FittedMap
+
+
+def choice(name, parameters, damage):
+    return FittedMap(name, name, (10, 10), {"structure": "x", "n": parameters}, parameters, 0.5, None, damage)
+
+
+DAMAGES = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3).map(lambda found: sorted(found, reverse=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(DAMAGES, min_size=2, max_size=4), st.sampled_from([Fraction(1, 3), Fraction(1, 2), Fraction(3, 4)]))
+def test_a_spread_keeps_within_the_budget_and_is_near_the_best(damages, budget):
+    sizes = (13, 25, 50)
+    choices = {
+        str(number): [
+            choice(str(number), 100, 0.0),
+            *(choice(str(number), *one) for one in zip(sizes, found, strict=True)),
+        ]
+        for number, found in enumerate(damages)
+    }
+    most = int(budget * 100 * len(damages))
+    found = spread(choices, budget)
+    assert sum(one.parameters for one in found.values()) <= most
+    reached = sum(one.damage for one in found.values())
+    best = min(
+        sum(one.damage for one in combination)
+        for combination in itertools.product(*choices.values())
+        if sum(one.parameters for one in combination) <= most
+    )
+    assert reached >= best - 1e-12
+    # Beside the best spread of as many parameters, at most one map has less than it could.
+    assert reached <= best + max(max(one) for one in damages)
+
+
+def test_what_is_free_is_taken():
+    choices = {name: [choice(name, 100, 0.0), choice(name, 25, 0.5)] for name in "ab"}
+    assert [one.parameters for one in spread(choices, Fraction(1)).values()] == [100, 100]
+    assert sorted(one.parameters for one in spread(choices, Fraction(13, 20)).values()) == [25, 100]

@@ -1,0 +1,82 @@
+"""A trained run compressed: the plan, the child run, what it keeps of its parent."""
+
+from fractions import Fraction
+
+import pytest
+import torch
+from tiny_experiments import configured, run_experiment, run_of
+
+from phmrun.compression.compress import derivation, layer_of, make_plan
+from phmrun.engine.experiment import evaluate, train
+from phmrun.engine.trained_model import open_run
+from phmrun.errors import PhmrunError
+from phmrun.layers.replacement import structures_of
+
+
+@pytest.fixture(params=["nmt", "lm"])
+def parent(request, tmp_path):
+    config = configured(request.param, tmp_path / "corpus", {"training": {"max_steps": 6}})
+    trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
+    return trained, trained.load()
+
+
+def child_of(trained, weights, plan, layer, steps, batches=2):
+    config = plan.config_of(trained.config, layer, steps)
+    start = derivation(trained, plan, weights, batches)
+    return train(config, origin={}, runs_dir=trained.run.path.parent, derivation=start)
+
+
+def test_a_full_rank_child_is_its_parent(parent):
+    trained, weights = parent
+    layer = layer_of("phm", {"n": 1})
+    plan = make_plan(trained, layer, budget=None, batches=2, fixed=True)
+    assert all(one.energy > 0.99999 for one in plan.maps)
+    assert plan.loss[1] == pytest.approx(plan.loss[0], abs=1e-4)
+    result = child_of(trained, weights, plan, layer, 0)
+    assert result.state == "done"
+    wanted, found = evaluate(trained.run), evaluate(run_of(result))
+    key = next(name for name in wanted if name.startswith("test/") and "per_second" not in name)
+    assert found[key]["value"] == pytest.approx(wanted[key]["value"], rel=1e-3)
+    again = child_of(trained, weights, plan, layer, 0)
+    assert again.run_id == result.run_id != trained.run.id
+
+
+def test_the_child_begins_with_the_fits_and_trains_on(parent):
+    trained, weights = parent
+    layer = layer_of("low-rank", {"rank": 2})
+    plan = make_plan(trained, layer, budget=None, batches=0, fixed=True)
+    assert plan.loss is None
+    assert all(0 < one.energy < 1 and one.output_energy is None for one in plan.maps)
+    still = open_run(run_of(child_of(trained, weights, plan, layer, 0, 0)))
+    still.load()
+    theirs = structures_of(still.module.network)
+    for name, structure in plan.structures.items():
+        torch.testing.assert_close(theirs[name].materialize(), structure.materialize())
+    moved = run_of(child_of(trained, weights, plan, layer, 3, 0))
+    assert moved.status.step == 3
+    assert moved.id != still.run.id
+
+
+def test_a_budget_leaves_dense_what_costs_most(parent):
+    trained, weights = parent
+    layer = layer_of("low-rank", {})
+    plan = make_plan(trained, layer, budget=Fraction(1, 2), batches=2, fixed=False)
+    assert plan.parameters <= plan.dense_parameters / 2
+    assert len({tuple(one.layer.items()) for one in plan.maps}) > 1
+    result = child_of(trained, weights, plan, layer, 0)
+    config = open_run(run_of(result)).config
+    assert {one.name for one in config.maps} <= set(plan.structures)
+    total = run_of(result).parameters()["total"]
+    assert (
+        total == sum(p.numel() for p in trained.module.network.parameters()) - plan.dense_parameters + plan.parameters
+    )
+
+
+def test_what_cannot_be_is_said(parent):
+    trained, _ = parent
+    with pytest.raises(PhmrunError, match="no map of the run fits"):
+        make_plan(trained, layer_of("phm", {"n": 7}), budget=None, batches=0, fixed=True)
+    with pytest.raises(PhmrunError, match="smallest choices"):
+        make_plan(trained, layer_of("phm", {"n": 2}), budget=Fraction(1, 50), batches=1, fixed=True)
+    with pytest.raises(PhmrunError, match="option"):
+        layer_of("phm", {"rank": 3})
