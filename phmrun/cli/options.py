@@ -262,12 +262,12 @@ class ExperimentOptions:
     accelerator: Annotated[
         str | None,
         Key("hardware.accelerator"),
-        typer.Option(help="auto (default), cpu, gpu, mps …", rich_help_panel=HARDWARE),
+        typer.Option(help="auto (default), cpu, gpu, cuda, mps, tpu.", rich_help_panel=HARDWARE),
     ] = None
     devices: Annotated[
         str | None,
         Key("hardware.devices"),
-        typer.Option(help='How many devices, or which, as "0,2" (default: auto).', rich_help_panel=HARDWARE),
+        typer.Option(help='How many devices, or which, as "0,2"; auto: all (default: 1).', rich_help_panel=HARDWARE),
     ] = None
     nodes: Annotated[
         int | None,

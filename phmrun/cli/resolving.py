@@ -32,6 +32,13 @@ _SELECTORS = (
 """Keys that others refine; what is inside an embedding comes after the embedding that it is inside of."""
 
 
+_FILES = (
+    *(f"{split}{side}" for split in ("train", "dev", "test") for side in ("", "_source", "_target")),
+    "prefix",
+)
+"""Keys of the data that name the user's own files."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What the user asked for.
@@ -65,10 +72,12 @@ def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -
     plugins = load_plugins(options.plugin)
     base = read_source(parent) if parent else task_defaults(task.name)
     sources = [base, *(config_source(name) for name in options.config or [])]
-    sources += _command_line(options)
+    schema = task.load("schema")
+    command = _command_line(options)
+    sources += [*_own_files(schema, command), *command]
     from phmrun.layers import options_of  # imports torch, and only now does the verb need it
 
-    resolved: Resolved[Experiment] = resolve(task.load("schema"), sources, options_of)
+    resolved: Resolved[Experiment] = resolve(schema, sources, options_of)
     _check_dataset(resolved)
     return Request(task, resolved, plugins)
 
@@ -79,6 +88,22 @@ def _command_line(options: ExperimentOptions) -> list[Source]:
     flags = [(key, value, flag) for key, (flag, value) in options.explicit().items()]
     ordered = sorted([*said, *flags], key=lambda setting: _rank(setting[0], setting[1]))
     return [Source(label, nested({key: value})) for key, value, label in ordered]
+
+
+def _own_files(schema: type[Experiment], command: list[Source]) -> list[Source]:
+    """Files of the user's own on the command line take the place of the dataset that a recipe names."""
+    fields = schema.model_fields["data"].annotation.model_fields  # type: ignore[union-attr]
+    given = [(key, source.label) for source in command for key in _data_keys(source)]
+    files = [label for key, label in given if key in _FILES and key in fields]
+    if not files or "name" in dict(given):
+        return []
+    whole = {"reduced": False} if "reduced" in fields else {}  # what is said of a dataset in a reduced setting
+    return [Source(files[0], {"data": {"name": "files", **whole}})]
+
+
+def _data_keys(source: Source) -> list[str]:
+    section = source.values.get("data")
+    return list(section) if isinstance(section, dict) else []
 
 
 def _rank(key: str, value: Any) -> int:

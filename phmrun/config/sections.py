@@ -225,7 +225,9 @@ class TrainingConfig(Section):
 class HardwareConfig(Section):
     """The machine that the experiment runs on; no part of what the experiment is."""
 
-    accelerator: str = Field("auto", description="auto, cpu, gpu, mps … as Lightning names it.")
+    accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu"] = Field(
+        "auto", description="What computes, as Lightning names it."
+    )
     devices: int | str = Field(1, description='How many devices, a list such as "0,2", or auto for all.')
     nodes: int = Field(1, ge=1, description="How many machines.")
     strategy: str = Field("auto", description="How devices share the work: auto, ddp … as Lightning names it.")
@@ -244,6 +246,8 @@ class HardwareConfig(Section):
     def _at_least_one(cls, value: int | str) -> int | str:
         if value in (0, "") or (isinstance(value, int) and value < -1):
             raise ValueError("must be a number of devices from 1 on, -1 for all, a list or auto")
+        if isinstance(value, str) and not re.fullmatch(r"auto|-1|\d+(,\d+)*,?", value.replace(" ", "")):
+            raise ValueError(f"must be a number of devices, a list such as 0,2, or auto, not {value!r}")
         return value
 
 

@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 CHUNK = 1 << 16
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and between two pieces of data."""
 TRIES = 3
 """Tries at one address, each from where the last one stopped."""
+LARGEST = 16 << 30
+"""Bytes of a file whose size the catalogue does not know."""
 PAUSE = 1.0
 """Seconds before the second try, doubled before each further one."""
 
@@ -26,10 +29,14 @@ class ResumingDownload:
         part: Where to collect what arrives; what is there is continued.
         advance: Told the bytes as they arrive, and those already there.
         pause: Seconds before the second try.
+        limit: Most bytes that are taken.
     """
 
-    def __init__(self, part: Path, *, advance: Callable[[int], None], pause: float = PAUSE) -> None:
+    def __init__(
+        self, part: Path, *, advance: Callable[[int], None], pause: float = PAUSE, limit: int = LARGEST
+    ) -> None:
         self.part = part
+        self.limit = limit
         self.resumed = False
         self._advance = advance
         self._pause = pause
@@ -71,9 +78,7 @@ class ResumingDownload:
         headers = {"Accept-Encoding": "identity", "User-Agent": "phmrun"}
         if have:
             headers["Range"] = f"bytes={have}-"
-        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-            if url.startswith("https:") and not response.url.startswith("https:"):
-                raise requests.RequestException(f"it redirects from https to {response.url}")
+        with _session() as session, session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable and have:
                 self.part.unlink()  # longer than the file: left from another version of it
                 raise requests.ConnectionError("the partial file did not fit and was removed")
@@ -85,6 +90,9 @@ class ResumingDownload:
             with self.part.open("ab" if continues else "wb") as handle:
                 # The raw stream: a .gz file is not to be unpacked because a server calls it an encoding.
                 for piece in response.raw.stream(CHUNK, decode_content=False):
+                    if self._shown + len(piece) > self.limit:
+                        self.part.unlink()
+                        raise requests.RequestException(f"it sends more than the {self.limit:,} bytes that it should")
                     handle.write(piece)
                     self._show(self._shown + len(piece))
                 handle.flush()
@@ -94,6 +102,22 @@ class ResumingDownload:
         """Moves the progress to ``position`` bytes, back where a server starts over."""
         self._advance(position - self._shown)
         self._shown = position
+
+
+def _session() -> Any:
+    """A session of requests that goes from https nowhere but to https, at every step of a redirection."""
+    import requests
+
+    class Session(requests.Session):
+        def get_redirect_target(self, resp: requests.Response) -> str | None:
+            target = super().get_redirect_target(resp)
+            if target is not None and resp.url.startswith("https:"):
+                reached = urljoin(resp.url, target)
+                if not reached.lower().startswith("https:"):
+                    raise requests.RequestException(f"it redirects from https to {reached}")
+            return target
+
+    return Session()
 
 
 def _reason(error: Exception) -> str:

@@ -18,7 +18,7 @@ from phmrun.disk import disk_errors
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
-from phmrun.engine.fit import Fitted, fit, is_leader, processes, quiet_lightning, seed_everything
+from phmrun.engine.fit import Fitted, check_hardware, fit, is_leader, processes, quiet_lightning, seed_everything
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.network import build_module
 from phmrun.engine.predictor import Predictor
@@ -122,11 +122,13 @@ def train(
             holds the run (exit 2).
     """
     quiet_lightning(verbosity > 0)
+    check_hardware(config.training, config.hardware)
     config = with_absolute_paths(config)
     data = build_data(config)
     marks = fingerprints(data, plugins or {})
     parent = Run.find(runs_dir, extend) if extend else None
     if parent:
+        check_extension(parent, config)
         marks["extends"] = parent.id
     if derivation:
         marks |= derivation.marks
@@ -148,6 +150,21 @@ def train(
         hint = "The same command then continues from the last checkpoint."
         with _log_file(run), _told(run), disk_errors(ExitCode.TRAINING, hint):
             return _train(config, data, run, parent, plugins or {}, derivation)
+
+
+def check_extension(parent: Run, config: Experiment) -> None:
+    """Refuses to extend a run to a step that it has passed: nothing would be trained.
+
+    Raises:
+        PhmrunError: (exit 2) There are no further steps.
+    """
+    done, asked = parent.status.step, config.training.max_steps
+    if asked is not None and asked <= done:
+        raise PhmrunError(
+            f"the run {parent.id} has {done:,} optimizer steps already, and --max-steps is {asked:,}",
+            where="--extend",
+            hint=f"Give --max-steps more than {done:,}.",
+        )
 
 
 def evaluate(run: Run, **settings: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from signal import Signals
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import Callback
 
 from phmrun.config import HardwareConfig, TrainingConfig
@@ -197,6 +198,22 @@ def build_trainer(
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+
+
+def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
+    """Refuses an accelerator, devices or a strategy that this machine does not have, before anything is written.
+
+    Raises:
+        PhmrunError: (exit 2) In Lightning's words.
+    """
+    try:
+        build_trainer(training, hardware, [], Path(), 1)
+    except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
+        what = (
+            f"accelerator {hardware.accelerator}, devices {hardware.devices}, strategy {hardware.strategy} "
+            f"cannot be used here: {' '.join(str(error).split())}"
+        )
+        raise PhmrunError(what, where="hardware", hint="`phmrun doctor` shows what this machine has.") from error
 
 
 def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, checkpoint: Path | None) -> None:

@@ -55,7 +55,7 @@ def scores(runs: Sequence[Run]) -> list[ScoreRow]:
     rows = []
     for name in names:
         entries = [found.get(name) for found in metrics]
-        signatures = {entry.get("signature") for entry in entries if isinstance(entry, Mapping)}
+        signatures = {str(entry.get("signature")) for entry in entries if isinstance(entry, Mapping)}
         rows.append(ScoreRow(name, tuple(score_value(entry) for entry in entries), len(signatures) <= 1))
     return [row for row in rows if any(value is not None for value in row.values)]
 

@@ -110,7 +110,9 @@ def _parsed(line: bytes) -> Row | None:
         row = parse_json(line)
     except (ValueError, UnicodeDecodeError):
         return None
-    return restored(row) if isinstance(row, dict) else None
+    if not isinstance(row, dict) or isinstance(row.get("step"), bool) or not isinstance(row.get("step"), int):
+        return None
+    return dict(restored(row))
 
 
 def _end_of_last_whole_line(handle: Any) -> int:

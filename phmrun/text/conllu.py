@@ -1,7 +1,7 @@
 """Treebanks in the CoNLL-U format, read with every fault placed and written back byte for byte.
 
 A sentence keeps its lines as they stand in the file: comments, multi-word tokens (``1-2``), empty nodes (``1.1``),
-columns that nobody asked for, line ends, blank lines. Only the columns HEAD and DEPREL of its words are ever replaced.
+columns that nobody asked for, line ends, blank lines. Only columns of its words are ever replaced.
 The PyPI library ``conllu`` parses columns into values and writes the values: comments lose their spacing
 (``#text=a`` becomes ``# text = a``), repeated features, empty columns and line ends are lost, so its round trip is not
 exact, and it does not check trees.
@@ -78,6 +78,21 @@ class Sentence:
             columns[HEAD], columns[DEPREL] = str(head), label
             lines[place] = "\t".join(columns)
         return replace(self, lines=tuple(lines), heads=tuple(heads), deprels=tuple(labels))
+
+    def with_column(self, number: int, value: str) -> "Sentence":
+        """The same sentence with ``value`` in one column of its words, other than those of its tree.
+
+        Args:
+            number: The column, such as :data:`DEPS`.
+            value: What stands in it.
+        """
+        lines = list(self.lines)
+        for place in self.places:
+            body = lines[place].rstrip("\r\n")
+            columns, end = body.split("\t"), lines[place][len(body) :]
+            columns[number] = value
+            lines[place] = "\t".join(columns) + end
+        return replace(self, lines=tuple(lines))
 
 
 def sentence_of(forms: Sequence[str]) -> Sentence:

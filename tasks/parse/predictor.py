@@ -144,7 +144,10 @@ class TreeParser:
                     names = [self.vocabulary.labels[each] for each in label_ids[1:length]]
                     trees[number] = (head[1:length], names)
                 advance(len(numbers))
-        return [sentence.with_parse(*tree) for sentence, tree in zip(sentences, trees, strict=True)]
+        return [
+            sentence.with_parse(*tree).with_column(conllu.DEPS, conllu.EMPTY)
+            for sentence, tree in zip(sentences, trees, strict=True)
+        ]
 
     def _heads(self, arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Heads of all words, ``[batch, length]``; the time that the search takes is kept."""

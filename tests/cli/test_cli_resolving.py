@@ -127,3 +127,40 @@ def test_a_parent_takes_the_place_of_the_task_defaults(run_dir):
     config = request.resolved.config
     assert (config.layer.structure, config.layer.options["n"], config.seed) == ("phm", 2, 7)
     assert config.training.max_steps == 9
+
+
+@pytest.mark.parametrize("given", [["--train", "a.tsv", "--dev", "b.tsv"]])
+def test_files_on_the_command_line_win_over_the_dataset_of_a_recipe(given, tmp_path):
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_text("VBZ\tthe key\n")
+    files = dict(zip(("train", "dev"), (str(tmp_path / name) for name in ("a.tsv", "b.tsv")), strict=True))
+    recipe = ["configs/sva/linzen-small.yaml"]
+    data = resolve_options(ExperimentOptions("sva", config=recipe, **files)).resolved.config.data
+    assert (data.name, str(data.train), data.reduced) == ("files", files["train"], False)
+    said = [f"data.{key}={value}" for key, value in files.items()]
+    assert resolve_options(ExperimentOptions("sva", config=recipe, set_=said)).resolved.config.data == data
+    whole = [f"data={{train: {files['train']}, dev: {files['dev']}}}"]
+    assert resolve_options(ExperimentOptions("sva", config=recipe, set_=whole)).resolved.config.data == data
+    with pytest.raises(ConfigError, match="needs name=files"):
+        resolve_options(ExperimentOptions("sva", data="linzen", **files))
+
+
+@pytest.mark.parametrize("value", ["x", "0", "-2", "1,x", "", "1;2"])
+def test_devices_are_a_number_a_list_or_auto(value):
+    with pytest.raises(ConfigError, match=r"hardware\.devices"):
+        resolve_options(ExperimentOptions("nmt", devices=value))
+
+
+@pytest.mark.parametrize("value", ["auto", "2", "0,2", "-1", "0,"])
+def test_devices(value):
+    resolve_options(ExperimentOptions("nmt", devices=value))
+
+
+def test_an_accelerator_is_one_of_lightnings():
+    with pytest.raises(ConfigError, match=r"hardware\.accelerator.*\n.*auto, cpu"):
+        resolve_options(ExperimentOptions("nmt", accelerator="foo"))
+
+
+def test_a_precision_that_is_a_list_is_a_mistake_like_others():
+    with pytest.raises(ConfigError, match=r"training\.precision"):
+        resolve_options(ExperimentOptions("nmt", set_=["training.precision=[32]"]))

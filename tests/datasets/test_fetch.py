@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import requests
+import urllib3
 
 from phmrun.datasets import Dataset, File, Part, Remote, dataset_dir
 from phmrun.datasets import download as download_module
@@ -187,7 +188,7 @@ def test_redirects_that_never_end_are_given_up(server):
 def test_half_a_file_is_not_taken_even_where_no_checksum_tells(server):
     dataset = single(server.url("short/t.en"), sha256=None, bytes=None)
     assert "short/t.en" in fails(dataset)
-    assert left(dataset) == {".t.en.part"}
+    assert left(dataset) == set()
 
 
 def test_mirrors_are_tried_in_order(server):
@@ -201,18 +202,57 @@ def test_mirrors_are_tried_in_order(server):
     assert message.count("another checksum") == 2
 
 
-def test_a_redirect_away_from_https_is_refused(server, monkeypatch):
-    class Response:
-        url, status_code = "http://elsewhere.org/t.en", 200
+class Redirecting(requests.adapters.BaseAdapter):
+    """Sends every address on to the next one of a chain, and the last one a file."""
 
-        def __enter__(self):
-            return self
+    def __init__(self, *chain):
+        super().__init__()
+        self.chain, self.asked = list(chain), []
 
-        def __exit__(self, *arguments):
-            return None
+    def send(self, request, **_):
+        self.asked.append(request.url)
+        response = requests.Response()
+        response.url, response.request, response.raw = (
+            request.url,
+            request,
+            urllib3.HTTPResponse(io.BytesIO(CONTENT), preload_content=False),
+        )
+        place = self.chain.index(request.url)
+        last = place == len(self.chain) - 1
+        response.status_code = 200 if last else 302
+        if not last:
+            response.headers["Location"] = self.chain[place + 1]
+        return response
 
-    monkeypatch.setattr(requests, "get", lambda url, **options: Response())
-    assert "redirects from https" in fails(single("https://one.org/t.en"))
+    def close(self):
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    ("chain", "taken"),
+    [
+        (["https://one.org/t.en", "http://two.org/t.en"], False),
+        (["https://one.org/t.en", "http://two.org/t.en", "https://three.org/t.en"], False),
+        (["https://one.org/t.en", "https://two.org/t.en", "ftp://three.org/t.en"], False),
+        (["https://one.org/t.en", "https://two.org/t.en"], True),
+    ],
+)
+def test_every_hop_of_a_redirect_is_https(server, monkeypatch, chain, taken):
+    adapter = Redirecting(*chain)
+    monkeypatch.setattr(requests.Session, "get_adapter", lambda self, url: adapter)
+    dataset = single(chain[0])
+    if taken:
+        assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+    else:
+        assert "redirects from https" in fails(dataset)
+    assert all(url.startswith("https:") for url in adapter.asked)
+
+
+@pytest.mark.parametrize("sha256", [SHA, None])
+def test_no_more_is_taken_than_the_file_has(server, sha256):
+    dataset = single(server.url("ok/t.en"), sha256=sha256, bytes=1000)
+    assert "sends more than the 1,000 bytes" in fails(dataset)
+    assert left(dataset) == set()
 
 
 def test_certificates_are_verified(server, monkeypatch):
@@ -222,7 +262,7 @@ def test_certificates_are_verified(server, monkeypatch):
         asked.append(options)
         raise requests.exceptions.SSLError("certificate verify failed")
 
-    monkeypatch.setattr(requests, "get", get)
+    monkeypatch.setattr(requests.Session, "get", lambda self, url, **options: get(url, **options))
     assert "certificate verify failed" in fails(single("https://one.org/t.en"))
     assert len(asked) == 1
     assert asked[0].get("verify", True) is True

@@ -307,3 +307,23 @@ def test_the_corpus_of_these_tests_is_what_it_says(tmp_path):
     one, other = write_corpus(tmp_path / "one"), write_corpus(tmp_path / "other")
     for path in one.iterdir():
         assert path.read_bytes() == (other / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("hardware", [{"strategy": "foo"}, {"accelerator": "tpu"}, {"accelerator": "mps"}])
+def test_hardware_that_is_not_there_is_refused_before_a_run_begins(tmp_path, hardware):
+    config = configured("sva", tmp_path / "corpus", {"hardware": hardware})
+    with pytest.raises(PhmrunError, match="cannot be used here") as caught:
+        run_experiment(config, tmp_path / "runs")
+    assert caught.value.code == 2
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_is_not_extended_to_a_step_that_it_has_passed(tmp_path):
+    config = configured("sva", tmp_path / "corpus")
+    parent = Run.create(tmp_path / "runs", "sva-files-dense-1-0123456789ab", "task: sva\n")
+    parent.set_state(State.DONE, step=20)
+    for steps in (10, 20):
+        asked = config.model_copy(update={"training": config.training.model_copy(update={"max_steps": steps})})
+        with pytest.raises(PhmrunError, match="has 20 optimizer steps already"):
+            run_experiment(asked, tmp_path / "runs", extend=parent.id)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [parent.id]

@@ -196,16 +196,16 @@ def _read_pairs(path: Path) -> None:
     from phmrun.errors import PhmrunError
     from phmrun.text.nli_pairs import LABELS, read_pairs
 
-    last = None
+    faults: list[PhmrunError] = []
     for form in LABELS:
         try:
             for pair in read_pairs(path, form):
                 "".join(pair).encode()
         except PhmrunError as error:
             str(error).encode()
-            last = error
-    if last is not None:
-        raise last
+            faults.append(error)
+    if len(faults) == len(LABELS):
+        raise faults[0]
 
 
 def _vectors(folder: Path) -> Read:

@@ -80,7 +80,7 @@ def _warm(read: Read, seeds: Sequence[bytes]) -> None:
         except PhmrunError:
             refused += 1
     if 2 * refused > len(seeds):
-        raise SystemExit(f"{refused} of {len(seeds)} good inputs are refused")
+        raise SystemExit(f"{refused} of {len(seeds)} good inputs are refused")  # the reader, not the input, is at fault
 
 
 def _passes(read: Read, content: bytes, tally: Tally, number: int) -> bool:
@@ -119,6 +119,8 @@ def _too_long(signum: int, frame: FrameType | None) -> None:
 
 
 def keep(path: Path, out: Path, reader: Reader, number: int) -> None:
+    if not path.is_file():
+        return  # it died before the first input
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{reader.name}-{number}").write_bytes(path.read_bytes())
 

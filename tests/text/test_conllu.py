@@ -227,3 +227,13 @@ def test_every_treebank_at_hand_comes_back_byte_for_byte(tmp_path):
         sentences = conllu.load(path)
         conllu.dump([each.with_parse(each.heads, each.deprels) for each in sentences], tmp_path / "copy")
         assert (tmp_path / "copy").read_bytes() == path.read_bytes(), path
+
+
+def test_one_column_of_the_words_alone_is_replaced():
+    (sentence,) = conllu.loads(SAMPLE.replace("\n", "\r\n"))
+    blank = sentence.with_column(conllu.DEPS, "_")
+    assert blank.column(conllu.DEPS) == ["_", "_", "_"]
+    assert blank.with_column(conllu.MISC, "x").column(conllu.MISC) == ["x", "x", "x"]
+    assert len(blank.text.splitlines()) == len(sentence.text.splitlines())
+    assert blank.text.count("\r\n") == sentence.text.count("\r\n")
+    assert (blank.forms, blank.heads) == (sentence.forms, sentence.heads)
