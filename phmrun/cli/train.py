@@ -131,3 +131,6 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
     for title, facts in (("data", plan.data), ("parameters", plan.parameters)):
         console.print_table((title, ""), [row for row in flat(facts).items() if not isinstance(row[1], list)])
         out.print()
+    unsaid = [(key, value, text) for key, (value, text) in config.unsaid_values().items()]
+    if unsaid:
+        console.print_table(("not said by the paper", "here", "from"), unsaid)

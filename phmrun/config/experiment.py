@@ -1,6 +1,7 @@
 """The root of every task's configuration."""
 
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -38,9 +39,31 @@ class Experiment(Section):
     batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")
     training: TrainingConfig = Field(TrainingConfig(), description="Length, optimisation, validation, checkpoints.")
     hardware: Annotated[HardwareConfig, Unhashed()] = Field(HardwareConfig(), description="The machine to run on.")
+    unsaid: Annotated[dict[str, str], Unhashed()] = Field(
+        {},
+        description="Keys of this configuration whose values the paper that it follows does not say, or contradicts, and "
+        "where they are from; a later source that sets such a key takes it out.",
+    )
     logging: Annotated[LoggingConfig, Unhashed()] = Field(LoggingConfig(), description="Progress and its mirror.")
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The vocabulary sizes that the network is built for where no data are at hand, as in ``count-params``."""
         raise NotImplementedError
+
+    def unsaid_values(self) -> dict[str, tuple[Any, str]]:
+        """By key or section that a paper does not say: the value here, and where that is from."""
+        return unsaid_values(self.model_dump(mode="json"))
+
+
+def unsaid_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """As :meth:`Experiment.unsaid_values`, of a configuration as plain nested values."""
+    marks = config.get("unsaid")
+    return {key: (_at(config, key), str(text)) for key, text in marks.items()} if isinstance(marks, Mapping) else {}
+
+
+def _at(values: Any, key: str) -> Any:
+    """The value at a dotted key; ``None`` where there is none."""
+    for part in key.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values

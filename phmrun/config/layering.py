@@ -19,6 +19,9 @@ from phmrun.errors import PhmrunError, nearest
 
 E = TypeVar("E", bound=Experiment)
 
+UNSAID = "unsaid"
+"""The key of a configuration that names others whose values nobody says."""
+
 
 class Option(Protocol):
     """One option of a weight structure, as ``phmrun.layers`` describes it."""
@@ -168,10 +171,20 @@ class _Merged:
         self.origin: dict[str, str] = {}
         self.problems: list[Problem] = []
         self.unknown: list[Problem] = []
+        self.put: set[str] = set()
 
     def add(self, source: Source) -> None:
-        """Lays one source over what is there."""
+        """Lays one source over what is there; keys that it sets are no longer unsaid, unless it says so itself."""
+        earlier, label = self.values.pop(UNSAID, {}), self.origin.pop(UNSAID, "")
+        self.put = set()
         self._add(self.schema, source.values, "", source)
+        own = self.values.get(UNSAID, {})
+        if isinstance(own, Mapping) and isinstance(earlier, Mapping):
+            kept = {key: text for key, text in earlier.items() if key not in self.put}
+            if kept or own:
+                self._put(UNSAID, {**kept, **own}, source.at(UNSAID) if own else label)
+        elif UNSAID not in self.values:
+            self._put(UNSAID, earlier, label)  # no mapping, which the schema refuses
 
     def _add(self, section: type[Section], values: Mapping[str, Any], prefix: str, source: Source) -> None:
         if issubclass(section, LayerConfig):
@@ -212,6 +225,7 @@ class _Merged:
     def _put(self, key: str, value: Any, label: str) -> None:
         self.values[key] = value
         self.origin[key] = label
+        self.put.add(key)
 
 
 def _check_layers(merged: _Merged, options_of: OptionsOf) -> dict[str, LayerConfig]:

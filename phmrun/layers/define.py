@@ -2,7 +2,6 @@
 
 Formula:        eᵥ = row v of the mapping;  êᵥ = HGT(eᵥ);  embedding = W [êᵥ, eᵥ]
 Parameters:     those of the mapping and of the HGT; + (k + n)·m
-Initialisation: every map keeps the variance; see :meth:`DeFINE.reset_parameters`
 Source:         Mehta et al., "DeFINE: Deep Factorized Input Token Embeddings for Neural Sequence Modeling", ICLR 2020
 """
 
@@ -93,7 +92,7 @@ class DeFINE(nn.Module):
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        self.width, self.normed, self.cached = width, norm, cached
+        self.cached = cached
         settings = {name: options.pop(name) for name in HGT_SETTINGS if name in options}
         with on_device(device):
             if mapping is None:
@@ -122,21 +121,12 @@ class DeFINE(nn.Module):
         self._table_of: list[_Watched] = []
 
     def reset_parameters(self, std: float | None = None) -> None:
-        """Entries of the embeddings with standard deviation ``std``, 1/√m unless given; the mapping keeps its own.
+        """Entries of the embeddings with standard deviation ``std``, 1/√m unless given, where a last norm can do it.
 
-        Without norms every map is drawn so that the deviation stays what the mapping's is, 1/√n, up to the last map,
-        which brings it to ``std``: a token's vector then moves by about as much as its own n numbers, as it does in a
-        table. With norms the maps keep ``nn.Linear``'s initialisation and the last norm sets ``std``.
+        The maps keep ``nn.Linear``'s initialisation, and the mapping its own.
         """
-        std = self.embedding_dim**-0.5 if std is None else std
         if isinstance(self.norm, nn.LayerNorm):
-            nn.init.constant_(self.norm.weight, std)
-        if self.normed:
-            return
-        own = self.width**-0.5
-        read = self.expand.reset_parameters(own, inputs=own)
-        if self.reduce is not None:
-            self.reduce.reset_parameters(std / (self.reduce.in_features * read) ** 0.5, zero_bias=True)
+            nn.init.constant_(self.norm.weight, self.embedding_dim**-0.5 if std is None else std)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """``[…]`` of token numbers ``-> […, embedding_dim]``."""

@@ -2,13 +2,13 @@
 
 Formula:        ê¹ = F(e; W¹, g¹);  êˡ = F(mix(êˡ⁻¹, e); Wˡ, gˡ), l = 2 … N
 Parameters:     Σ_l in_l·out_l / gˡ² where the groups of a transform share their matrix, Σ_l in_l·out_l / gˡ otherwise
-Initialisation: with norms each group as ``nn.Linear``; without, so that every transform's outputs have one deviation
+Initialisation: each group as ``nn.Linear``
 Source:         Mehta et al., "DeFINE: Deep Factorized Input Token Embeddings for Neural Sequence Modeling", ICLR 2020
 
-Groups are those of equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1), and nothing normalises. The paper names neither g_max
-nor an activation; appendix A.1 lets the groups of a transform share a matrix, figure 2d counts one for each. Its
-printed counts follow from none of these readings alone. Layer norms are an option of ours: no text, equation or figure
-has one.
+Groups are those of equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1), and nothing normalises: layer norms are an option of ours,
+no text, equation or figure has one. The paper names neither g_max nor an activation nor how widths are rounded; appendix
+A.1 lets the groups of a transform share a matrix, figure 2d counts one for each. No combination of these readings found
+gives more than two of its nine counts.
 """
 
 import math
@@ -80,21 +80,20 @@ class GroupTransform(nn.Module):
         super().__init__()
         if in_features % groups or out_features % groups:
             raise PhmrunError(f"{groups} groups do not divide a transform of {in_features} to {out_features} numbers")
-        self.in_features, self.out_features, self.groups = in_features, out_features, groups
+        self.in_features, self.groups = in_features, groups
         matrices = 1 if shared else groups
         rows, columns = out_features // groups, in_features // groups
         self.maps = nn.ModuleList(build_structure(structure, rows, columns, **options) for _ in range(matrices))
         self.bias = nn.Parameter(torch.empty(matrices, rows)) if bias else None
         self.reset_parameters()
 
-    def reset_parameters(self, std: float | None = None) -> None:
-        """Each group as ``nn.Linear``, or weights of the standard deviation ``std`` and biases of zero."""
+    def reset_parameters(self) -> None:
+        """Each group as ``nn.Linear``."""
         columns = self.in_features // self.groups
         for structure in self.maps:
-            structure.reset_parameters(linear_std(columns) if std is None else std)  # type: ignore[operator]
+            structure.reset_parameters(linear_std(columns))  # type: ignore[operator]
         if self.bias is not None:
-            bound = columns**-0.5 if std is None else 0.0
-            nn.init.uniform_(self.bias, -bound, bound)
+            nn.init.uniform_(self.bias, -(columns**-0.5), columns**-0.5)
 
     def forward(self, parts: Tensor) -> Tensor:
         """``[tokens, groups, in_features / groups] -> [tokens, out_features]``."""
@@ -175,29 +174,6 @@ class HGT(nn.Module):
             for sizes in zip(inputs, widths, groups, strict=True)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(width) if norm else nn.Identity() for width in widths)
-        if not norm:
-            self.reset_parameters()
-
-    def reset_parameters(self, std: float = 1.0, inputs: float = 1.0) -> float:
-        """Weights such that what goes into each activation has one standard deviation; biases of zero.
-
-        Args:
-            std: That deviation.
-            inputs: The deviation of the input vectors' numbers.
-
-        Returns:
-            The mean square of what a map of the outputs, joined by the inputs where transforms see them, would read.
-        """
-        read = inputs**2
-        activated = activated_square(self.activation, std)
-        extra = self.in_features if self.connection in ("mixer", "concat") else 0
-        for number, transform in enumerate(self.transforms):
-            columns = transform.in_features // transform.groups  # type: ignore[operator]
-            transform.reset_parameters(std / (columns * read) ** 0.5)  # type: ignore[operator]
-            width: int = transform.out_features  # type: ignore[assignment]
-            before = read if self._adds(number) else 0.0
-            read = before + (width * activated + extra * inputs**2) / (width + extra)
-        return read
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``[tokens, in_features] -> [tokens, out_features]``."""
@@ -213,14 +189,10 @@ class HGT(nn.Module):
                 seen = seen.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1)
             outputs = transform(self._parts(seen, inputs if number else None, groups))
             outputs = ACTIVATIONS[self.activation](norm(outputs))
-            hidden = hidden + outputs if self._adds(number) else outputs
+            adds = self.connection == "residual" and outputs.shape == hidden.shape
+            hidden = hidden + outputs if adds else outputs
             made.append(hidden)
         return made
-
-    def _adds(self, number: int) -> bool:
-        """Whether a transform's output is added to what it saw, which needs equal sizes."""
-        transform = self.transforms[number]
-        return self.connection == "residual" and transform.in_features == transform.out_features
 
     def _parts(self, hidden: Tensor, inputs: Tensor | None, groups: int) -> Tensor:
         """What each group sees, ``[tokens, groups, …]``."""
@@ -229,12 +201,6 @@ class HGT(nn.Module):
         if self.connection == "concat":
             return torch.cat([hidden, inputs], 1).unflatten(1, (groups, -1))
         return torch.cat([hidden.unflatten(1, (groups, -1)), inputs.unflatten(1, (groups, -1))], 2)
-
-
-def activated_square(activation: str, std: float) -> float:
-    """The mean square of an activation of normal numbers with the standard deviation ``std``."""
-    normal = torch.special.ndtri((torch.arange(4096, device="cpu", dtype=torch.float64) + 0.5) / 4096)
-    return float(ACTIVATIONS[activation](std * normal).square().mean())
 
 
 def _check(kind: str, name: str, valid: Collection[str]) -> None:

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from phmrun.config.documents import parse_mapping
+from phmrun.config.experiment import unsaid_values
+from phmrun.errors import PhmrunError
 from phmrun.escaping import fenced, markdown, shortened
 from phmrun.files import data_dir, write_text
 from phmrun.ledger.description import Description, describe
@@ -34,6 +37,7 @@ def card(description: Description) -> str:
         _section("Size", _size(description.parameters)),
         _section("Samples", _samples(description.samples)),
         _section("Use", _use(description.id)),
+        _section("Not said by the paper", _unsaid(description.config)),
         _section("Configuration", [fenced(shared(description.config), "yaml")] if description.config else []),
         _section("Files", ["| file | what it is |", "|---|---|", *_files(description)]),
     ]
@@ -109,6 +113,15 @@ def _use(run_id: str) -> list[str]:
         "",
         "The model knows what its training data taught it and nothing else; check its outputs before relying on them.",
     ]
+
+
+def _unsaid(config: str) -> list[str]:
+    """What the settings say that the paper they follow does not; nothing of a damaged configuration."""
+    try:
+        values = unsaid_values(parse_mapping(config, "config.yaml")[0])
+    except PhmrunError:
+        return []
+    return _table(("key", "here", "from"), ((key, value, text) for key, (value, text) in values.items()))
 
 
 def _files(description: Description) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from phmrun.config import Experiment, Source, Task, config_source, resolve, task_defaults
+from phmrun.config import Experiment, Source, Task, resolve
 from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
@@ -102,13 +102,7 @@ def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[s
     """The configuration of a row whose table belongs to a task; arguments as for :func:`build_counts`."""
     task: Task = TASKS.get(str(table.task), where=name)
     label = f"{name}, row {row.name}"
-    sources = [
-        task_defaults(task.name),
-        *(config_source(file) for file in table.config),
-        Source(name, table.base),
-        Source(label, row.set),
-        Source(label, overrides or {}),
-    ]
+    sources = [*table.sources(name), Source(label, row.set), Source(label, overrides or {})]
     config: Experiment = resolve(task.load("schema"), sources, options_of).config
     return config
 
@@ -165,11 +159,13 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     others = {name: networks.count(row, heading, overrides) for name, overrides in row.readings.items()}
     listed = "; ".join(f"{name}: {count:,}" for name, count in others.items() if count != computed)
     missing = row.missing_in(heading)
+    fitted = f"chosen to meet the printed number: {row.inferred[heading]}" if heading in row.inferred else ""
+    remark = _joined(fitted, remark)
     if missing:
         note = _joined(f"not said: {missing}", f"{row.reading}: {computed:,}", listed, remark)
         return computed, Verdict.UNDERDETERMINED, note
     verdict = judge(printed, computed)
-    if verdict is Verdict.EXACT:
+    if verdict is Verdict.EXACT and not fitted:
         return computed, verdict, remark
     return computed, verdict, _joined(remark, listed)
 
@@ -181,6 +177,8 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     remark = row.note_on(heading)
     if row.quoted:
         return None, Verdict.QUOTED, _joined(f"from {row.quoted}", remark)
+    if counting in row.inferred:
+        remark = _joined(f"chosen to meet the printed number: {row.inferred[counting]}", remark)
     computed = _derive(column, networks.count(row, counting), networks.count(other, counting))
     verdict = judge(printed, computed)
     if row is not other and (row.missing_in(counting) or other.missing_in(counting)):

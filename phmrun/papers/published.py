@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from phmrun.config import config_source, packaged_names
+from phmrun.config import Source, config_source, packaged_names
 from phmrun.config.schema import Section
 from phmrun.errors import PhmrunError, unknown
 from phmrun.papers.verdict import Printed
@@ -61,6 +61,9 @@ class PaperRow(Section):
     missing: str | dict[str, str] = Field({}, description="What the paper does not say; for all counts, or by column.")
     reading: str = Field("as configured", description="What stands in for it here.")
     readings: dict[str, dict[str, Any]] = Field({}, description="Others: laid over the row's settings, by name.")
+    inferred: dict[str, str] = Field(
+        {}, description="By column: what of the network no text says, and was chosen to meet the printed number."
+    )
     note: str | dict[str, str] = Field("", description="Why a count is not exact; for all counts, or by column.")
 
     def missing_in(self, column: str) -> str:
@@ -105,7 +108,7 @@ class PaperTable(Section):
         if row.against is not None and row.against not in [other.name for other in self.rows]:
             raise ValueError(f"row {row.name}: there is no row {row.against!r} to compare with")
         by_column = [keys for keys in (row.missing, row.note) if isinstance(keys, dict)]
-        for key in [*row.published, *row.counts, *(key for keys in by_column for key in keys)]:
+        for key in [*row.published, *row.counts, *row.inferred, *(key for keys in by_column for key in keys)]:
             if key not in self.columns:
                 raise ValueError(f"row {row.name}: there is no column {key!r}")
         for key, cell in row.published.items():
@@ -119,6 +122,14 @@ class PaperTable(Section):
             Printed.parse(cell, self.columns[column].unit)
         except PhmrunError as error:
             raise ValueError(f"row {row}, column {column}: {error.what}") from error
+
+    def sources(self, where: str) -> list[Source]:
+        """What all rows are laid over: the table's own files alone, never a task's quick start.
+
+        Args:
+            where: The table's file.
+        """
+        return [*(config_source(name) for name in self.config), Source(where, self.base)]
 
     def row(self, name: str) -> PaperRow:
         """A row by its name."""

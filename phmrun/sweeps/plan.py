@@ -293,7 +293,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterat
         raise PhmrunError(
             "no column of this table is a score of ours", where=where, hint="Give the columns to fill a key `score`."
         )
-    first = [task_defaults(task), *(config_source(name) for name in table.config), Source(where, table.base)]
+    first = table.sources(where)
     for row in table.rows:
         if not is_trained(row) or (file.rows and row.name not in file.rows):
             continue

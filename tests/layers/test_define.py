@@ -70,22 +70,11 @@ def test_without_the_last_map_the_embedding_is_the_expansion():
 
 
 @pytest.mark.parametrize("std", [None, 1.0])
-@pytest.mark.parametrize("options", [{"norm": True}, {}, {"activation": "relu"}, {"shared": False}], ids=str)
-def test_scale(std, options):
+def test_the_scale_of_a_last_norm(std):
     torch.manual_seed(0)
-    module = DeFINE(2000, 64, 32, 512, 3, **options)
+    module = DeFINE(2000, 64, 32, 128, 3, norm=True)
     module.reset_parameters(std)
-    assert module.weight.std().item() == pytest.approx(64**-0.5 if std is None else std, rel=0.1)
-
-
-def test_gradients_reach_a_token_as_they_reach_a_row_of_a_table():
-    """Without a norm, the same gradient on the outputs moves a token's n numbers about as much as its row's."""
-    torch.manual_seed(0)
-    module = DeFINE(2000, 128, 128, 1024, 3)
-    upstream = torch.randn(2000, 128)
-    module(torch.arange(2000)).backward(upstream)
-    (moved,) = (table.grad for table in module.mapping.parameters())
-    assert 0.5 < float(moved.norm() / upstream.norm()) < 2
+    assert module.weight.std().item() == pytest.approx(64**-0.5 if std is None else std, rel=0.02)
 
 
 def test_the_cached_table_gives_the_computed_embeddings():

@@ -20,6 +20,9 @@ class VocabularyConfig(Section):
 
     kind: Literal["unigram", "bpe", "word"] = Field("unigram", description="SentencePiece unigrams or BPE, or words.")
     size: int = Field(2000, ge=8, description="Entries of a vocabulary, special tokens included.")
+    target_size: int | None = Field(
+        None, ge=8, description="Entries of the target's vocabulary where there are two; null: size."
+    )
     joint: bool = Field(True, description="One vocabulary for both languages; tied embeddings need it.")
     multiple_of: int = Field(
         8, ge=1, description="Unused entries fill the vocabulary up to a multiple of this, so that n divides it."
@@ -228,13 +231,18 @@ class SequenceToSequenceExperiment(Experiment):
     def sizes(self) -> tuple[int, ...]:
         """Source and target vocabulary entries, as many as are asked for."""
         vocabulary = self.data.vocabulary
-        size = -(-vocabulary.size // vocabulary.multiple_of) * vocabulary.multiple_of
-        return size, size
+        source, target = (
+            -(-size // vocabulary.multiple_of) * vocabulary.multiple_of
+            for size in (vocabulary.size, vocabulary.target_size or vocabulary.size)
+        )
+        return source, target
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.model.tie == "all" and not self.data.vocabulary.joint:
             raise ValueError("model.tie=all needs data.vocabulary.joint=true; tie=decoder goes with two vocabularies")
+        if self.data.vocabulary.target_size is not None and self.data.vocabulary.joint:
+            raise ValueError("data.vocabulary.target_size goes with two vocabularies, data.vocabulary.joint=false")
         if self.decoding.nbest > self.decoding.beam:
             raise ValueError(f"decoding.nbest={self.decoding.nbest} is more than decoding.beam={self.decoding.beam}")
         if self.training.monitor not in ("loss", "bleu"):

@@ -55,6 +55,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
         baselines=found.baselines,
         kind=vocabulary.kind,
         vocabulary_size=vocabulary.size,
+        target_size=vocabulary.target_size,
         joint=vocabulary.joint,
         multiple_of=vocabulary.multiple_of,
         max_length=config.data.max_length,

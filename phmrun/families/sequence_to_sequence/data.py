@@ -99,6 +99,7 @@ class ParallelData(DataModule):
         baselines: Outputs that need no model, by name; scored beside it. Copying the source always is one.
         kind: Kind of vocabulary: "unigram", "bpe" or "word".
         vocabulary_size: Entries of each vocabulary.
+        target_size: Entries of the target's own, where it is of another size.
         joint: One vocabulary for both sides.
         multiple_of: Vocabulary sizes are padded to a multiple of this.
         max_length: Training pairs with a longer side (tokens) are left out.
@@ -121,6 +122,7 @@ class ParallelData(DataModule):
         baselines: Mapping[str, Baseline] | None = None,
         kind: str,
         vocabulary_size: int,
+        target_size: int | None = None,
         joint: bool,
         multiple_of: int,
         max_length: int,
@@ -136,7 +138,7 @@ class ParallelData(DataModule):
         self.parts = dict(parts or {})
         self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
         self._fingerprints = dict(fingerprints)
-        self.settings = VocabularySettings(kind, vocabulary_size, joint, multiple_of)
+        self.settings = VocabularySettings(kind, vocabulary_size, joint, multiple_of, target_size=target_size)
         self.max_length = max_length
         self.batch_unit: Unit = unit
         self.batch_size = batch_size
@@ -158,6 +160,7 @@ class ParallelData(DataModule):
                 needed,
                 kind=self.settings.kind,
                 size=self.settings.size,
+                target_size=self.settings.target_size,
                 joint=self.settings.joint,
                 multiple_of=self.settings.multiple_of,
                 max_length=self.max_length,

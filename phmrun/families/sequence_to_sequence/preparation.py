@@ -7,7 +7,7 @@ result.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -47,6 +47,7 @@ class VocabularySettings:
         joint: One vocabulary for both sides, learnt from both.
         multiple_of: Sizes are padded to a multiple of this.
         min_frequency: Rarer words are unknown (kind ``word`` only).
+        target_size: Entries of the target's own, where it is of another size.
     """
 
     kind: str = "unigram"
@@ -54,6 +55,7 @@ class VocabularySettings:
     joint: bool = True
     multiple_of: int = 1
     min_frequency: int = 1
+    target_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def prepare_parallel(
     *,
     kind: str = "unigram",
     size: int = 8000,
+    target_size: int | None = None,
     joint: bool = True,
     multiple_of: int = 1,
     min_frequency: int = 1,
@@ -95,6 +98,7 @@ def prepare_parallel(
         files: (source, target) files by split; ``train`` is needed unless ``vocabularies`` are given.
         kind: ``unigram``, ``bpe`` or ``word``.
         size: Entries of each vocabulary, in all.
+        target_size: Entries of the target's own, where it is of another size.
         joint: One vocabulary for both sides.
         multiple_of: Vocabulary sizes are padded to a multiple of this.
         min_frequency: Rarer words are unknown (kind ``word`` only).
@@ -105,7 +109,7 @@ def prepare_parallel(
     Raises:
         PhmrunError: A file is missing or malformed (exit 3), or a setting is out of range (exit 2).
     """
-    settings = VocabularySettings(kind, size, joint, multiple_of, min_frequency)
+    settings = VocabularySettings(kind, size, joint, multiple_of, min_frequency, target_size)
     if vocabularies is None and TRAIN not in files:
         raise PhmrunError("there is no training split to learn a vocabulary from", code=ExitCode.DATA)
     for path in (path for pair in files.values() for path in pair):
@@ -189,23 +193,23 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
         if subwords and sample * len(columns) > 100_000:
             note(f"learning a {settings.kind} vocabulary of {settings.size:,} entries")
 
-    def train(*columns: int) -> Any:
+    def train(*columns: int, size: int = settings.size) -> Any:
         vocabulary = train_vocabulary(
             lines(*columns),
             kind=settings.kind,
-            size=settings.size,
+            size=size,
             multiple_of=settings.multiple_of,
             min_frequency=settings.min_frequency,
             character_coverage=coverage,
         )
-        if vocabulary.entries < settings.size:
-            note(f"the text allows a vocabulary of {vocabulary.entries:,} entries, not {settings.size:,}")
+        if vocabulary.entries < size:
+            note(f"the text allows a vocabulary of {vocabulary.entries:,} entries, not {size:,}")
         return vocabulary
 
     if settings.joint:
         both = train(0, 1)
         return Vocabularies(both, both)
-    return Vocabularies(train(0), train(1))
+    return Vocabularies(train(0), train(1, size=settings.target_size or settings.size))
 
 
 def _encode(
@@ -254,11 +258,11 @@ def _content_hash(
 ) -> str:
     """The name of everything that the result depends on."""
     if vocabularies is not None:
-        settings = replace(settings, kind="given", size=0, joint=vocabularies.joint, multiple_of=1, min_frequency=1)
+        settings = VocabularySettings("given", 0, vocabularies.joint)
     content = {
         "version": VERSION,
         "files": {split: [sha256_of(path) for path in sides] for split, sides in sorted(files.items())},
-        "settings": vars(settings),
+        "settings": {name: value for name, value in vars(settings).items() if value is not None},
         "max_length": max_length,
         "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256] if vocabularies else None,
         "sentencepiece": version("sentencepiece"),
