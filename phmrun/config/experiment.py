@@ -41,7 +41,7 @@ class Experiment(Section):
     hardware: Annotated[HardwareConfig, Unhashed()] = Field(HardwareConfig(), description="The machine to run on.")
     unsaid: Annotated[dict[str, str], Unhashed()] = Field(
         {},
-        description="Keys of this configuration whose values the paper that it follows does not say, or contradicts, and "
+        description="Keys whose values the paper that this configuration follows does not say, or contradicts, and "
         "where they are from; a later source that sets such a key takes it out.",
     )
     logging: Annotated[LoggingConfig, Unhashed()] = Field(LoggingConfig(), description="Progress and its mirror.")

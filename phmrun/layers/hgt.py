@@ -5,10 +5,10 @@ Parameters:     Σ_l in_l·out_l / gˡ² where the groups of a transform share t
 Initialisation: each group as ``nn.Linear``
 Source:         Mehta et al., "DeFINE: Deep Factorized Input Token Embeddings for Neural Sequence Modeling", ICLR 2020
 
-Groups are those of equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1), and nothing normalises: layer norms are an option of ours,
-no text, equation or figure has one. The paper names neither g_max nor an activation nor how widths are rounded; appendix
-A.1 lets the groups of a transform share a matrix, figure 2d counts one for each. No combination of these readings found
-gives more than two of its nine counts.
+Groups are those of equation 1, gˡ = max(⌊g_max / 2^(l-1)⌋, 1), and nothing normalises: layer norms are an option of
+ours, no text, equation or figure has one. The paper names neither g_max nor an activation nor how widths are rounded;
+appendix A.1 lets the groups of a transform share a matrix, figure 2d counts one for each. No combination of these
+readings was found to give more than two of its nine counts.
 """
 
 import math

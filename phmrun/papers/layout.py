@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from phmrun.config.experiment import unsaid_values
 from phmrun.metrics.significance import Difference
 from phmrun.papers.results import Figure, Heading, Numbers, ResultTable, rounded
 
@@ -138,6 +139,9 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     """What a reader must know of the marks, and the signatures of all scores."""
     if table.reduced:
         yield f"{REDUCED} reduced settings: {table.reduced}"
+    unsaid = {key: text for line in table.figures for figure in line for key, text in _unsaid(figure)} if paper else {}
+    if unsaid:
+        yield "not said by the paper: " + "; ".join(f"{key} ({text})" for key, text in unsaid.items())
     if differences:
         yield f"{DIFFERENT} differs from the dense cell (p < {LEVEL}, paired bootstrap over the test items)"
     figures = [figure for line in table.figures for figure in line if figure.runs]
@@ -146,6 +150,13 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     for place, heading in enumerate(table.headings):
         for said in _signatures(heading, [line[place] for line in table.figures], paper):
             yield f"{heading.name}: {said}"
+
+
+def _unsaid(figure: Figure) -> Iterable[tuple[str, str]]:
+    """What the settings of a cell say and its paper does not: the key with its value, and where that is from."""
+    for entry in figure.entries:
+        for key, (value, text) in unsaid_values(entry.config).items():
+            yield key if isinstance(value, Mapping) else f"{key} = {value}", text
 
 
 def _signatures(heading: Heading, figures: Iterable[Figure], paper: bool) -> Iterable[str]:

@@ -1,0 +1,38 @@
+"""What a paper does not say: marks are added up over the sources, and go where a later source sets the key itself."""
+
+from phmrun.config import Source, resolve
+from phmrun.config.experiment import unsaid_values
+
+
+def unsaid(schema, options_of, *values):
+    sources = [Source(f"file {number}", each) for number, each in enumerate(values)]
+    return resolve(schema, sources, options_of).config.unsaid_values()
+
+
+def test_marks_add_up(schema, options_of):
+    first = {"training": {"clip": 2.0}, "unsaid": {"training.clip": "ours"}}
+    second = {"batch": {"size": 7}, "unsaid": {"batch.size": "a guess"}}
+    found = unsaid(schema, options_of, first, second)
+    assert found == {"training.clip": (2.0, "ours"), "batch.size": (7, "a guess")}
+
+
+def test_a_later_source_says_it(schema, options_of):
+    first = {"training": {"clip": 2.0}, "unsaid": {"training.clip": "ours"}}
+    assert unsaid(schema, options_of, first, {"training": {"clip": 1.0}}) == {}
+    again = {"training": {"clip": 1.0}, "unsaid": {"training.clip": "theirs"}}
+    assert unsaid(schema, options_of, first, again) == {"training.clip": (1.0, "theirs")}
+
+
+def test_they_do_not_change_the_experiment(schema, options_of):
+    from phmrun.config import run_id
+
+    marked, bare = (
+        resolve(schema, [Source("x", values)], options_of).config
+        for values in ({"unsaid": {"training.clip": "ours"}}, {})
+    )
+    assert run_id(marked, fingerprints={}) == run_id(bare, fingerprints={})
+
+
+def test_damaged_marks_are_none():
+    assert unsaid_values({"unsaid": "text"}) == {}
+    assert unsaid_values({"unsaid": {"a.b": "ours"}}) == {"a.b": (None, "ours")}
