@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import HARDWARE, Json, RunsDirectory
+from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
     from phmrun.sweeps.executors.executor import Executor
@@ -23,11 +24,13 @@ phmrun sweep sweep.yaml --seeds 5 --only layer=phm --only layer=dense
 
 phmrun sweep search sweep.yaml --only layer=phm --vary training.optimizer.lr=1e-4..1e-2 --trials 20
 
+phmrun sweep sweep.yaml --until-decided --max-seeds 10 --hours 8
+
 phmrun sweep configs/papers/phm/table2.yaml --executor slurm --sbatch partition=gpu --sbatch gres=gpu:1
 
 The same command again runs what is not done."""
 
-CELLS, CLUSTER = "Cells", "Cluster"
+CELLS, CLUSTER, DECISION = "Cells", "Cluster", "Decision"
 
 
 class _RunByDefault(TyperGroup):
@@ -101,6 +104,29 @@ def run(
     ] = False,
     only: Only = None,
     seeds: Seeds = None,
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided",
+            help="Add seeds only to rows that are not yet told from the dense one, by a group-sequential test.",
+            rich_help_panel=DECISION,
+        ),
+    ] = False,
+    max_seeds: Annotated[
+        int, typer.Option(min=5, max=100, help="With --until-decided: seeds of a row.", rich_help_panel=DECISION)
+    ] = 10,
+    hours: Annotated[
+        float | None, typer.Option(min=0, help="With --until-decided: stop then.", rich_help_panel=DECISION)
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="With --until-decided: δ, in units of the score; what is not worse by more is decided, too (default: "
+            "0.5 of BLEU, accuracy and attachment; 0: only differences are sought).",
+            rich_help_panel=DECISION,
+        ),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Start at most so many runs in this call.", rich_help_panel=CELLS)
     ] = None,
@@ -144,6 +170,16 @@ def run(
     any moment, the same command goes on where it stopped; a run whose planner was killed finishes by itself. Several
     such commands at once share the cells. Exit code 5 if a run failed.
     """
+    if until_decided:
+        from phmrun.cli import sweep_decision
+
+        if executor is not ExecutorName.LOCAL or script or seeds is not None or limit is not None:
+            raise PhmrunError(
+                "--until-decided chooses the seeds and runs on this machine",
+                where="--executor, --script, --seeds, --limit",
+            )
+        chosen_rows = sweep_decision.Asked(file, tuple(only or ()), max_seeds, margin, hours, jobs, threads)
+        raise typer.Exit(sweep_decision.decide(chosen_rows, runs_dir, plan=plan, as_json=as_json))
     from phmrun.cli import sweep_output, sweep_work
     from phmrun.sweeps.executors.slurm import Slurm
     from phmrun.sweeps.standing import survey

@@ -83,6 +83,7 @@ def carry_out(
     threads: int,
     retry_failed: bool,
     limit: int | None,
+    deadline: float | None = None,
 ) -> dict[str, list[str]]:
     """Runs what is left, before the user's eyes.
 
@@ -100,7 +101,7 @@ def carry_out(
                 bad[str(event.stand.cell.run_id)] = event.log
             view(event)
 
-        Scheduler(to_run(stands, retry_failed), place, executor, threads, retry_failed, limit, watch).run()
+        Scheduler(to_run(stands, retry_failed), place, executor, threads, retry_failed, limit, watch, deadline).run()
     return bad
 
 

@@ -72,9 +72,17 @@ def table(
         bool,
         typer.Option(
             "--significance/--no-significance",
-            help="Mark what differs from the dense cell, by a paired bootstrap over the predictions.",
+            help="Say which cells differ from the dense one, by seeds and test items together.",
         ),
     ] = True,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="δ, in units of the score: what is not worse by more counts as equal (default: 0.5 of BLEU, accuracy "
+            "and attachment; 0: only differences are sought).",
+        ),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a sweep: only cells with this value.")
     ] = None,
@@ -97,7 +105,7 @@ def table(
     if significance:
         from phmrun.papers.significance import differences as compare
 
-        differences = compare(found)
+        differences = compare(found, margin)
     from phmrun.papers.layout import lay_out, plain_rows
 
     if as_json or style is TableFormat.JSON:
@@ -147,7 +155,9 @@ def results(
     done = [run for run in summaries if run is not None and (what or run.state == State.DONE)]
     if not done:
         raise PhmrunError(f"no run in {runs_dir} is done")
-    return table_of_runs(done, rows=rows, columns=columns, scores=scores)
+    from phmrun.layers import options_of  # imports torch
+
+    return table_of_runs(done, rows=rows, columns=columns, scores=scores, options_of=options_of)
 
 
 def _listed(text: str | None) -> list[str]:

@@ -67,7 +67,7 @@ def network_label(config: Mapping[str, Any]) -> str | None:
     ``None`` where the config says nothing of its layers.
     """
     labels = {part: layer_label(config.get(part)) for part in ("layer", "embedding", "output")}
-    if labels["layer"] is None:
+    if not any(labels.values()):
         return None
     named = [
         label if part == "layer" else f"{part} {label}" for part, label in labels.items() if label not in (None, PLAIN)

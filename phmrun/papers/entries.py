@@ -108,7 +108,7 @@ def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
     except PhmrunError:
         return _as_written(run)
     marks, settings = recorded_marks(run), settings_of(config)
-    if _made_otherwise(run, config, marks):
+    if options_of and _made_otherwise(run, config, marks):
         settings[MADE] = "by another release, or from another run"
     return Entry({}, config.model_dump(mode="json"), run, settings, marks)
 

@@ -5,17 +5,20 @@ Imports no torch.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phmrun.config.experiment import unsaid_values
-from phmrun.metrics.significance import Difference
 from phmrun.papers.results import Figure, Heading, Numbers, ResultTable, rounded
+from phmrun.statistics.decision import LEVEL, Verdict
+from phmrun.statistics.student import interval_of_mean, interval_of_one_run
 
-REDUCED, DIFFERENT, MISSING = "‡", "*", "–"
-LEVEL = 0.05
-"""A p-value below it marks a cell."""
+if TYPE_CHECKING:
+    from phmrun.papers.significance import Difference
 
-Differences = Mapping[tuple[int, int], Difference]
+REDUCED, MISSING = "‡", "–"
+MARKS = {Verdict.DIFFERENT: "*", Verdict.NOT_WORSE: "≈", Verdict.UNDECIDED: ""}
+
+Differences = Mapping[tuple[int, int], "Difference"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                         "delta": numbers.delta,
                         "comparable": figure.comparable,
                         "reduced": table.reduced or None,
-                        "p": difference.p if difference else None,
+                        **_decided(difference),
                         "signatures": list(numbers.signatures),
                         "runs": [entry.run.id for entry in figure.entries if entry.run],
                     }
@@ -92,7 +95,31 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
 
 
 def _values(numbers: Numbers) -> dict[str, Any]:
-    return {"mean": numbers.mean, "std": numbers.deviation, "values": list(numbers.values)}
+    return {
+        "mean": numbers.mean,
+        "std": numbers.deviation,
+        "values": list(numbers.values),
+        "interval_of_mean": interval_of_mean(numbers.values),
+        "interval_of_one_run": interval_of_one_run(numbers.values),
+    }
+
+
+def _decided(difference: "Difference | None") -> dict[str, Any]:
+    """What a cell is to the dense one; every key, also where nothing was compared."""
+    if difference is None:
+        keys = ("verdict", "difference", "interval", "p", "p_not_worse", "margin", "detectable", "p_seeds")
+        return dict.fromkeys(keys)
+    decision, comparison, flip = difference.decision, difference.comparison, difference.flip
+    return {
+        "verdict": str(decision.verdict),
+        "difference": comparison.value,
+        "interval": list(comparison.interval()),
+        "p": decision.p,
+        "p_not_worse": decision.p_not_worse,
+        "margin": decision.margin,
+        "detectable": decision.detectable,
+        "p_seeds": {"p": flip.p, "smallest": flip.smallest, "seeds": flip.n} if flip else None,
+    }
 
 
 def _ours(figure: Figure, how: str) -> str:
@@ -131,8 +158,8 @@ def _seeds(figures: Iterable[Figure]) -> str:
     return ", ".join(f"{runs}" if runs == planned else f"{runs} of {planned}" for runs, planned in counts) or MISSING
 
 
-def _different(difference: Difference | None) -> str:
-    return DIFFERENT if difference and difference.p < LEVEL else ""
+def _different(difference: "Difference | None") -> str:
+    return MARKS[difference.decision.verdict] if difference else ""
 
 
 def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterable[str]:
@@ -143,7 +170,15 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     if unsaid:
         yield "not said by the paper: " + "; ".join(f"{key} ({text})" for key, text in unsaid.items())
     if differences:
-        yield f"{DIFFERENT} differs from the dense cell (p < {LEVEL}, paired bootstrap over the test items)"
+        yield (
+            f"{MARKS[Verdict.DIFFERENT]} different from the dense cell, {MARKS[Verdict.NOT_WORSE]} not worse by more "
+            f"than δ; neither: undecided (p < {LEVEL} after Holm's correction over the rows of a column)"
+        )
+    if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):
+        yield "±: the deviation over seeds; --json has the 95 % intervals of the mean over seeds and of one further run"
+    for (row, column), difference in sorted(differences.items()):
+        heading = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
+        yield f"{' '.join(filter(None, table.rows[row]))}{heading}: {_sentence(difference)}"
     figures = [figure for line in table.figures for figure in line if figure.runs]
     if paper and any(figure.printed and not figure.comparable for figure in figures):
         yield "(Δ): not measured alike, or the paper does not say how; see the signatures"
@@ -157,6 +192,25 @@ def _unsaid(figure: Figure) -> Iterable[tuple[str, str]]:
     for entry in figure.entries:
         for key, (value, text) in unsaid_values(entry.config).items():
             yield key if isinstance(value, Mapping) else f"{key} = {value}", text
+
+
+def _sentence(difference: "Difference") -> str:
+    """What is known of a cell, in one line."""
+    decision, comparison, flip = difference.decision, difference.comparison, difference.flip
+    low, high = comparison.interval()
+    over = "seeds and test items" if comparison.items else "seeds"
+    if decision.one_seed:
+        over = "test items; of one seed, so nothing is known of training again"
+    direction = "better" if decision.better else "worse"
+    verdict = {
+        Verdict.DIFFERENT: f"different, {direction}",
+        Verdict.NOT_WORSE: f"not worse by more than {decision.margin:g}" if decision.margin else "",
+        Verdict.UNDECIDED: f"undecided; a difference of {decision.detectable:.2f} would have been seen",
+    }[decision.verdict]
+    parts = [f"{verdict}: {comparison.value:+.2f} [{low:+.2f}, {high:+.2f}], p = {decision.p:.2g} over {over}"]
+    if flip:
+        parts.append(f"sign-flip over {flip.n} seeds p = {flip.p:.2g} (smallest possible {flip.smallest:.2g})")
+    return "; ".join(parts)
 
 
 def _signatures(heading: Heading, figures: Iterable[Figure], paper: bool) -> Iterable[str]:

@@ -7,11 +7,9 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from phmrun.metrics.kinds import kind_of
 from phmrun.papers.results import ResultTable
 from phmrun.plots.canvas import PALETTE, new_figure
-
-LOWER_IS_BETTER = ("loss", "perplexity", "bits")
-"""Parts of the names of scores of which less is better."""
 
 
 class Point(NamedTuple):
@@ -58,11 +56,6 @@ def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
     return kept
 
 
-def lower_is_better(score: str) -> bool:
-    """Whether less of a score is better, by its name."""
-    return any(part in score for part in LOWER_IS_BETTER)
-
-
 def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters") -> Figure:
     """The points with their spread, and the frontier as a line.
 
@@ -73,7 +66,7 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
     """
     figure = new_figure(7.0, 4.6)
     axes = figure.subplots()
-    best = frontier(points, lower=lower_is_better(score))
+    best = frontier(points, lower=kind_of(score).lower_is_better)
     axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
     for number, point in enumerate(points):
         colour = PALETTE[number % 6]

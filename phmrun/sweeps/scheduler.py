@@ -53,6 +53,7 @@ class Scheduler:
         retry_failed: Also run what has failed before.
         limit: Start at most so many; ``None``: all.
         watch: Told what happens, and now and then that time has passed.
+        deadline: When to stop, by ``time.monotonic``; what is at work then is interrupted, and can be continued.
     """
 
     stands: Iterable[Stand]
@@ -62,6 +63,7 @@ class Scheduler:
     retry_failed: bool = False
     limit: int | None = None
     watch: Callable[[Event | None], None] = lambda event: None
+    deadline: float | None = None
 
     def __post_init__(self) -> None:
         stands = list(self.stands)
@@ -87,6 +89,8 @@ class Scheduler:
 
     def _step(self) -> bool:
         """Takes in what has ended, starts what there is room for; whether there is anything left to wait for."""
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            return False
         for ended in self.executor.poll():
             self._settle(ended)
         if time.monotonic() - self._looked >= LOOK:

@@ -11,12 +11,13 @@ import pytest
 from phmrun.errors import ExitCode
 from phmrun.ledger import Run, State
 
+PHM = "{structure: phm, n: 4}"
 SIGNATURE = "labels:a+b|weights:best@3"
 
 
 @pytest.fixture
 def runs_dir(tmp_path):
-    for seed, (layer, right) in enumerate((("dense", 95), ("dense", 94), ("{structure: phm, n: 4}", 60))):
+    for seed, (layer, right) in enumerate((("dense", 95), ("dense", 94), (PHM, 60), (PHM, 61))):
         name = f"sva-builtin-x-{seed}-0123456789a{seed}"
         config = f"task: sva\nseed: {seed}\ndata: {{name: builtin}}\nlayer: {layer}\n"
         run = Run.create(tmp_path / "runs", name, config)
@@ -36,16 +37,18 @@ def test_text(phmrun, runs_dir):
     assert result.code == 0
     lines = [line.split() for line in result.out.splitlines()]
     assert ["dense", "100", "94.50", "±", "0.71", "2"] in lines
-    assert ["phm", "n=4", "120", "60.00*", "1"] in lines
-    assert "* differs from the dense cell" in result.out
+    assert ["phm", "n=4", "120", "60.50", "±", "0.71*", "2"] in lines
+    assert "* different from the dense cell" in result.out
+    assert "phm n=4: different, worse: -34.00" in result.out
+    assert "sign-flip over" not in result.out  # no seed is shared
     assert "test/accuracy: labels:a+b|weights:best\n" in result.out
 
 
 def test_markdown_and_latex(phmrun, runs_dir, tmp_path):
     shown = phmrun("table", "--runs-dir", str(runs_dir), "--format", "md").out
-    assert "| phm n=4 | 120 | 60.00* | 1 |" in shown
+    assert "| phm n=4 | 120 | 60.50 ± 0.71* | 2 |" in shown
     latex = phmrun("table", "--runs-dir", str(runs_dir), "--format", "latex").out
-    assert "phm n=4 & 120 & 60.00$*$ & 1 \\\\" in latex
+    assert "phm n=4 & 120 & 60.50 $\\pm$ 0.71$*$ & 2 \\\\" in latex
     assert "94.50 $\\pm$ 0.71" in latex
     if shutil.which("pdflatex"):
         document = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{latex}\\end{{document}}"
@@ -65,7 +68,7 @@ def test_numbers_for_programs(phmrun, runs_dir):
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [(row["layer"], float(row["mean"]), row["p"]) for row in rows] == [
         ("dense", 94.5, ""),
-        ("phm n=4", 60.0, ""),
+        ("phm n=4", 60.5, ""),
     ]
 
 
@@ -104,3 +107,36 @@ def test_pictures_of_the_same_runs(phmrun, runs_dir, tmp_path):
     wrong = phmrun("plot", "pareto", "sva-builtin-x-0", "--score", "test/blue", "--runs-dir", str(runs_dir))
     assert wrong.code == ExitCode.USAGE
     assert "there is no score 'test/blue'" in wrong.err
+
+
+def test_what_differs_in_more_than_the_seed_is_never_pooled(phmrun, runs_dir):
+    """Of one seed: another corpus under the same name, other lengths of training, other parts of the network."""
+
+    def make(name, extra, marks=None):
+        run = Run.create(runs_dir.parent / "mixed", f"sva-files-dense-1-{name * 12}", f"task: sva\nseed: 1\n{extra}")
+        run.write_parameters({"total": 100, **({"fingerprints": marks} if marks else {})})
+        run.update_metrics("test/accuracy", {"value": 79.0, "signature": SIGNATURE})
+        run.set_state(State.DONE)
+
+    files = "data: {name: files, train: /tmp/a.tsv, dev: /tmp/b.tsv}\n"
+    make("a", files, {"train": "1" * 64})
+    make("b", files, {"train": "2" * 64})
+    make("c", "training: {max_steps: 10, max_epochs: null}\n")
+    make("d", "training: {max_steps: 60, max_epochs: null}\n")
+    make("e", "output: circulant\ntraining: {max_steps: 60, max_epochs: null}\n")
+    result = phmrun("table", "--json", "--no-significance", "--runs-dir", str(runs_dir.parent / "mixed"))
+    assert result.code == 0, result.err
+    cells = [cell for cell in json.loads(result.out)["cells"] if cell["mean"] is not None]
+    assert sorted(len(cell["runs"]) for cell in cells) == [1] * 5
+    assert {cell["layer"] for cell in cells} == {"dense", "output circulant"}
+    assert {cell["training.max_steps"] for cell in cells} >= {"10", "60"}
+    assert sum(cell["column"].startswith("a.tsv ") for cell in cells) == 2
+    listed = phmrun("runs", "list", "--runs-dir", str(runs_dir.parent / "mixed")).out
+    assert "output circulant" in listed
+
+
+def test_a_score_that_no_run_has(phmrun, runs_dir):
+    result = phmrun("table", "--score", "test/acuracy", "--runs-dir", str(runs_dir))
+    assert result.code == ExitCode.USAGE
+    assert "there is no score 'test/acuracy'" in result.err
+    assert "Did you mean 'test/accuracy'" in result.err

@@ -9,9 +9,12 @@ from phmrun.config import to_yaml
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
 from phmrun.metrics import bleu
+from phmrun.metrics.kinds import kind_of
 from phmrun.metrics.parsing import attachment_scores
-from phmrun.papers.results import Entry, score_headings, tabulate
-from phmrun.papers.significance import MEASURES, _Items, differences
+from phmrun.papers.entries import Entry
+from phmrun.papers.results import score_headings, tabulate
+from phmrun.papers.significance import _Items, differences
+from phmrun.statistics.decision import Verdict
 from phmrun.text import conllu
 
 PHM = {"layer": {"structure": "phm", "n": 2}}
@@ -38,8 +41,8 @@ def table(entries):
 
 
 def measured(entry, score):
-    (counts,) = _Items().of([entry.run.path], score)
-    return float(MEASURES[score.partition("/")[2]](counts.sum(axis=0, keepdims=True))[0])
+    (items,) = _Items().of([entry.run.path], score)
+    return float(kind_of(score).measure(items.counts.sum(axis=0, keepdims=True))[0])
 
 
 def test_translations(made, tmp_path):
@@ -55,9 +58,10 @@ def test_translations(made, tmp_path):
     assert measured(entries[2], "test/bleu") == pytest.approx(value)
     found = differences(table(entries))
     assert set(found) == {(1, 0), (2, 0)}  # the dense cell itself is compared with nothing
-    assert (found[1, 0].value, found[1, 0].p) == (0.0, 1.0)
-    assert found[2, 0].value == pytest.approx(value - 100)
-    assert found[2, 0].p < 0.01
+    assert (found[1, 0].comparison.value, found[1, 0].comparison.p) == (0.0, 1.0)
+    assert found[2, 0].comparison.value == pytest.approx(value - 100)
+    assert found[2, 0].decision.p < 0.01
+    assert found[2, 0].decision.verdict is Verdict.UNDECIDED  # of one seed
 
 
 def labels(right):
@@ -73,8 +77,8 @@ def test_labels(made):
     entries = [made("sva", n, "test/accuracy", shares[n], layers[n], labels(right[n]), "tsv") for n in right]
     assert measured(entries[1], "test/accuracy") == pytest.approx(shares["phm"])
     (found,) = differences(table(entries)).values()
-    assert found.value == pytest.approx(shares["phm"] - shares["dense"])
-    assert found.p < 0.01
+    assert found.comparison.value == pytest.approx(shares["phm"] - shares["dense"])
+    assert found.decision.p < 0.01
 
 
 def test_labels_of_a_part(made):
@@ -82,7 +86,7 @@ def test_labels_of_a_part(made):
     one = made("sva", "dense", "test/accuracy-odd", 0.0, {}, f"predicted\tprobability\tlabel\tpart\n{rows}", "tsv")
     right = [place % 3 > 0 for place in range(60) if place % 2]
     (counts,) = _Items().of([one.run.path], "test/accuracy-odd")
-    assert counts[:, 0].tolist() == [float(each) for each in right]
+    assert counts.counts[:, 0].tolist() == [float(each) for each in right]
     assert differences(table([one, made("sva", "phm", "test/accuracy-of-majority", 1.0, PHM, rows, "tsv")])) == {}
 
 
@@ -98,7 +102,7 @@ def test_trees(made, tmp_path):
     assert measured(entries[1], "test/las") == pytest.approx(scores["las"].value)
     assert measured(entries[1], "test/uas") == pytest.approx(scores["uas"].value)
     (found,) = differences(table(entries)).values()
-    assert found.value == pytest.approx(scores["las"].value - 100)
+    assert found.comparison.value == pytest.approx(scores["las"].value - 100)
 
 
 def test_what_cannot_be_compared_is_left_alone(made):
@@ -106,6 +110,10 @@ def test_what_cannot_be_compared_is_left_alone(made):
     other = made("sva", "phm", "test/accuracy", 50.0, PHM, labels([True, False, True]), "tsv")
     assert differences(table([one, other])) == {}  # of another number of items
     assert differences(table([other])) == {}  # nothing dense
+    asked_else = made(
+        "sva", "asked", "test/accuracy", 50.0, PHM, labels([True, False]).replace("\ta\t", "\tb\t"), "tsv"
+    )
+    assert differences(table([one, asked_else])) == {}  # as many items of another file
     (other.run.path / "predictions/test.tsv").unlink()
     assert differences(table([one, other])) == {}
     loss = made("sva", "loss", "test/loss", 1.0, PHM, labels([True, False]), "tsv")

@@ -4,10 +4,13 @@ import pytest
 
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
-from phmrun.metrics.significance import Difference
+from phmrun.papers.entries import Entry
 from phmrun.papers.layout import lay_out, plain_rows
 from phmrun.papers.published import Column, PaperRow, PaperTable
-from phmrun.papers.results import Entry, Heading, paper_headings, score_headings, tabulate
+from phmrun.papers.results import Heading, paper_headings, score_headings, tabulate
+from phmrun.papers.significance import Difference
+from phmrun.statistics.decision import decide
+from phmrun.statistics.hierarchical import compare_scores
 
 SIGNATURE = "nrefs:1|case:mixed|tok:13a|weights:best@250"
 DENSE, PHM = {"layer": {"structure": "dense"}}, {"layer": {"structure": "phm", "n": 4}}
@@ -78,7 +81,8 @@ def test_seeds_are_put_together(entry):
         ["phm n=4", 100, "29.50", "1 of 2"],
         ["phm n=3", None, "–", "0 of 1"],
     ]
-    assert found.notes == ["test/bleu: tok:13a|weights:best", f"test/bleu: {SIGNATURE.removesuffix('@250')}"]
+    assert found.notes[0].startswith("±: the deviation over seeds")
+    assert found.notes[1:] == ["test/bleu: tok:13a|weights:best", f"test/bleu: {SIGNATURE.removesuffix('@250')}"]
     cells = {how: [row[2] for row in laid(table, how).rows[:2]] for how in ("mean", "median", "best", "worst", "all")}
     assert cells == {
         "mean": ["31.00", "29.50"],
@@ -160,22 +164,34 @@ def test_several_numbers_in_a_cell(entry, paper):
 def test_marks_of_what_differs(entry):
     entries = grid(entry)
     table = tabulate(entries, ["layer"], score_headings(entries, [], []))
-    found = laid(
-        table, differences={(1, 0): Difference(-1.5, 0.01, (-2.0, -1.0)), (0, 0): Difference(0.1, 0.6, (-1, 1))}
-    )
-    assert [row[2] for row in found.rows] == ["31.00 ± 1.41", "29.50*", "–"]
-    assert any(note.startswith("* differs from the dense cell (p < 0.05") for note in found.notes)
+    far = compare_scores([20.0, 20.1], [30.0, 30.1], paired=True)
+    near = compare_scores([30.0, 30.1, 30.0, 30.1], [30.05, 30.0, 30.1, 30.05], paired=False)
+    decided = decide([far, near], lower_is_better=False, margin=0.5)
+    made = {
+        (place, 0): Difference(one, said, None, 2)
+        for place, one, said in zip((1, 0), (far, near), decided, strict=True)
+    }
+    found = laid(table, differences=made)
+    assert [row[2] for row in found.rows] == ["31.00 ± 1.41≈", "29.50*", "–"]
+    assert any(note.startswith("* different from the dense cell, ≈ not worse by more than δ") for note in found.notes)
+    assert any(note.startswith("phm n=4: different, worse: -10.00") for note in found.notes)
 
 
 def test_every_number_as_it_is(entry, paper):
     table = paper()
     entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.123456}), entry({"row": "PHM"}, PHM, {"test/bleu": 21.0})]
     made = tabulate(entries, ["row"], paper_headings(table, {}), paper=table)
-    row = plain_rows(made, {(1, 0): Difference(-1.5, 0.01, (-2.0, -1.0))})[1]
+    compared = compare_scores([20.0, 21.0], [22.0, 22.5], paired=False)
+    (decision,) = decide([compared], lower_is_better=False)
+    row = plain_rows(made, {(1, 0): Difference(compared, decision, None, 1)})[1]
+    assert row["difference"] == pytest.approx(-1.75)
+    assert row["interval"][0] < -1.75 < row["interval"][1]
+    assert row["interval_of_mean"][0] > row["interval_of_one_run"][0]
+    assert (row["verdict"], row["p"]) == (str(decision.verdict), decision.p)
     assert row["mean"] == pytest.approx(20.561728)
     assert row["values"] == [20.123456, 21.0]
     assert row["delta"] == pytest.approx(0.061728)
-    assert (row["published"], row["printed"], row["p"], row["seeds"], row["planned"]) == (20.5, "20.5", 0.01, 2, 2)
+    assert (row["published"], row["printed"], row["seeds"], row["planned"]) == (20.5, "20.5", 2, 2)
     assert row["signatures"] == [SIGNATURE.removesuffix("@250")]
     assert row["comparable"] is True
     assert len(row["runs"]) == 2

@@ -1,0 +1,156 @@
+"""What ``phmrun sweep FILE --until-decided`` does and says. Imported when the verb runs."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from phmrun.cli import console, sweep_output, sweep_work
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger.card import duration
+from phmrun.progress import note
+from phmrun.statistics.decision import Verdict
+from phmrun.sweeps import Plan
+from phmrun.sweeps.estimate import Estimate
+from phmrun.sweeps.sequential import Known, Terms, families, fix_terms, known, main_score, scores_of, wanted
+from phmrun.sweeps.standing import Stand, Standing, survey
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the call says.
+
+    Attributes:
+        file: The sweep.
+        only: ``key=value`` of the cells to keep.
+        max_seeds: Of a row.
+        margin: δ; ``None``: the usual one.
+        hours: Of this call.
+        jobs: Runs at a time.
+        threads: CPU threads of a run.
+    """
+
+    file: str
+    only: tuple[str, ...]
+    max_seeds: int
+    margin: float | None
+    hours: float | None
+    jobs: int | None
+    threads: int
+
+
+def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCode:
+    """Runs seeds, look by look, until every row is decided, has all its seeds, or the time is over.
+
+    Raises:
+        PhmrunError: There is nothing dense to compare with, or another design was fixed before.
+    """
+    made = sweep_work.planned(asked.file, asked.only, asked.max_seeds)
+    stands = survey(made, runs_dir)
+    sweep_work.require_cells(stands)
+    _require_baseline(stands, made)
+    terms = Terms(asked.max_seeds, asked.margin)
+    executor = sweep_work.local_executor(made, asked.jobs)
+    slots = executor.room()
+    _tell_plan(stands, terms, asked, slots)
+    if plan:
+        return _shown(stands, terms, as_json)
+    place = sweep_work.workplace(made, runs_dir)
+    fix_terms(place.path, terms)
+    deadline = time.monotonic() + 3600 * asked.hours if asked.hours is not None else None
+    threads = asked.threads or sweep_work.threads_of_a_run(slots)
+    bad: dict[str, list[str]] = {}
+    while left := wanted(stands, terms):
+        bad |= sweep_work.carry_out(
+            left, place, executor, slots=slots, threads=threads, retry_failed=False, limit=None, deadline=deadline
+        )
+        stands = survey(made, runs_dir)
+        over = deadline is not None and time.monotonic() >= deadline
+        done = {stand.cell.run_id for stand in stands if stand.standing is Standing.DONE}
+        for each in known(stands, terms):
+            note(_said(each, terms))
+        if over:
+            note("the time is over; the same command goes on")
+        if over or any(stand.cell.run_id not in done for stand in left):
+            break
+    sweep_output.tell_failures([s for s in stands if s.cell.run_id in bad and s.standing is not Standing.DONE], bad)
+    _shown(stands, terms, as_json)
+    return ExitCode.SWEEP if bad else ExitCode.OK
+
+
+def _require_baseline(stands: Sequence[Stand], made: Plan) -> None:
+    for family in families(stands):
+        if family.baseline is None or not family.rows:
+            raise PhmrunError(
+                f"there is nothing to decide on {family.label}: it takes a row that is dense and one that is not",
+                where=made.sweep.where,
+            )
+
+
+def _tell_plan(stands: Sequence[Stand], terms: Terms, asked: Asked, slots: int) -> None:
+    """What each row costs, at least and at most, and when the time ends."""
+    design, estimate = terms.design(main_score(stands)), Estimate(stands)
+    note(f"looks at {', '.join(map(str, design.looks))} seeds; level {design.level:g} over all rows and looks")
+    total = 0.0
+    for family in families(stands):
+        for row in (family.baseline, *family.rows):
+            if row is None:
+                continue
+            seconds = estimate.whole(row.stands[0].cell)
+            have = len(scores_of(row))
+            least, most = max(0, design.looks[0] - have), design.max_seeds - have
+            cost = "not known before a run of this task is done" if seconds is None else duration(seconds)
+            total += (seconds or 0.0) * most
+            note(f"{row.label}{' (dense)' if row.dense else ''}: {least} to {most} further seeds, each {cost}")
+    if total:
+        limit = f"; stopped after {asked.hours:g} h" if asked.hours is not None else ""
+        note(f"at most {duration(total / slots)} of training, {slots} at a time{limit}")
+
+
+def _shown(stands: Sequence[Stand], terms: Terms, as_json: bool) -> ExitCode:
+    """Prints what is known of every row."""
+    found = known(stands, terms)
+    if as_json:
+        console.print_json([_facts(each, terms) for each in found])
+        return ExitCode.OK
+    rows = [
+        [each.family, each.row.label, _mean(each), each.standing.seeds, len(each.scores), _verdict(each, terms)]
+        for each in found
+    ]
+    console.print_table(("data", "row", main_score(stands) or "score", "looked at", "seeds", "verdict"), rows)
+    return ExitCode.OK
+
+
+def _facts(each: Known, terms: Terms) -> dict[str, Any]:
+    return {
+        "family": each.family,
+        "row": each.row.label,
+        "verdict": str(each.standing.verdict),
+        "better": each.standing.better,
+        "open": each.open,
+        "looked_at": each.standing.seeds,
+        "seeds": len(each.scores),
+        "max_seeds": terms.max_seeds,
+        "mean": _mean(each),
+        "scores": list(each.scores),
+    }
+
+
+def _mean(each: Known) -> float | None:
+    return fmean(each.scores) if each.scores else None
+
+
+def _verdict(each: Known, terms: Terms) -> str:
+    """In words."""
+    standing = each.standing
+    if standing.verdict is Verdict.DIFFERENT:
+        return f"different, {'better' if standing.better else 'worse'}"
+    if standing.verdict is Verdict.NOT_WORSE:
+        return "not worse by more than δ"
+    return "open" if each.open else f"undecided with {terms.max_seeds} seeds"
+
+
+def _said(each: Known, terms: Terms) -> str:
+    return f"{each.family}: {each.row.label}: {_verdict(each, terms)} after {each.standing.seeds} seeds"

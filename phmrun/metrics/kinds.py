@@ -1,0 +1,55 @@
+"""What is known of a score by its name: its direction, how it adds up over items, which differences matter."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from phmrun.metrics.bleu_counts import bleu_of
+from phmrun.metrics.bootstrap import Counts
+from phmrun.metrics.parsing import ARCS, HEADS, WORDS
+
+Measure = Callable[[Counts], Counts]
+"""A corpus score from sums of counts, ``[sets, kinds] -> [sets]``."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of score.
+
+    Attributes:
+        lower_is_better: Its direction.
+        margin: δ: a difference below it is none to a reader, in units of the score; ``None``: nothing is usual.
+        measure: The score of summed counts; ``None`` where it does not add up over items.
+    """
+
+    lower_is_better: bool = False
+    margin: float | None = None
+    measure: Measure | None = None
+
+
+def kind_of(score: str) -> Kind:
+    """The kind of a score by its name, with or without split and part, as "test/accuracy-matched".
+
+    Where nothing is known, higher is better.
+    """
+    name = score.rpartition("/")[2].partition("-of-")[0]
+    return KINDS.get(name) or KINDS.get(name.partition("-")[0]) or Kind()
+
+
+def _share(of: int, among: int) -> Measure:
+    def measure(sums: Counts) -> Counts:
+        return 100 * sums[:, of] / np.maximum(sums[:, among], 1)
+
+    return measure
+
+
+KINDS: Mapping[str, Kind] = {
+    "bleu": Kind(margin=0.5, measure=bleu_of),
+    "accuracy": Kind(margin=0.5, measure=_share(0, 1)),
+    "uas": Kind(margin=0.5, measure=_share(HEADS, WORDS)),
+    "las": Kind(margin=0.5, measure=_share(ARCS, WORDS)),
+    "loss": Kind(lower_is_better=True),
+    "perplexity": Kind(lower_is_better=True),
+    "bits_per_character": Kind(lower_is_better=True),
+}

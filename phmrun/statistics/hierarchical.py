@@ -1,0 +1,161 @@
+"""The difference of two systems over seeds and test items together: a hierarchical (multi-) bootstrap.
+
+Each draw resamples the test items, the same ones for every run of both systems, and the seeds: those that both systems
+share as pairs, else each system's on its own. The standard deviation of the draws is the standard error of the
+difference of the means over seeds,
+
+    se² ≈ var(seeds) / n + var(items),        interval: difference ± t_ν · se,
+
+with ν by Welch and Satterthwaite from the two parts. Of n seeds n - 1 are drawn, so that the variance of a mean is that
+of an unbiased estimate (Rao and Wu 1988): with three seeds a plain bootstrap's is a third too small.
+
+Of one seed the part of the seeds cannot be estimated: the result speaks of these two runs, and says so.
+
+Sources: Sellam et al. 2022, "The MultiBERTs", section 4 (multi-bootstrap); Koehn 2004 (items); Rao and Wu 1988,
+"Resampling inference with complex survey data"; Satterthwaite 1946.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phmrun.statistics.student import t_quantile, two_sided_p
+
+Array = NDArray[np.float64]
+Measure = Callable[[Array], Array]
+"""A corpus score from sums of counts, ``[sets, kinds] -> [sets]``."""
+DRAWS = 1000
+SEED = 12345
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A system's score minus a baseline's.
+
+    Attributes:
+        value: The difference of the means over seeds, on all items.
+        error: Its standard error.
+        freedom: Degrees of freedom of that error.
+        seeds: Seeds of the system and of the baseline; 1: the error is that of the items alone.
+        items: Whether the test items were resampled too.
+        seeds_share: Part of the variance that is due to the seeds.
+    """
+
+    value: float
+    error: float
+    freedom: float
+    seeds: tuple[int, int]
+    items: bool
+    seeds_share: float
+
+    @property
+    def p(self) -> float:
+        """How often as large a difference would be seen if there were none."""
+        if not self.error:
+            return 1.0 if not self.value else 0.0
+        return two_sided_p(self.value / self.error, self.freedom)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Where the difference lies."""
+        half = t_quantile(0.5 + level / 2, self.freedom) * self.error
+        return self.value - half, self.value + half
+
+
+def compare_items(
+    system: Sequence[Array], baseline: Sequence[Array], measure: Measure, *, paired: bool, draws: int = DRAWS
+) -> Comparison:
+    """The comparison of two systems of which every item's counts are known.
+
+    Args:
+        system: What each test item adds to the counts, ``[items, kinds]``, for every seed.
+        baseline: The same of the other system, over the same items.
+        measure: The score of summed counts.
+        paired: Whether the n-th runs of both share their seed.
+        draws: Resampled sets of seeds and items.
+
+    Raises:
+        ValueError: There is no run, or the runs were not measured on equally many items.
+    """
+    sizes = {len(counts) for counts in (*system, *baseline)}
+    if len(sizes) != 1 or not system or not baseline:
+        raise ValueError(f"a comparison needs the same items of every run, not {sorted(sizes)}")
+    stream = np.random.default_rng(SEED)
+    first, second = np.stack(system), np.stack(baseline)
+    on_all = [_scores(side.sum(axis=1), measure) for side in (first, second)]
+    drawn = np.empty(draws)
+    only_items = np.empty(draws)
+    (size,) = sizes
+    for place in range(draws):
+        weights = np.bincount(stream.integers(size, size=size), minlength=size).astype(np.float64)
+        scores = [_scores(np.einsum("i,rik->rk", weights, side), measure) for side in (first, second)]
+        only_items[place] = scores[0].mean() - scores[1].mean()
+        drawn[place] = _mean_of_drawn_seeds(scores, stream, paired)
+    value = float(on_all[0].mean() - on_all[1].mean())
+    of_items = float(only_items.var(ddof=1))
+    of_seeds = max(float(drawn.var(ddof=1)) - of_items, _seed_variance(on_all, paired)) if _several(on_all) else 0.0
+    return _comparison(value, of_seeds, of_items, size - 1, on_all, paired, items=True)
+
+
+def compare_scores(system: Sequence[float], baseline: Sequence[float], *, paired: bool) -> Comparison | None:
+    """The comparison by the scores of the seeds alone; ``None`` unless each system has two.
+
+    Unpaired it is Welch's t-test, paired Student's.
+    """
+    both = [np.asarray(side, dtype=np.float64) for side in (system, baseline)]
+    if not _several(both):
+        return None
+    value = float(both[0].mean() - both[1].mean())
+    return _comparison(value, _seed_variance(both, paired), 0.0, 1, both, paired, items=False)
+
+
+def _mean_of_drawn_seeds(scores: Sequence[Array], stream: np.random.Generator, paired: bool) -> float:
+    """The difference of the means over n - 1 seeds of n, drawn with replacement."""
+    if not _several(scores):
+        return float(scores[0].mean() - scores[1].mean())
+    if paired:
+        chosen = stream.integers(len(scores[0]), size=len(scores[0]) - 1)
+        return float((scores[0] - scores[1])[chosen].mean())
+    means = [side[stream.integers(len(side), size=len(side) - 1)].mean() for side in scores]
+    return float(means[0] - means[1])
+
+
+def _comparison(
+    value: float,
+    of_seeds: float,
+    of_items: float,
+    items_freedom: int,
+    scores: Sequence[Array],
+    paired: bool,
+    *,
+    items: bool,
+) -> Comparison:
+    total = of_seeds + of_items
+    parts = [(of_items, float(max(items_freedom, 1)))]
+    if paired:
+        parts.append((of_seeds, float(max(len(scores[0]) - 1, 1))))
+    elif _several(scores):
+        own = [float(side.var(ddof=1)) / len(side) for side in scores]
+        scale = of_seeds / sum(own) if sum(own) else 0.0
+        parts += [(scale * each, float(len(side) - 1)) for each, side in zip(own, scores, strict=True)]
+    below = sum(part * part / freedom for part, freedom in parts)
+    freedom = total * total / below if below else float(sum(len(side) - 1 for side in scores) or 1)
+    seeds = (len(scores[0]), len(scores[1]))
+    return Comparison(value, math.sqrt(total), freedom, seeds, items, of_seeds / total if total else 0.0)
+
+
+def _seed_variance(scores: Sequence[Array], paired: bool) -> float:
+    """Of the difference of the means, by the scores on all items."""
+    if paired:
+        return float((scores[0] - scores[1]).var(ddof=1)) / len(scores[0])
+    return sum(float(side.var(ddof=1)) / len(side) for side in scores)
+
+
+def _several(scores: Sequence[Array]) -> bool:
+    return all(len(side) > 1 for side in scores)
+
+
+def _scores(sums: Array, measure: Measure) -> Array:
+    return np.asarray(measure(sums), dtype=np.float64)

@@ -1,0 +1,180 @@
+"""A group-sequential permutation test: seeds are added until a row is decided, and every look at them is paid for.
+
+Runs come in blocks, the same number of the row and of the baseline. If the two did not differ, the runs of a block
+could be dealt out to them in any other way. So the course of the statistic
+
+    T_k = Σ over the blocks so far ( Σ row - Σ baseline )
+
+is one of equally likely courses, those of all deals in all blocks. A boundary b_k is drawn at every look such that the
+share of courses that have crossed by then is at most level · n_k / N, with n_k of at most N seeds. The test is exact:
+at N seeds no more than the level have crossed. Where there are too many courses, so many are drawn.
+
+Several rows share the level by Holm's procedure, which counts a row that is decided no longer (Maurer and Bretz 2013).
+"Not worse by more than δ" is the same test of the row's scores moved by δ, in one direction.
+
+Sources: Mathieu et al. 2023, "AdaStop: adaptive statistical testing for sound comparisons of Deep RL agents"; Lan and
+DeMets 1983 (spending a level); Maurer and Bretz 2013, "Multiple testing in group sequential trials using graphical
+approaches". The package ``adastop`` (0.1.3) is not used: it compares |T| with a boundary of the one-sided maximum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phmrun.statistics.decision import LEVEL, Verdict
+
+Array = NDArray[np.float64]
+FIRST = 5
+"""Seeds of the first look: with fewer no deal is rare enough."""
+MOST_COURSES = 200_000
+SEED = 12345
+_TIE = 1e-9
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is fixed before the first look.
+
+    Attributes:
+        max_seeds: N, the seeds of a row at most.
+        level: The chance of any false alarm, over all rows and looks.
+        margin: δ in units of the score; ``None``: only differences are sought.
+        lower_is_better: The direction of the score.
+    """
+
+    max_seeds: int = 10
+    level: float = LEVEL
+    margin: float | None = None
+    lower_is_better: bool = False
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Seeds at every look: :data:`FIRST`, then two more at a time, at last N."""
+        first = min(FIRST, self.max_seeds)
+        return (*range(first, self.max_seeds, 2), self.max_seeds)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of a row.
+
+    Attributes:
+        verdict: Undecided rows are open until they have N seeds.
+        seeds: At which look it was decided, or what it has now.
+        better: Whether its mean is the better one.
+    """
+
+    verdict: Verdict
+    seeds: int
+    better: bool
+
+
+def standings(design: Design, rows: Sequence[Sequence[float]], baseline: Sequence[float]) -> list[Standing]:
+    """What is known of some rows by the scores of their seeds, in the order of the seeds.
+
+    Args:
+        design: As it was fixed.
+        rows: The scores of each row; those beyond its last whole look are not looked at.
+        baseline: The scores of what all rows are compared with.
+    """
+    sign = -1.0 if design.lower_is_better else 1.0
+    gains = [sign * np.asarray(row, dtype=np.float64) for row in rows]
+    base = sign * np.asarray(baseline, dtype=np.float64)
+    different = _holm(gains, base, design, two_sided=True)
+    not_worse: dict[int, int] = {}
+    if design.margin:
+        not_worse = _holm([gain + design.margin for gain in gains], base, design, two_sided=False)
+    found = []
+    for place, gain in enumerate(gains):
+        seen = looked_at(design, len(gain), len(base))
+        better = bool(seen and gain[:seen].mean() > base[:seen].mean())
+        verdict, seeds = Verdict.UNDECIDED, seen
+        for kind, decided in ((Verdict.DIFFERENT, different), (Verdict.NOT_WORSE, not_worse)):
+            if place in decided and (verdict is Verdict.UNDECIDED or decided[place] < seeds):
+                verdict, seeds = kind, decided[place]
+        found.append(Standing(verdict, seeds, better))
+    return found
+
+
+def looked_at(design: Design, *counts: int) -> int:
+    """The seeds at the last look for which there are enough runs; 0 before the first."""
+    return max((look for look in design.looks if look <= min(counts)), default=0)
+
+
+def crossing(row: Array, baseline: Array, design: Design, level: float, *, two_sided: bool) -> int | None:
+    """The seeds at the look at which the course crosses its boundary; ``None``: it has not.
+
+    Args:
+        row: Scores, more is better.
+        baseline: Of what it is compared with.
+        design: The looks.
+        level: For this row.
+        two_sided: Whether both directions count.
+    """
+    stream = np.random.default_rng(SEED)
+    courses, weight, total = np.zeros(1), 1.0, 1.0
+    spent, measured, before = 0.0, 0.0, 0
+    for look in design.looks:
+        if look > min(len(row), len(baseline)):
+            return None
+        deals, own = _deals(row[before:look], baseline[before:look])
+        measured, total, before = measured + own, total * len(deals), look
+        courses, factor = _extended(courses, deals, stream)
+        weight *= factor
+        size = np.abs(courses) if two_sided else courses
+        allowed = int((level * look / design.max_seeds - spent) * total / weight + _TIE)
+        boundary = _boundary(size, allowed)
+        spent += np.count_nonzero(size > boundary) * weight / total
+        if (abs(measured) if two_sided else measured) > boundary:
+            return look
+        courses = courses[size <= boundary]
+    return None
+
+
+def _holm(rows: Sequence[Array], baseline: Array, design: Design, *, two_sided: bool) -> dict[int, int]:
+    """The rows whose course has crossed, with the seeds at that look."""
+    found: dict[int, int] = {}
+    while len(found) < len(rows):
+        level = design.level / (len(rows) - len(found))
+        new = {
+            place: look
+            for place, row in enumerate(rows)
+            if place not in found and (look := crossing(row, baseline, design, level, two_sided=two_sided)) is not None
+        }
+        if not new:
+            break
+        found |= new
+    return found
+
+
+def _deals(row: Array, baseline: Array) -> tuple[Array, float]:
+    """The statistic of a block under every deal of its runs, and the measured one."""
+    runs = np.concatenate([row, baseline])
+    chosen = np.array(list(combinations(range(len(runs)), len(row))))
+    return 2 * runs[chosen].sum(axis=1) - runs.sum(), float(row.sum() - baseline.sum())
+
+
+def _extended(courses: Array, deals: Array, stream: np.random.Generator) -> tuple[Array, float]:
+    """All courses with all deals of a further block, or so many of them; how many each stands for."""
+    count = len(courses) * len(deals)
+    if count <= MOST_COURSES:
+        return (courses[:, None] + deals[None, :]).ravel(), 1.0
+    drawn = (
+        courses[stream.integers(len(courses), size=MOST_COURSES)]
+        + deals[stream.integers(len(deals), size=MOST_COURSES)]
+    )
+    return drawn, count / MOST_COURSES
+
+
+def _boundary(size: Array, allowed: int) -> float:
+    """The smallest value that at most so many exceed; equal ones stay together."""
+    if allowed <= 0 or not len(size):
+        return float("inf") if not len(size) or allowed < 0 else float(size.max()) * (1 + _TIE) + _TIE
+    if allowed >= len(size):
+        return float("-inf")
+    ordered = np.sort(size)
+    value = float(ordered[-allowed - 1])
+    return value + _TIE * (1 + abs(value))

@@ -1,0 +1,201 @@
+"""A sweep that stops when it is decided: its design, fixed before the first look, and what is known so far.
+
+Nothing but the design is remembered: what has been looked at follows from the scores of the runs, in the order of the
+seeds. A design cannot be changed once a look is possible, since its boundaries were drawn for it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from phmrun.errors import PhmrunError
+from phmrun.files import write_json
+from phmrun.metrics.kinds import kind_of
+from phmrun.papers.entries import Entry
+from phmrun.statistics.decision import Verdict
+from phmrun.statistics.sequential import Design, Standing, looked_at, standings
+from phmrun.sweeps.plan import SEED, Cell
+from phmrun.sweeps.standing import Stand
+from phmrun.sweeps.standing import Standing as CellStanding
+
+FILE = "design.json"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a family.
+
+    Attributes:
+        label: What tells it from the others.
+        stands: Its cells by seed, in the order of the seeds.
+        dense: Whether it is what the others are compared with.
+    """
+
+    label: str
+    stands: tuple[Stand, ...]
+    dense: bool
+
+
+@dataclass(frozen=True)
+class Family:
+    """The rows that are compared with one dense row.
+
+    Attributes:
+        label: Their task and data.
+        baseline: The dense row; ``None``: there is none, and nothing can be decided.
+        rows: The others.
+    """
+
+    label: str
+    baseline: Row | None
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a row.
+
+    Attributes:
+        family: Its family's label.
+        row: The row.
+        standing: By the looks so far.
+        scores: Of its seeds, in their order; those after a missing one are not counted.
+        open: Whether further seeds are of use.
+    """
+
+    family: str
+    row: Row
+    standing: Standing
+    scores: tuple[float, ...]
+    open: bool
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is fixed before the first look; kept in the sweep's folder.
+
+    Attributes:
+        max_seeds: Of a row.
+        margin: δ as it was asked for; ``None``: the usual one of the score; 0: only differences are sought.
+    """
+
+    max_seeds: int
+    margin: float | None = None
+
+    def design(self, score: str) -> Design:
+        """The design for a score, whose name says direction and usual margin."""
+        kind = kind_of(score)
+        margin = kind.margin if self.margin is None else self.margin
+        return Design(max_seeds=self.max_seeds, margin=margin or None, lower_is_better=kind.lower_is_better)
+
+
+def kept_terms(folder: Path) -> Terms | None:
+    """The terms of a sweep that was begun; ``None``: it was not.
+
+    Raises:
+        PhmrunError: The record is damaged.
+    """
+    path = folder / FILE
+    try:
+        return Terms(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise PhmrunError(f"the design of the sweep cannot be read: {error}", where=str(path)) from error
+
+
+def fix_terms(folder: Path, asked: Terms) -> None:
+    """Keeps the terms of a sweep before its first look.
+
+    Raises:
+        PhmrunError: Others are on record.
+    """
+    kept = kept_terms(folder)
+    if kept is None:
+        write_json(folder / FILE, asdict(asked))
+    elif kept != asked:
+        before = f"--max-seeds {kept.max_seeds}" + (f" --margin {kept.margin:g}" if kept.margin is not None else "")
+        raise PhmrunError(
+            f"the design of this sweep was fixed before its first look: {before}",
+            where="--until-decided",
+            hint=f"Another one would look at the same runs twice. To begin anew, remove {folder / FILE}.",
+        )
+
+
+def families(stands: Iterable[Stand]) -> list[Family]:
+    """The rows of a sweep by task and data."""
+    rows: dict[str, dict[str, list[Stand]]] = {}
+    for stand in stands:
+        entry = _entry(stand.cell)
+        family = " ".join(filter(None, (entry.label("task"), entry.label("data"))))
+        label = " · ".join(text for key, text in stand.cell.labels.items() if key != SEED and text != family)
+        rows.setdefault(family, {}).setdefault(label, []).append(stand)
+    found = []
+    for family, by_label in rows.items():
+        made = [
+            Row(label, tuple(sorted(each, key=lambda stand: int(stand.cell.at[SEED]))), _entry(each[0].cell).dense)
+            for label, each in by_label.items()
+        ]
+        baseline = next((row for row in made if row.dense), None)
+        found.append(Family(family, baseline, tuple(row for row in made if row is not baseline)))
+    return found
+
+
+def known(stands: Sequence[Stand], terms: Terms) -> list[Known]:
+    """What is known of every row but the dense ones."""
+    design = terms.design(main_score(stands))
+    found = []
+    for family in families(stands):
+        if family.baseline is None:
+            continue
+        base = scores_of(family.baseline)
+        values = [scores_of(row) for row in family.rows]
+        made = standings(design, values, base)
+        for row, scores, standing in zip(family.rows, values, made, strict=True):
+            seen = looked_at(design, len(scores), len(base))
+            is_open = standing.verdict is Verdict.UNDECIDED and seen < design.max_seeds
+            found.append(Known(family.label, row, standing, tuple(scores), is_open))
+    return found
+
+
+def wanted(stands: Sequence[Stand], terms: Terms) -> list[Stand]:
+    """The cells to run until the next look: of the rows that are open, and of what they are compared with."""
+    looks = terms.design("").looks
+    chosen: list[Stand] = []
+    for family in families(stands):
+        if family.baseline is None:
+            continue
+        everything = [stand for row in (family.baseline, *family.rows) for stand in row.stands]
+        still_open = [each for each in known(everything, terms) if each.open]
+        if not still_open:
+            continue
+        nexts = [next(look for look in looks if look > each.standing.seeds) for each in still_open]
+        chosen += family.baseline.stands[: max(nexts)]
+        for each, look in zip(still_open, nexts, strict=True):
+            chosen += each.row.stands[:look]
+    return [stand for stand in chosen if stand.standing is not CellStanding.DONE]
+
+
+def scores_of(row: Row) -> list[float]:
+    """The scores of a row's seeds in their order, up to the first that is missing."""
+    values = []
+    for stand in row.stands:
+        run = stand.run if stand.standing is CellStanding.DONE else None
+        name = run.main_score if run else None
+        value = run.score(name) if run and name else None
+        if value is None:
+            break
+        values.append(value)
+    return values
+
+
+def main_score(stands: Iterable[Stand]) -> str:
+    """The name of the score that decides, the main one of the runs; empty before there is one."""
+    names = (stand.run.main_score for stand in stands if stand.run is not None)
+    return next((name for name in names if name), "")
+
+
+def _entry(cell: Cell) -> Entry:
+    config: Mapping[str, object] = cell.config.model_dump(mode="json") if cell.config else {}
+    return Entry({}, config, None, marks=cell.marks)
