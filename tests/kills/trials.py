@@ -194,6 +194,7 @@ def forked(command: Sequence[str], folder: Path, output: Path, entry: Any = main
         os.dup2(descriptor, 2)
         os.chdir(folder)
         sys.argv = [str(PHMRUN), *command]
+        sys.modules["__main__"].__spec__ = None  # Lightning starts further processes by sys.argv then
         entry(list(command))
     except SystemExit as end:
         sys.stdout.flush()
