@@ -1,11 +1,14 @@
 """Files that are written whole or not at all, and their checksums."""
 
 import errno
+import glob
 import gzip
 import hashlib
 import json
 import os
+import socket
 import stat
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +21,9 @@ MOST_BYTES = 256 * 2**20
 """Largest small file of a run: status, scores, samples."""
 DATA_VARIABLE = "PHMRUN_DATA"
 
+_HOUR = 3600.0
+"""Seconds after which another machine's unfinished file counts as left over."""
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -29,7 +35,8 @@ def replacing(path: Path) -> Iterator[Path]:
         OSError: The disk is full, cannot be written to or fails; it names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    _remove_abandoned(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
     try:
         yield temporary
         with temporary.open("rb") as handle:
@@ -41,6 +48,38 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
     _sync_directory(path.parent)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes what processes left over that were killed while they wrote the same file; an hour old, if elsewhere."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        number, _, machine = left.name.removesuffix(".tmp").removeprefix(f".{path.name}.").partition(".")
+        try:
+            here = machine == _machine() and number.isdecimal()
+            dead = not _exists(int(number)) if here else time.time() - left.stat().st_mtime > _HOUR
+            if dead:
+                left.unlink()
+        except FileNotFoundError:  # another process has been faster
+            continue
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _machine() -> str:
+    """What tells the processes of this machine, or container, from those of others with the same numbers."""
+    try:
+        space = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        space = ""
+    return hashlib.sha256(f"{socket.gethostname()} {space}".encode()).hexdigest()[:8]
 
 
 def write_text(path: Path, text: str) -> None:

@@ -203,6 +203,19 @@ def archive_runs(
     console.stdout().print(f"{to}: {len(found)} runs, {size:,} bytes", markup=False, soft_wrap=True)
 
 
+@app.command("unlock")
+def unlock(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs")) -> None:
+    """Removes the lock of a process that is gone, on whatever machine, once no sign of life was seen for a while."""
+    from phmrun.ledger import Run
+    from phmrun.ledger.lock import HEARTBEAT, WATCHED_BEATS
+
+    found = Run.find(runs_dir, run)
+    console.stderr().print(f"watching {found.id} for up to {WATCHED_BEATS * HEARTBEAT:.0f} seconds …", highlight=False)
+    holder = found.unlock()
+    said = f"process {holder.pid} on {holder.host} held it, and is gone" if holder else "it was not locked"
+    console.stdout().print(f"{found.id} is free: {said}", markup=False, highlight=False, soft_wrap=True)
+
+
 @app.command("rm")
 def remove(
     runs: RunArguments,

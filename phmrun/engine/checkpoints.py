@@ -44,6 +44,7 @@ class Checkpoints(Callback):
         keep: How many of the latest weights are kept, for averaging.
         seconds: Most seconds between checkpoints.
         unfinished: Says whether training is being stopped before its end.
+        before_writing: Called before each write; may refuse it.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class Checkpoints(Callback):
         keep: int,
         seconds: float = float("inf"),
         unfinished: Callable[[], bool] = lambda: False,
+        before_writing: Callable[[], None] = lambda: None,
     ) -> None:
         self.directory = directory
         self.every = every
         self.keep = keep
         self.seconds = seconds
         self.unfinished = unfinished
+        self.before_writing = before_writing
         self._saved = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -84,9 +87,10 @@ class Checkpoints(Callback):
             regular: Whether the weights are also kept for averaging.
 
         Raises:
-            PhmrunError: (exit 4) The weights are no longer numbers, or the disk is full.
+            PhmrunError: The weights are no longer numbers, or the disk is full (exit 4); the run was taken over.
         """
         require_numbers(trainer)
+        self.before_writing()
         if regular and self.keep > 1 and trainer.is_global_zero:
             save_weights(self.directory / f"step-{trainer.global_step:09d}.ckpt", trainer)
             for old in step_checkpoints(self.directory)[: -self.keep]:

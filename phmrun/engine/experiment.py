@@ -249,6 +249,7 @@ def _train(
         record=record,
         lines_every=config.logging.every,
         resumed=resumed,
+        before_writing=run.require_lock,
     )
     if mirror is None:
         raise SystemExit(0)  # the first process of the run scores it
@@ -372,8 +373,8 @@ def _set(run: Run, state: State, reason: str) -> None:
     try:
         if is_leader() and run.status.state is State.RUNNING:
             run.set_state(state, reason)
-    except OSError as error:
-        LOG.warning("%s could not be written: %s", run.status_path, error.strerror)
+    except (OSError, PhmrunError) as error:
+        LOG.warning("%s could not be written: %s", run.status_path, error)
 
 
 class _LogFile(logging.FileHandler):
@@ -394,6 +395,7 @@ def _log_file(run: Run) -> Iterator[None]:
         return
     handler = _LogFile(run.log_path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
+    handler.addFilter(lambda _: run.may_write)
     logger = logging.getLogger("phmrun")
     logger.addHandler(handler)
     try:

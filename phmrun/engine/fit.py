@@ -96,6 +96,7 @@ def fit(
     record: Record,
     lines_every: float,
     resumed: Callable[[int], None],
+    before_writing: Callable[[], None] = lambda: None,
 ) -> Fitted:
     """Trains until the last step, the end of patience or the time limit.
 
@@ -109,6 +110,7 @@ def fit(
         record: Takes history rows.
         lines_every: Seconds between progress lines.
         resumed: Told the step at which a former process left off, 0 where there is no checkpoint, before training.
+        before_writing: Called before each checkpoint; may refuse it.
 
     Raises:
         PhmrunError: (exit 4) The loss is no number, or memory ran out.
@@ -151,6 +153,7 @@ def fit(
         training.keep_last,
         seconds=60 * training.checkpoint_minutes,
         unfinished=lambda: limit.reached or stopping.reached,
+        before_writing=before_writing,
     )
     looking = [validation, limit, stopping, progress, checkpoints]  # in this order: a checkpoint comes last
     callbacks = [Randomness(), meter, *([averaging] if averaging else []), *looking]

@@ -1,7 +1,7 @@
 """The course of a run: one JSON object per line, appended as training goes on."""
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ class History:
 
     Args:
         path: The file; it need not exist yet.
+        before_writing: Called before each write; may refuse it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, before_writing: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self.before_writing = before_writing
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Adds one row in one write, so that a kill leaves whole rows and at most one torn last line.
@@ -35,6 +37,7 @@ class History:
             OSError: The disk is full; the file is as it was before.
         """
         line = to_line(row).encode("utf-8")
+        self.before_writing()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+", buffering=0) as handle:
             whole = _end_of_last_whole_line(handle)
@@ -76,6 +79,7 @@ class History:
         kept = [line for line, row in rows if row.get("step", 0) <= step]
         content = b"".join(kept)
         if content != self.path.read_bytes():
+            self.before_writing()
             with replacing(self.path) as temporary:
                 temporary.write_bytes(content)
         return len(rows) - len(kept)

@@ -1,8 +1,12 @@
 """One process per run: a lock file that survives neither its holder's death nor two rivals.
 
 The file is made with ``O_CREAT | O_EXCL``, which also holds on network file systems, and names its holder. Whether the
-holder lives is asked of the operating system where that is the same machine, and read from the file's age elsewhere:
-the holder touches it every few seconds.
+holder lives is asked of the operating system where that is the same machine. Elsewhere its signs of life decide: it
+touches the file every few seconds. No two machines' clocks are compared: a lock counts as old by the time that the
+file server gives a new file, and as dead if it then stands still while the taker watches it by a clock of its own. Only
+a person can say that a lock from the future is dead: `unlock`.
+
+What nothing can prevent is a holder that was stopped, taken for dead and wakes: it asks `still_held` before it writes.
 
 A dead holder's lock is taken over in two steps. The taker first makes, exclusively, a *claim* on exactly that lock: a
 second lock file named after the first one's token. It then looks again whether the first file is still the one it
@@ -21,7 +25,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
@@ -30,7 +34,10 @@ HEARTBEAT = 10.0
 """Seconds between two signs of life of a holder."""
 
 STALE_AFTER = 120.0
-"""Seconds without a sign of life after which a holder on another machine counts as dead."""
+"""Seconds without a sign of life after which a holder on another machine may be dead."""
+
+WATCHED_BEATS = 2.5
+"""How long such a lock is watched before it is taken over, in heartbeats."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,11 +72,16 @@ class Holder:
         Args:
             silent: Seconds since its last sign of life, which decides where the operating system cannot.
         """
+        known = self.known_to_live()
+        return silent < STALE_AFTER if known is None else known
+
+    def known_to_live(self) -> bool | None:
+        """The same where the operating system can tell, and ``None`` elsewhere."""
         if self.born and (self.host, self.space) == (socket.gethostname(), _space()):
             born = _born(self.pid)
             if born != "":
                 return born == self.born
-        return silent < STALE_AFTER
+        return None
 
 
 class Lock:
@@ -101,7 +113,7 @@ class Lock:
             if not isinstance(taken, Holder):
                 break
             if time.monotonic() >= patience:
-                raise _refusal(self.purpose, taken)
+                raise _refusal(self.path, self.purpose, taken)
             time.sleep(0.02)
         descriptor = self._descriptor = taken
         self._owner = os.getpid()
@@ -122,6 +134,26 @@ class Lock:
     def still_held(self) -> bool:
         """Whether the file is still the one that this object made."""
         return self._descriptor is not None and _same_file(self.path, self._descriptor)
+
+    @property
+    def lost(self) -> bool:
+        """Whether this process held the lock, has not released it, and no longer has it."""
+        return self._descriptor is not None and self._owner == os.getpid() and not self.still_held()
+
+    def require(self) -> None:
+        """Refuses to go on with a lock that was taken over, or removed, in the meantime; to be asked before each write.
+
+        Raises:
+            PhmrunError: The lock was held by this process and no longer is (exit code 2).
+        """
+        if not self.lost:
+            return
+        found = _read(self.path)
+        by = f"process {found.holder.pid} on {found.holder.host}" if found else "somebody"
+        raise PhmrunError(
+            f"{self.purpose} was taken over by {by}: this process had given no sign of life, and stops",
+            hint="Nothing of it is written any more; the other process goes on from the last checkpoint.",
+        )
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -145,16 +177,46 @@ class Lock:
 
 
 def living_holder(path: Path) -> Holder | None:
-    """The living process that holds the lock file, if there is one; changes nothing."""
+    """The living process that holds the lock file, if there is one, as far as can be told at once; changes nothing."""
     found = _read(path)
     if found is None:
         return None
-    holder, silent = found
-    return holder if holder.lives(silent) else None
+    silent = max(0.0, time.time() - found.touched)
+    return found.holder if found.holder.lives(silent) else None
 
 
-def _take(path: Path, mine: Holder) -> int | Holder:
-    """Makes the lock file, over a dead one where need be: its open descriptor, or the living holder."""
+def unlock(path: Path, purpose: str) -> Holder | None:
+    """Removes the lock of a process that is gone, whatever the file is dated.
+
+    Args:
+        path: The lock file.
+        purpose: What is locked, for messages.
+
+    Returns:
+        Who held it; ``None`` if nobody did.
+
+    Raises:
+        PhmrunError: The holder lives, or gives a sign of life while it is watched (exit code 2).
+    """
+    found = _read(path)
+    if found is None:
+        return None
+    taken = _take(path, Holder.this_process(), forced=True)
+    if isinstance(taken, Holder):
+        raise _refusal(path, purpose, taken)
+    path.unlink(missing_ok=True)
+    os.close(taken)
+    return found.holder
+
+
+def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
+    """Makes the lock file, over a dead one where need be: its open descriptor, or the living holder.
+
+    Args:
+        path: The file.
+        mine: Who takes it.
+        forced: A lock of another machine may be dead whatever it is dated, if it stands still.
+    """
     while True:
         descriptor = _create(path, mine)
         if descriptor is not None:
@@ -162,19 +224,45 @@ def _take(path: Path, mine: Holder) -> int | Holder:
         found = _read(path)
         if found is None:
             continue
-        holder, silent = found
-        if holder.lives(silent):
-            return holder
-        claim = path.with_name(f"{path.name}.{holder.token}")
-        taken = _take(claim, mine)
+        if _lives(path, found, forced):
+            return found.holder
+        claim = path.with_name(f"{path.name}.{found.holder.token}")
+        taken = _take(claim, mine, forced=forced)
         if isinstance(taken, Holder):
             return taken
         again = _read(path)
-        if again is not None and again[0].token == holder.token:
+        if again is not None and again.sign == found.sign:
             claim.replace(path)
             return taken
         claim.unlink(missing_ok=True)
         os.close(taken)
+
+
+def _lives(path: Path, found: "_Found", forced: bool) -> bool:
+    """Whether the holder of a lock is to be taken for alive; watches the lock of another machine that seems dead."""
+    known = found.holder.known_to_live()
+    if known is not None:
+        return known
+    if not forced and _server_time(path) - found.touched < STALE_AFTER:
+        return True
+    _log.info("%s: watching for signs of life of process %s on %s", path, found.holder.pid, found.holder.host)
+    end = time.monotonic() + WATCHED_BEATS * HEARTBEAT
+    while time.monotonic() < end:
+        time.sleep(min(HEARTBEAT / 10, max(0.0, end - time.monotonic())))
+        again = _read(path)
+        if again is None or again.sign != found.sign:
+            return again is not None and again.holder.token == found.holder.token
+    return False
+
+
+def _server_time(path: Path) -> float:
+    """The time of the file system that a lock is on, by a new file there, in seconds since 1970."""
+    probe = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        probe.touch(exist_ok=False)
+        return probe.stat().st_mtime
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def _create(path: Path, holder: Holder) -> int | None:
@@ -187,26 +275,40 @@ def _create(path: Path, holder: Holder) -> int | None:
     return descriptor
 
 
-def _read(path: Path) -> tuple[Holder, float] | None:
-    """The holder that a lock file names, and the seconds since its last sign of life; ``None`` without a file.
+class _Found(NamedTuple):
+    """What a lock file says.
+
+    Attributes:
+        holder: Who holds it.
+        touched: When it was touched last, by the clock of whoever dates the files.
+        sign: What each sign of life changes.
+    """
+
+    holder: Holder
+    touched: float
+    sign: tuple[str, int, int, int]
+
+
+def _read(path: Path) -> _Found | None:
+    """What a lock file says; ``None`` without a file.
 
     A file without a readable holder was made an instant ago, or by a process that died in that instant: it is read
     again for a while, then stands for an unknown process whose file's age decides.
     """
     for _ in range(50):
         try:
-            with path.open("rb") as handle:
+            with path.open("rb") as handle:  # on a network, opening brings the file's true times
                 content, stat = handle.read(), os.fstat(handle.fileno())
         except FileNotFoundError:
             return None
-        silent = max(0.0, time.time() - stat.st_mtime)
         holder = _holder_in(content)
         if holder is not None:
-            return holder, silent
-        if silent > STALE_AFTER:
+            break
+        if time.time() - stat.st_mtime > STALE_AFTER:
             break
         time.sleep(0.01)
-    return Holder("an unknown machine", 0, "", "", f"{stat.st_ino:x}-{stat.st_mtime_ns:x}"), silent
+    holder = holder or Holder("an unknown machine", 0, "", "", f"{stat.st_ino:x}{stat.st_mtime_ns:x}")
+    return _Found(holder, stat.st_mtime, (holder.token, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 def _holder_in(content: bytes) -> Holder | None:
@@ -220,17 +322,20 @@ def _holder_in(content: bytes) -> Holder | None:
     return holder if sound else None
 
 
-def _refusal(purpose: str, holder: Holder) -> PhmrunError:
+def _refusal(path: Path, purpose: str, holder: Holder) -> PhmrunError:
     """The error for a lock that a living process holds."""
-    by = f"process {holder.pid} on {holder.host}"
-    return PhmrunError(f"{purpose} is in use by {by}", hint="Wait until that process ends, or stop it.")
+    hint = "Wait until that process ends, or stop it."
+    if holder.known_to_live() is None:  # on another machine, or unknown
+        hint += f" If its machine is gone: phmrun runs unlock {path.parent.name}"
+    return PhmrunError(f"{purpose} is in use by process {holder.pid} on {holder.host}", hint=hint)
 
 
 def _same_file(path: Path, descriptor: int) -> bool:
     """Whether ``path`` is the file behind an open descriptor."""
     try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
+        with path.open("rb") as now:  # on a network, only opening tells which file has the name now
+            return os.path.samestat(os.fstat(now.fileno()), os.fstat(descriptor))
+    except (FileNotFoundError, PermissionError):
         return False
 
 

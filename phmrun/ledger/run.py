@@ -16,7 +16,7 @@ from phmrun.ledger.about import about_config
 from phmrun.ledger.data import DataRecord
 from phmrun.ledger.history import History
 from phmrun.ledger.listing import CONFIG, LOCK, METRICS, STATUS, RunSummary, as_found, list_runs, reason_of
-from phmrun.ledger.lock import Lock
+from phmrun.ledger.lock import Holder, Lock, unlock
 from phmrun.ledger.status import State, Status, now
 from phmrun.ledger.values import parsed, plain
 
@@ -39,6 +39,7 @@ class Run:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.id = path.resolve().name
+        self._lock: Lock | None = None
 
     @classmethod
     def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
@@ -162,7 +163,7 @@ class Run:
     @property
     def history(self) -> History:
         """The course of training."""
-        return History(self.path / "history.jsonl")
+        return History(self.path / "history.jsonl", before_writing=self.require_lock)
 
     @property
     def status(self) -> Status:
@@ -219,7 +220,30 @@ class Run:
         Entering the block raises a `PhmrunError` (exit code 2) that names host and process id if a living process
         holds it; the lock of a dead process is taken over.
         """
-        return Lock(self.path / LOCK, f"the run {self.id}")
+        self._lock = Lock(self.path / LOCK, f"the run {self.id}")
+        return self._lock
+
+    @property
+    def may_write(self) -> bool:
+        """Whether no other process has taken over the lock that this object has held, if it has held one."""
+        return self._lock is None or not self._lock.lost
+
+    def unlock(self) -> Holder | None:
+        """Removes the lock of a process that is gone, on whatever machine; returns who held it.
+
+        Raises:
+            PhmrunError: The holder lives, or gives a sign of life while it is watched.
+        """
+        return unlock(self.path / LOCK, f"the run {self.id}")
+
+    def require_lock(self) -> None:
+        """Refuses to write any more once this object's lock, if it has held one, was taken over by another process.
+
+        Raises:
+            PhmrunError: It was.
+        """
+        if self._lock is not None:
+            self._lock.require()
 
     def metrics(self) -> dict[str, Any]:
         """The scores by name.
@@ -236,6 +260,7 @@ class Run:
             name: The score's name, ``test/bleu``.
             value: A number, or an object with ``value``, ``signature`` and what else belongs to it.
         """
+        self.require_lock()
         with Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0):
             scores = self.metrics()
             scores[name] = value
@@ -306,6 +331,7 @@ class Run:
             ) from error
 
     def _write_status(self, status: Status) -> Status:
+        self.require_lock()
         written = replace(status, updated=now(), host=socket.gethostname(), pid=os.getpid())
         write_json(self.status_path, written.to_json())
         return written

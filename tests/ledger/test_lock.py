@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import lock as lock_module
-from phmrun.ledger.lock import STALE_AFTER, Holder, Lock, living_holder
+from phmrun.ledger.lock import STALE_AFTER, Holder, Lock, living_holder, unlock
 
 HOLD = """
 import sys, time
@@ -131,20 +132,103 @@ def test_same_pid_of_another_process_is_dead(tmp_path: Path) -> None:
         assert lock.still_held()
 
 
-@pytest.mark.parametrize("foreign", [{"host": "elsewhere"}, {"space": "pid:[1]"}], ids=["host", "container"])
-def test_elsewhere_the_age_decides(tmp_path: Path, foreign: dict[str, str]) -> None:
+FOREIGN = pytest.mark.parametrize("foreign", [{"host": "elsewhere"}, {"space": "pid:[1]"}], ids=["host", "container"])
+
+
+@FOREIGN
+def test_elsewhere_an_old_lock_that_stands_still_is_dead(tmp_path: Path, foreign: dict[str, str], quick: None) -> None:
     path = tmp_path / "lock"
     dead_lock(path, **foreign)
-    with pytest.raises(PhmrunError):
+    with pytest.raises(PhmrunError) as refused:
         Lock(path, "the run x").acquire()
-    long_ago = time.time() - STALE_AFTER - 1
-    os.utime(path, (long_ago, long_ago))
+    assert f"phmrun runs unlock {tmp_path.name}" in str(refused.value)
+    age(path, STALE_AFTER + 1)
     with Lock(path, "the run x") as lock:
         assert lock.still_held()
+        assert [entry.name for entry in tmp_path.iterdir()] == ["lock"]
+
+
+@FOREIGN
+@pytest.mark.parametrize("hours", [-2, -0.1, 0.1, 2])
+def test_elsewhere_a_sign_of_life_counts_however_it_is_dated(
+    tmp_path: Path, foreign: dict[str, str], hours: float, quick: None
+) -> None:
+    path = tmp_path / "lock"
+    dead_lock(path, **foreign)
+    stop = threading.Event()
+
+    def live() -> None:
+        """Touches the file by a clock that is wrong by so many hours."""
+        while not stop.wait(lock_module.HEARTBEAT):
+            age(path, -hours * 3600)
+
+    age(path, -hours * 3600)
+    beat = threading.Thread(target=live)
+    beat.start()
+    try:
+        with pytest.raises(PhmrunError, match="in use by"):
+            Lock(path, "the run x").acquire()
+        with pytest.raises(PhmrunError, match="in use by"):
+            unlock(path, "the run x")
+    finally:
+        stop.set()
+        beat.join()
+
+
+def test_a_dead_lock_from_the_future_can_be_removed(tmp_path: Path, quick: None) -> None:
+    path = tmp_path / "lock"
+    dead_lock(path, host="elsewhere")
+    age(path, -7200)
+    with pytest.raises(PhmrunError, match=r"in use by process .* on elsewhere"):
+        Lock(path, "the run x").acquire()
+    holder = unlock(path, "the run x")
+    assert holder is not None
+    assert holder.host == "elsewhere"
+    assert list(tmp_path.iterdir()) == []
+    assert unlock(path, "the run x") is None
+
+
+def test_the_lock_of_a_living_process_of_this_machine_is_not_removed(tmp_path: Path, quick: None) -> None:
+    process = start(HOLD, str(tmp_path / "lock"))
+    try:
+        assert said(process) == "held"
+        age(tmp_path / "lock", 7200)
+        with pytest.raises(PhmrunError, match=f"in use by process {process.pid}"):
+            unlock(tmp_path / "lock", "the run x")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_who_was_taken_over_is_told_before_it_writes(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first, second = Lock(path, "the run x"), Lock(path, "the run x")
+    first.require()  # it has not held it yet
+    first.acquire()
+    first.require()
+    path.unlink()
+    with second:
+        with pytest.raises(PhmrunError, match=f"was taken over by process {os.getpid()}"):
+            first.require()
+        second.require()
+    first.release()
+    first.require()  # it no longer wants it
+
+
+def age(path: Path, seconds: float) -> None:
+    """Dates a file so many seconds ago."""
+    moment = time.time() - seconds
+    os.utime(path, (moment, moment))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs of life that are due ten times a second."""
+    monkeypatch.setattr(lock_module, "HEARTBEAT", 0.1)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"host": 1}', '{"token": "../../x"}'])
-def test_unreadable_lock_holds_while_it_is_young(tmp_path: Path, content: str) -> None:
+def test_unreadable_lock_holds_while_it_is_young(tmp_path: Path, content: str, quick: None) -> None:
     path = tmp_path / "lock"
     path.write_text(content)
     with pytest.raises(PhmrunError):
