@@ -172,13 +172,20 @@ def test_a_loss_that_is_no_number_fails_the_run(tmp_path, monkeypatch):
     assert "the training loss is nan" in (path / "train.log").read_text()
 
 
-def test_a_bug_fails_the_run_and_is_in_its_log(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "evaluate_run", lambda *_, **__: 1 / 0)
+@pytest.mark.parametrize(
+    ("where", "state", "reason"),
+    [
+        ("fit", State.FAILED, "ZeroDivisionError: division by zero"),
+        ("evaluate_run", State.INTERRUPTED, "trained, but not scored: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_bug_fails_the_run_and_is_in_its_log(where, state, reason, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, where, lambda *_, **__: 1 / 0)
     config = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 2}})
     with pytest.raises(ZeroDivisionError):
         run_experiment(config, tmp_path / "runs")
     (path,) = (tmp_path / "runs").iterdir()
-    assert Run(path).status.state is State.FAILED
+    assert (Run(path).status.state, Run(path).status.reason) == (state, reason)
     assert "ZeroDivisionError" in (path / "train.log").read_text()
 
 
