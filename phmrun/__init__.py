@@ -1,3 +1,15 @@
 """phmrun: what is lost and what is gained when weight matrices become structured."""
 
+from typing import Any
+
 __version__ = "0.1.0"
+__all__ = ["TrainedRun", "__version__", "open_run", "plan", "runs", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """The Python interface, :mod:`phmrun.experiments`, imported when it is used."""
+    if name in __all__:
+        from phmrun import experiments
+
+        return getattr(experiments, name)
+    raise AttributeError(f"module 'phmrun' has no attribute {name!r}")

@@ -11,8 +11,8 @@ from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, spr
 from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
-    from phmrun.cli.resolving import Request
     from phmrun.engine.experiment import DryRun
+    from phmrun.experiments import Request
     from phmrun.ledger import Run
 
 EPILOG = """Examples:

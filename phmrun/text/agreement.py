@@ -13,6 +13,7 @@ import csv
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ class Item(NamedTuple):
     homogeneous: bool | None = None
 
 
-def read_agreement(path: Path) -> Iterator[Item]:
+def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
     """Reads agreement items one at a time.
 
     Args:
@@ -50,6 +51,7 @@ def read_agreement(path: Path) -> Iterator[Item]:
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not of a known format; file and line are named.
     """
+    path = Path(path)
     lines = numbered_lines(path)
     number, first = next(lines)
     if first.split("\t")[0] in LABELS:

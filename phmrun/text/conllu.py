@@ -13,6 +13,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from sys import intern
 
@@ -112,7 +113,7 @@ def universal(label: str) -> str:
     return label.partition(":")[0]
 
 
-def load(path: Path, *, trees: bool = True) -> list[Sentence]:
+def load(path: str | PathLike[str], *, trees: bool = True) -> list[Sentence]:
     """All sentences of a file, plain or gzip-compressed.
 
     Args:
@@ -124,7 +125,7 @@ def load(path: Path, *, trees: bool = True) -> list[Sentence]:
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, or a line is not what it must be.
     """
-    return _all(_decoded(path), str(path), trees)
+    return _all(_decoded(Path(path)), str(path), trees)
 
 
 def loads(text: str, *, name: str = "text", trees: bool = True) -> list[Sentence]:
@@ -159,9 +160,9 @@ def dumps(sentences: Iterable[Sentence]) -> str:
     return "".join(parts)
 
 
-def dump(sentences: Iterable[Sentence], path: Path) -> None:
+def dump(sentences: Iterable[Sentence], path: str | PathLike[str]) -> None:
     """Writes :func:`dumps` as UTF-8, whole or not at all."""
-    with replacing(path) as temporary:
+    with replacing(Path(path)) as temporary:
         temporary.write_bytes(dumps(sentences).encode("utf-8"))
 
 

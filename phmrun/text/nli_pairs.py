@@ -21,6 +21,7 @@ Labels come out under common names (``LABELS``), sentences with every run of whi
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,7 +122,7 @@ class PairReader(Iterator[Pair]):
         )
 
 
-def read_pairs(path: Path, format: str) -> PairReader:
+def read_pairs(path: str | PathLike[str], format: str) -> PairReader:
     """Reads labelled sentence pairs one at a time; ``dropped`` of what it returns counts those left out.
 
     Args:
@@ -131,7 +132,7 @@ def read_pairs(path: Path, format: str) -> PairReader:
     Raises:
         PhmrunError: There is no such format (exit 2); while iterating, a fault of the file with its line (exit 3).
     """
-    return PairReader(path, format)
+    return PairReader(Path(path), format)
 
 
 def _sentence(text: Any, place: str, where: str) -> str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from itertools import zip_longest
+from os import PathLike
 from pathlib import Path
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.lines import malformed, numbered_lines, raw_lines
 
 
-def read_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+def read_parallel(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[tuple[str, str]]:
     """Yields the sentence pairs of two aligned files; memory does not grow with the files.
 
     Args:
@@ -18,6 +19,7 @@ def read_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     Raises:
         PhmrunError: (exit 3) A file is missing, damaged or not UTF-8, a line is empty, or the files differ in length.
     """
+    source, target = Path(source), Path(target)
     pairs = zip_longest(read_lines(source), read_lines(target))
     for left, right in pairs:
         if left is None or right is None:
@@ -27,13 +29,13 @@ def read_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         yield left, right
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: str | PathLike[str]) -> Iterator[str]:
     """Yields the lines of one file, under the same rules as :func:`read_parallel`.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, or a line is empty.
     """
-    for number, line in numbered_lines(path):
+    for number, line in numbered_lines(Path(path)):
         if not line.strip():
             hint = f"Remove line {number} from both files of the pair."
             raise malformed("the line is empty", f"{path}:{number}", hint)

@@ -1,0 +1,321 @@
+"""Experiments from Python, as the command line runs them: train or continue, evaluate, predict, read the results.
+
+    import phmrun
+
+    run = phmrun.train("nmt", layer="phm", n=8, max_steps=100)
+    run.scores(), run.history(), run.predict(["the child sees the dog ."])
+
+Importing this module imports no torch; training, evaluating and predicting do.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phmrun.config import Experiment, Resolved, Source, Task, config_source, nested, read_source, resolve, task_defaults
+from phmrun.errors import PhmrunError, unknown
+from phmrun.ledger import Run
+from phmrun.ledger.listing import list_runs, score_value
+from phmrun.registry import TASKS, load_plugins
+
+if TYPE_CHECKING:
+    from phmrun.engine.experiment import DryRun
+
+AnyPath = str | PathLike[str]
+
+_SCOPES = ("layer", "embedding", "output")
+_SELECTORS = (
+    "model.network",
+    "model.preset",
+    *(key for scope in _SCOPES for key in (scope, f"{scope}.structure")),
+    *("embedding.inside", "embedding.inside.structure"),
+)
+"""Keys that others refine; what is inside an embedding comes after the embedding that it is inside of."""
+
+_FILES = (
+    *(f"{split}{side}" for split in ("train", "dev", "test") for side in ("", "_source", "_target")),
+    "prefix",
+)
+"""Keys of the data that name the user's own files."""
+
+ARGUMENTS = {
+    "layer": "layer.structure",
+    "n": "layer.n",
+    "embedding": "embedding.structure",
+    "output": "output.structure",
+    "model": "model.network",
+    "preset": "model.preset",
+    "data": "data.name",
+    "prefix": "data.prefix",
+    "train_file": "data.train",
+    "dev_file": "data.dev",
+    "test_file": "data.test",
+    "max_steps": "training.max_steps",
+    "lr": "training.optimizer.lr",
+    "batch_size": "batch.size",
+    "seed": "seed",
+}
+"""The arguments of :func:`train` that stand for configuration keys."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for.
+
+    Attributes:
+        task: The task.
+        resolved: The configuration and where each value came from.
+        plugins: SHA-256 sums of the user's own layers, by file.
+    """
+
+    task: Task
+    resolved: Resolved[Experiment]
+    plugins: dict[Path, str]
+
+
+def resolve_request(
+    task: str,
+    settings: Iterable[tuple[str, Any, str]],
+    *,
+    configs: Iterable[str] = (),
+    plugins: Iterable[Path] = (),
+    parent: Path | None = None,
+) -> Request:
+    """The configuration that some settings describe.
+
+    In rising order of strength: the schema's defaults, the task's file (or the parent run's configuration), each
+    configuration file, each setting. Settings that name a preset or a structure come before those that refine it.
+
+    Args:
+        task: Name of the task.
+        settings: Dotted key, value, and what to call their origin.
+        configs: Configuration files, ours by name (``configs/nmt/multi30k-small.yaml``) or the user's.
+        plugins: Python files with layers of the user's own.
+        parent: The configuration of a run that this one extends.
+
+    Raises:
+        PhmrunError: Unknown names, unknown keys, bad values; all those of the configuration at once.
+    """
+    found: Task = TASKS.get(task)
+    sums = load_plugins(plugins)
+    base = read_source(parent) if parent else task_defaults(found.name)
+    ordered = sorted(settings, key=lambda setting: _rank(setting[0], setting[1]))
+    said = [Source(label, nested({key: value})) for key, value, label in ordered]
+    schema = found.load("schema")
+    sources = [base, *(config_source(name) for name in configs), *_own_files(schema, said), *said]
+    from phmrun.layers import options_of  # imports torch, and only now is it needed
+
+    resolved: Resolved[Experiment] = resolve(schema, sources, options_of)
+    _check_dataset(resolved)
+    return Request(found, resolved, sums)
+
+
+class TrainedRun:
+    """A run in its directory, from Python.
+
+    Args:
+        run: The run directory.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @property
+    def id(self) -> str:
+        """The run's name."""
+        return self.run.id
+
+    @property
+    def path(self) -> Path:
+        """The run's directory."""
+        return self.run.path
+
+    @property
+    def state(self) -> str:
+        """queued, running, done, failed or interrupted."""
+        return str(self.run.status.state)
+
+    def __repr__(self) -> str:
+        """Name and state."""
+        return f"TrainedRun({self.id!r}, {self.state})"
+
+    def scores(self) -> list[dict[str, Any]]:
+        """One row per score: ``score``, ``value``, ``signature`` and what else was measured; a table for pandas."""
+        return [
+            {"score": name, **(dict(score) if isinstance(score, Mapping) else {"value": score})}
+            for name, score in self.run.metrics().items()
+        ]
+
+    def history(self) -> list[dict[str, Any]]:
+        """One row per record of ``history.jsonl``: ``step`` (optimizer steps), ``time`` (seconds), losses, scores."""
+        return list(self.run.history.read())
+
+    def evaluate(self, split: str = "test", *, files: Sequence[AnyPath] = (), **decoding: Any) -> dict[str, Any]:
+        """Scores the run on one of its splits, or on other test files; writes what ``phmrun eval`` writes.
+
+        Args:
+            split: A split of the run's data.
+            files: Another test set: one file, or source and target.
+            **decoding: Keys of the configuration's decoding section to replace: ``beam=1``.
+
+        Returns:
+            The scores by name: ``{"test/bleu": {"value": 37.1, "signature": …}}``.
+
+        Raises:
+            PhmrunError: There is no such split, file or key.
+        """
+        from phmrun.engine import experiment
+
+        others = {"files": [Path(path) for path in files]} if files else {}
+        return experiment.evaluate(self.run, split=split, decoding=decoding, **others)
+
+    def predict(self, lines: Iterable[str], **decoding: Any) -> list[str]:
+        """The answers to lines of text, as ``phmrun predict`` prints them.
+
+        Args:
+            lines: One input each, as on standard input.
+            **decoding: Keys of the configuration's decoding section to replace.
+
+        Raises:
+            PhmrunError: A line is malformed, or there is no such key.
+        """
+        from phmrun.engine import experiment
+
+        return [answer.text for answer in experiment.predictor(self.run, decoding=decoding).predict(lines)]
+
+
+def train(
+    task: str,
+    *,
+    runs_dir: AnyPath = "runs",
+    config: AnyPath | Sequence[AnyPath] = (),
+    plugins: Sequence[AnyPath] = (),
+    extend: str | None = None,
+    restart: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> TrainedRun:
+    """Trains a model and scores it, or continues where a former call of the same experiment stopped.
+
+    Args:
+        task: nmt, style, sva, nli, parse, lm, or a task of an installed package.
+        runs_dir: The directory of all runs.
+        config: Configuration files, the later the stronger.
+        plugins: Python files with layers of your own.
+        extend: A run to start from; give ``max_steps``.
+        restart: Delete what the run has so far.
+        settings: Any configuration key: ``{"model.width": 64}``.
+        **arguments: The keys of :data:`ARGUMENTS`: ``layer="phm", n=8, data="multi30k", seed=2``.
+
+    Raises:
+        PhmrunError: As the command line says it: bad settings, missing data, failed training.
+    """
+    request, parent = _requested(task, runs_dir, config, plugins, extend, settings, arguments)
+    from phmrun.engine import experiment
+
+    result = experiment.train(
+        request.resolved.config,
+        origin=request.resolved.origin,
+        runs_dir=Path(runs_dir),
+        plugins=request.plugins,
+        restart=(lambda _: None) if restart else None,
+        extend=parent,
+    )
+    return TrainedRun(Run(result.run_dir))
+
+
+def plan(
+    task: str,
+    *,
+    config: AnyPath | Sequence[AnyPath] = (),
+    plugins: Sequence[AnyPath] = (),
+    settings: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> "DryRun":
+    """What :func:`train` would do: statistics of the data, counts of the parameters, the run's name; trains nothing."""
+    request, _ = _requested(task, "runs", config, plugins, None, settings, arguments)
+    from phmrun.engine import experiment
+
+    return experiment.dry_run(request.resolved.config, plugins=request.plugins)
+
+
+def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath = "runs") -> TrainedRun:
+    """A run by its name, the beginning of its name, its path, or "latest".
+
+    Raises:
+        PhmrunError: No run fits, or more than one does.
+    """
+    return TrainedRun(Run.find(Path(runs_dir), str(reference)))
+
+
+def runs(runs_dir: AnyPath = "runs") -> list[dict[str, Any]]:
+    """One row per run below a directory: name, task, data, layer, seed, state, parameters, scores by name."""
+    rows = []
+    for summary in list_runs(Path(runs_dir)):
+        about = {key: summary.about(key) for key in ("task", "data", "layer", "seed", "parameters")}
+        values = {name: score_value(score) for name, score in summary.metrics.items()}
+        rows.append({"id": summary.id, "state": summary.state, **about, **values})
+    return rows
+
+
+def _requested(
+    task: str,
+    runs_dir: AnyPath,
+    config: AnyPath | Sequence[AnyPath],
+    plugins: Sequence[AnyPath],
+    extend: str | None,
+    settings: Mapping[str, Any] | None,
+    arguments: Mapping[str, Any],
+) -> tuple[Request, str | None]:
+    for name in arguments:
+        if name not in ARGUMENTS:
+            raise unknown("argument", name, [*ARGUMENTS, "settings"])
+    given = [(ARGUMENTS[name], value, name) for name, value in arguments.items() if value is not None]
+    given += [(key, value, "settings") for key, value in (settings or {}).items()]
+    files = [config] if isinstance(config, str | PathLike) else list(config)
+    parent = Run.find(Path(runs_dir), extend) if extend else None
+    request = resolve_request(
+        task,
+        [(key, str(value) if isinstance(value, PathLike) else value, label) for key, value, label in given],
+        configs=[str(path) for path in files],
+        plugins=[Path(path) for path in plugins],
+        parent=parent.config_path if parent else None,
+    )
+    return request, parent.id if parent else None
+
+
+def _rank(key: str, value: Any) -> int:
+    """Settings that name a preset or a structure come before those that refine it."""
+    return _SELECTORS.index(key) if key in _SELECTORS and isinstance(value, str) else len(_SELECTORS)
+
+
+def _own_files(schema: type[Experiment], said: Sequence[Source]) -> list[Source]:
+    """Files of the user's own take the place of the dataset that a recipe names."""
+    fields = schema.model_fields["data"].annotation.model_fields  # type: ignore[union-attr]
+    given = [(key, source.label) for source in said for key in _data_keys(source)]
+    files = [label for key, label in given if key in _FILES and key in fields]
+    if not files or "name" in dict(given):
+        return []
+    whole = {"reduced": False} if "reduced" in fields else {}  # what is said of a dataset in a reduced setting
+    return [Source(files[0], {"data": {"name": "files", **whole}})]
+
+
+def _data_keys(source: Source) -> list[str]:
+    section = source.values.get("data")
+    return list(section) if isinstance(section, dict) else []
+
+
+def _check_dataset(resolved: Resolved[Experiment]) -> None:
+    """Refuses a dataset that nobody knows, with the nearest names, and one of another task."""
+    from phmrun.datasets import CATALOGUE
+
+    name, task = resolved.config.data.name, resolved.config.task
+    where = f"data.name (from {resolved.origin['data.name']})"
+    known = {"builtin", "files", *CATALOGUE.names()}
+    if name not in known:
+        raise unknown("dataset", name, known, where=where)
+    ours = CATALOGUE.names(task)
+    if ours and name not in {"builtin", "files", *ours}:
+        raise PhmrunError(f"the dataset {name!r} is not for {task}", where=where, valid=["files", *ours])

@@ -1,0 +1,80 @@
+"""The Python interface: what the command line does, with text for paths."""
+
+import subprocess
+import sys
+
+import pytest
+from tiny_experiments import write_agreement
+
+import phmrun
+from phmrun.errors import PhmrunError
+from phmrun.text import conllu
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    directory = write_agreement(tmp_path_factory.mktemp("agreement"))
+    return {
+        "layer": "phm",
+        "n": 4,
+        **{f"{split}_file": str(directory / f"{split}.tsv") for split in ("train", "dev", "test")},
+        "max_steps": 4,
+        "settings": {
+            "model.width": 32,
+            "model.feedforward": 48,
+            "model.heads": 2,
+            "batch.size": 12,
+            "training.validate_every": 2,
+            "logging.wandb": "disabled",
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def run(settings, tmp_path_factory):
+    return phmrun.train("sva", runs_dir=str(tmp_path_factory.mktemp("runs")), **settings)
+
+
+def test_training_gives_a_run_that_reads_as_tables(run):
+    assert run.state == "done"
+    assert {row["score"] for row in run.scores()} >= {"test/accuracy", "validation/best"}
+    assert [row["step"] for row in run.history() if "val/loss" in row] == [2, 4]
+    (row,) = phmrun.runs(str(run.path.parent))
+    assert (row["id"], row["task"], row["layer"]) == (run.id, "sva", "phm n=4")
+    assert row["test/accuracy"] == next(line["value"] for line in run.scores() if line["score"] == "test/accuracy")
+
+
+def test_the_same_call_again_is_the_same_run(run, settings):
+    assert phmrun.train("sva", runs_dir=run.path.parent, **settings).id == run.id
+
+
+def test_a_plan_is_the_run_that_would_be(run, settings):
+    plan = phmrun.plan("sva", **settings)
+    assert plan.run_id == run.id
+    assert plan.parameters["total"] == run.run.parameters()["total"]
+
+
+def test_a_run_is_opened_evaluated_and_asked(run):
+    again = phmrun.open_run(runs_dir=str(run.path.parent))
+    assert again.id == run.id
+    assert "dev/accuracy" in again.evaluate("dev")
+    (answer,) = again.predict(["n1s w2"])
+    assert answer.split("\t")[0] in ("singular", "plural")
+
+
+def test_a_slip_is_said_with_the_nearest_name():
+    with pytest.raises(PhmrunError, match="max_steps"):
+        phmrun.plan("sva", max_step=3)
+    with pytest.raises(PhmrunError, match="did you mean 'width'"):
+        phmrun.plan("sva", settings={"model.widht": 3})
+
+
+def test_importing_the_package_brings_no_torch():
+    code = "import sys, phmrun, phmrun.experiments; phmrun.train; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+
+
+def test_readers_take_text_for_a_path(tmp_path):
+    text = "1\tYes\tyes\tINTJ\t_\t_\t0\troot\t_\t_\n\n"
+    conllu.dump(conllu.loads(text), f"{tmp_path}/a.conllu")
+    assert conllu.load(f"{tmp_path}/a.conllu")[0].forms == ("Yes",)
