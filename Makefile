@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint clean
+.PHONY: demo fuzz test lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
@@ -23,6 +23,9 @@ demo: $(STAMP)  ## Train a PHM Transformer on the built-in corpus, score it, tra
 
 test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest with coverage
 	$(BIN)/python -m pytest --cov=phmrun --cov-report=term:skip-covered
+
+fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="--tries 100000" for hours
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 lint: $(STAMP)  ## Run ruff and mypy
 	$(BIN)/ruff check .

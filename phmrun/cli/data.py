@@ -110,7 +110,8 @@ def import_dataset(
         ),
     ],
     force: Annotated[
-        bool, typer.Option("--force", help="Replace files that are there; take fewer rows than are published.")
+        bool,
+        typer.Option("--force", help="Replace files that are there; take other counts than are published."),
     ] = False,
     as_json: Json = False,
 ) -> None:

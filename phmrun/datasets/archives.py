@@ -85,7 +85,10 @@ def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
 
 def is_archive(path: Path) -> bool:
     """Whether a file is a zip or tar archive, by its content."""
-    return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
+    try:
+        return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
+    except _DAMAGED:  # compressed, and cut short: what reads it says so
+        return True
 
 
 def members(archive: Path) -> list[str]:

@@ -6,6 +6,7 @@ Everything is copied to a staging folder first, checked there, and moved into pl
 import gzip
 import os
 import shutil
+import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import IO, cast
 
 import filelock
 
-from phmrun.datasets.archives import CHUNK, GZIP_MAGIC, extract, is_archive, members, opened
+from phmrun.datasets.archives import CHUNK, GZIP_MAGIC, extract, is_archive, members, opened, unpacked
 from phmrun.datasets.dataset import Dataset, File
 from phmrun.datasets.fetch import build_split, disk_error
 from phmrun.datasets.locations import content_sha256, dataset_dir, find, write_dropped, write_record
@@ -38,6 +39,8 @@ class _Plan:
 
     direct: dict[str, Source] = field(default_factory=dict)
     archives: dict[str, Path] = field(default_factory=dict)
+    tables: dict[str, Source] = field(default_factory=dict)
+    """By archive, the one file that was taken out of it, which holds several splits."""
 
 
 @dataclass
@@ -134,6 +137,11 @@ def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
         plan.archives[path.name if path.name in dataset.archives else sources[_bare(path.name)]] = path
         return
     by_bare = {_bare(name): file for name, file in named.items()}
+    tables = _tables(dataset)
+    if _bare(path.name) in tables:
+        archive, member = tables[_bare(path.name)]
+        plan.tables[archive] = Source(path, member)
+        return
     if not is_archive(path):
         if _bare(path.name) not in by_bare:
             raise _unknown(dataset, path)
@@ -150,6 +158,35 @@ def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
     if not found:
         raise _unknown(dataset, path)
     plan.direct |= {file: Source(path, member) for file, member in found.items()}
+
+
+def _tables(dataset: Dataset) -> dict[str, tuple[str, str]]:
+    """By name, files that a column divides into splits: their archive, and their name in it."""
+    parts = [part for file in dataset.files for part in file.parts if part.rows and part.member]
+    return {PurePosixPath(str(part.member)).name: (part.archive, str(part.member)) for part in parts}
+
+
+def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
+    """Refuses a whole table in the place of one split, which would put the test set into the training set."""
+    columns = dict(part.rows for part in file.parts if part.rows)
+    for column, value in columns.items():
+        with unpacked(source.path, source.member) as lines:
+            header = next(iter(lines), b"").decode("utf-8", "replace").rstrip("\r\n").split("\t")
+            place = header.index(column) if column in header else None
+            others = place is not None and any(_cell(line, place) != value for line in lines)
+        if others:
+            raise PhmrunError(
+                f"the file holds other splits beside {value}, by its column {column}",
+                where=str(source.path),
+                hint=f"Its splits are told apart where it comes under its own name: phmrun data import {dataset.name} "
+                f"{' '.join(_tables(dataset))}",
+                code=ExitCode.DATA,
+            )
+
+
+def _cell(line: bytes, place: int) -> str | None:
+    cells = line.decode("utf-8", "replace").rstrip("\r\n").split("\t")
+    return cells[place] if place < len(cells) else None
 
 
 def _bare(name: str) -> str:
@@ -180,6 +217,16 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
             what = f"the checksum is not that of {name}, {expected}"
             raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
     staged = _Staged(stage)
+    for name, source in plan.tables.items():
+        packed = stage / ".tables" / name
+        packed.parent.mkdir(exist_ok=True)
+        with (
+            zipfile.ZipFile(packed, "w") as archive,
+            unpacked(source.path, None) as content,
+            archive.open(str(source.member), "w", force_zip64=True) as member,
+        ):
+            shutil.copyfileobj(content, member, CHUNK)
+        plan.archives.setdefault(name, packed)
     for split, files in dataset.splits.items():
         if any(file.assembled for file in files):
             if {part.archive for file in files for part in file.parts} <= plan.archives.keys():
@@ -192,6 +239,8 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
                     extract(plan.archives[part.archive], part.member, stage / file.path, limit=file.bytes)
                     staged.paths[file.path] = stage / file.path
     by_path = {file.path: file for file in dataset.files}
+    for path, source in plan.direct.items():
+        _refuse_other_splits(dataset, by_path[path], source)
     staged.paths |= {path: _copied(source, by_path[path], stage) for path, source in plan.direct.items()}
     if not staged.paths:
         raise _incomplete(dataset, plan)
@@ -254,11 +303,13 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
         if len(complete) == len(files):
             sizes[split] = found
         for counted in compare(dataset, split, found, left_out=staged.dropped.get(split)):
-            if counted.published is not None and counted.found < counted.published and not force:
+            if counted.published is not None and counted.found != counted.published and not force:
+                more = counted.found > counted.published
+                what = "It holds more than this split" if more else "It is truncated"
                 raise PhmrunError(
                     f"{split} has {counted.found:,} {counted.unit}, its owners say {counted.published:,}",
                     where=dataset.name,
-                    hint="It is truncated, or another version. To take it all the same: --force",
+                    hint=f"{what}, or is another version. To take it all the same: --force",
                     code=ExitCode.DATA,
                 )
     return sizes

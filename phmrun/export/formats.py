@@ -108,7 +108,7 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
 
 def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
     """Folded weights by name; a tied table is written once, under its first name."""
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import load_file, save
 
     weights: dict[str, Tensor] = {}
     aliases: dict[str, str] = {}
@@ -119,7 +119,7 @@ def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str
             weights[name] = weight.detach().contiguous()
         else:
             aliases[name] = owner
-    save_file(weights, path, metadata={**facts, "tied": json.dumps(aliases)})
+    path.write_bytes(save(weights, {**facts, "tied": json.dumps(aliases)}))  # save_file lets the owner alone read it
     read = load_file(path)
     read.update({name: read[owner] for name, owner in aliases.items()})
     program.network.load_state_dict(read)

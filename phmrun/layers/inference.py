@@ -87,7 +87,11 @@ def table_of(embedding: nn.Module) -> nn.Embedding:
         return embedding
     with torch.no_grad():
         weight: Tensor = embedding.weight  # type: ignore[assignment]
-        return nn.Embedding.from_pretrained(weight.detach())
+        table = nn.Embedding.from_pretrained(weight.detach())
+        for part in embedding.parameters():  # which may be tied to something else: then the table is, too
+            if part.shape == weight.shape and torch.equal(part, weight):
+                table.weight = part
+        return table
 
 
 def _copy(model: Model, application: Form, parts: Mapping[str, Form]) -> Model:

@@ -105,7 +105,9 @@ class SubwordVocabulary:
                 size=int(description["size"]),
                 requested=int(description["requested"]),
             )
-        except RuntimeError as error:
+            for number in range(loaded.entries):
+                loaded._processor.id_to_piece(number)  # which may be no text
+        except (RuntimeError, ValueError) as error:
             what = "SentencePiece cannot read the vocabulary's model file"
             raise PhmrunError(what, where=str(directory / MODEL), code=ExitCode.DATA) from error
         check_entries(directory, description, loaded.entries)

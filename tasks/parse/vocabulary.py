@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +113,10 @@ class TreebankVocabulary:
         try:
             stored = parse_json(path.read_text(encoding="utf-8"))
             words, tags, letters, labels = (tuple(map(str, stored.pop(key))) for key in _LISTS)
-            return cls(words, tags, letters, labels, **stored)
+            loaded = cls(words, tags, letters, labels, **stored)
+            if loaded.column not in get_args(Tags) or min(loaded.longest, loaded.multiple_of) < 1:
+                raise ValueError(f"column {loaded.column}, longest {loaded.longest}, multiple_of {loaded.multiple_of}")
+            return loaded
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             what = f"the vocabulary is missing or damaged: {error!r}"
             raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error

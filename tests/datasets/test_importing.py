@@ -240,3 +240,44 @@ def test_what_was_imported_names_the_experiment(mine):
     assert checksums("scitail", ["dev"]) == {"scitail_1.0_dev.tsv": hashlib.sha256(DEV.encode() * 1304).hexdigest()}
     with pytest.raises(PhmrunError, match="here in part"):
         checksums("scitail")
+
+
+def divided():
+    """A table of which a column says the splits, as SICK's."""
+    rows = {"train": "TRAIN", "dev": "TRIAL", "test": "TEST"}
+    splits = {
+        split: (File(f"{split}.txt", role="pairs", parts=(Part("S.zip", "S.txt", "table", rows=("set", value)),)),)
+        for split, value in rows.items()
+    }
+    sizes = {"train": {"pairs": 2}, "dev": {"pairs": 1}, "test": {"pairs": 1}}
+    archives = {"S.zip": Remote(".archives/S.zip", ("https://one.org/S.zip",))}
+    return Dataset("table", ("nli",), "s", "l", "sick", sizes=sizes, splits=splits, archives=archives)
+
+
+HEADER = "sentence_A\tsentence_B\tentailment_label\tset\n"
+TABLE = HEADER + "".join(f"a\tb\tNEUTRAL\t{value}\n" for value in ("TRAIN", "TEST", "TRIAL", "TRAIN"))
+
+
+@pytest.mark.parametrize("name", ["S.txt", "S.txt.gz"])
+def test_a_table_of_all_splits_is_divided_by_its_column(mine, name):
+    content = gzip.compress(TABLE.encode()) if name.endswith(".gz") else TABLE
+    imported = import_files(divided(), [put(mine, name, content)])
+    assert imported.sizes == {"train": {"pairs": 2}, "dev": {"pairs": 1}, "test": {"pairs": 1}}
+    folder = dataset_dir(divided())
+    assert (folder / "test.txt").read_text() == HEADER + "a\tb\tNEUTRAL\tTEST\n"
+    assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {
+        "train.txt", "dev.txt", "test.txt",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_table_of_all_splits_is_never_taken_for_one(mine, force):
+    message = refused(divided(), f"train={put(mine, 'mine.txt', TABLE)}", force=force)
+    assert "other splits beside TRAIN, by its column set" in message
+    assert "phmrun data import table S.txt" in message
+
+
+def test_more_rows_than_are_published_are_refused(mine):
+    more = put(mine, "train.tsv", TRAIN * 2)
+    assert "train has 6 pairs, its owners say 3" in refused(pairs(), more)
+    assert import_files(pairs(), [more], force=True).sizes["train"] == {"pairs": 6}

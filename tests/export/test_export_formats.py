@@ -63,6 +63,9 @@ def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
     assert facts["run"] == "nmt-test"
     assert facts["weights"] == "best@7"
     assert "output.weight" in facts["tied"]
+    plain = tmp_path / "plain"
+    plain.write_text("")
+    assert exported.path.stat().st_mode == plain.stat().st_mode  # as the user's umask has it
 
 
 @torch.no_grad()

@@ -138,6 +138,13 @@ def test_word_by_word_is_the_whole_text():
         torch.testing.assert_close(found, wanted[:, place], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"embedding": PHM}])
+def test_the_tied_table_of_a_language_model_is_one(options):
+    program = language_model_graph(lstm(**options))
+    table = program.network.get_parameter("embedding.weight")
+    assert program.network.get_parameter("output.tables.0.weight") is table
+
+
 @torch.no_grad()
 def test_facts_are_in_the_file(tmp_path):
     pytest.importorskip("safetensors")

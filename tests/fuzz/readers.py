@@ -306,14 +306,14 @@ def _vocabulary_seeds() -> list[bytes]:
     """Each is a JSON object: the files of one vocabulary, by name, with what they hold."""
     import tempfile
 
-    from phmrun.families.sentence_classification.vocabulary import LabelledVocabulary
+    from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
     from phmrun.tasks.lm.vocabulary import count_words
     from phmrun.tasks.parse.vocabulary import learn_vocabulary
     from phmrun.text.conllu import loads
 
     made = {
         "pair": _pair(),
-        "labelled": LabelledVocabulary(_words(), ["yes", "no"]),
+        "labelled": ClassificationVocabulary(_words(), ["yes", "no"]),
         "stream": count_words(["a b a", "c"]),
         "treebank": learn_vocabulary(loads(TREES), min_count=1),
     }
@@ -343,7 +343,7 @@ def _vocabularies(folder: Path) -> Read:
     import shutil
 
     from phmrun.errors import ExitCode, PhmrunError
-    from phmrun.families.sentence_classification.vocabulary import LabelledVocabulary
+    from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
     from phmrun.tasks.lm.vocabulary import StreamVocabulary
     from phmrun.tasks.parse.vocabulary import TreebankVocabulary
     from phmrun.text.vocabularies import Vocabularies
@@ -373,10 +373,10 @@ def _vocabularies(folder: Path) -> Read:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(text.encode("utf-8", "surrogatepass"))
-            except OSError:
+            except (OSError, ValueError):  # no name of a file
                 continue
         if kind == "labelled":
-            labelled = LabelledVocabulary.load(place)
+            labelled = ClassificationVocabulary.load(place)
             labelled.encode("a Satz ?")
             _ = labelled.sizes, [str(label) for label in labelled.labels]
         elif kind == "stream":

@@ -54,14 +54,15 @@ def work(
     read = reader.prepare(work)
     mutator = Mutator(reader.seeds(), reader.tokens, structured=reader.structured)
     signal.signal(signal.SIGALRM, _too_long)
-    _warm(read, mutator.seeds)
+    if not read_seeds(read, mutator.seeds):
+        raise SystemExit(f"{name}: the good inputs are refused")
     tally, before, ends = Tally(), _peak(), time.monotonic() + (seconds or 1e12)
     number = first
     while (tries is None or number < tries) and time.monotonic() < ends and tally.failed < MOST_FAILURES:
         content = mutator.damaged(random.Random(f"{seed}:{name}:{number}"))
         (place / "input").write_bytes(content)
         (place / "number").write_text(str(number))
-        if not _passes(read, content, tally, number):
+        if not tried(read, content, tally, number):
             keep(place / "input", out, reader, number)
         number += 1
         if number % 200 == 0:
@@ -71,19 +72,18 @@ def work(
     pipe.send((number, tally))
 
 
-def _warm(read: Read, seeds: Sequence[bytes]) -> None:
-    """Reads the good inputs, so that what is imported on first use is neither timed nor weighed; most must be read."""
+def read_seeds(read: Read, seeds: Sequence[bytes]) -> int:
+    """How many of the (first 50) good inputs are read; they also warm up what is imported on first use."""
     refused = 0
     for seed in seeds[:50]:
         try:
             read(seed)
         except PhmrunError:
             refused += 1
-    if 2 * refused > len(seeds):
-        raise SystemExit(f"{refused} of {len(seeds)} good inputs are refused")  # the reader, not the input, is at fault
+    return min(len(seeds), 50) - refused
 
 
-def _passes(read: Read, content: bytes, tally: Tally, number: int) -> bool:
+def tried(read: Read, content: bytes, tally: Tally, number: int) -> bool:
     """Whether one input is read, or refused as it should be."""
     tally.tried += 1
     fault = ""
@@ -93,7 +93,7 @@ def _passes(read: Read, content: bytes, tally: Tally, number: int) -> bool:
         read(content)
     except PhmrunError as error:
         tally.refused += 1
-        if error.code not in (ExitCode.USAGE, ExitCode.DATA) or len(str(error)) > 100_000:
+        if error.code not in (ExitCode.USAGE, ExitCode.DATA) or len(str(error)) > 20_000 + 10 * len(content):
             fault = f"exit {error.code}, {len(str(error)):,} characters: {str(error)[:200]!r}"
     except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever a reader raises is what is looked for)
         fault = _placed(error)
