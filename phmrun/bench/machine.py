@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from phmrun.ledger.environment import processor
+
 LOG = logging.getLogger("phmrun.bench")
 
 BUSY = 0.5
@@ -34,15 +36,6 @@ def facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "load_average": load_average(),
     }
-
-
-def processor() -> str:
-    """The processor's name, as far as the system tells."""
-    try:
-        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    except OSError:
-        found = None
-    return found.group(1) if found else platform.processor() or platform.machine()
 
 
 def load_average() -> float | None:

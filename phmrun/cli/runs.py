@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phmrun.cli import completion, console
+from phmrun.cli import completion, console, runs_reproduce
 from phmrun.cli.options import Json, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
 
@@ -186,6 +186,9 @@ def compare(
         console.stdout().print()
 
 
+app.command("reproduce")(runs_reproduce.reproduce)
+
+
 @app.command("archive")
 def archive_runs(
     runs: RunArguments,
@@ -273,6 +276,7 @@ def _as_json(description: "Description", changed: dict[str, Any] | None) -> dict
         "metrics": description.metrics,
         "parameters": description.parameters,
         "history": description.history[-_ROWS_OF_HISTORY:],
+        "environment": description.environment,
         "samples": description.samples,
         "files": {entry.name: entry.size for entry in description.entries},
         "damage": description.damage,
@@ -306,6 +310,12 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
         columns = list({key: None for row in last for key in row})
         _heading(f"The last of {len(description.history):,} rows of history")
         console.print_table(columns, [[number(row.get(column)) for column in columns] for row in last])
+    if description.environment:
+        from phmrun.ledger.environment import said
+
+        _heading("Made on")
+        for row in said(description.environment):
+            console.stdout().print(row, markup=False, soft_wrap=True)
     if description.samples:
         _heading("Samples")
         console.print_table(description.samples["columns"], description.samples["rows"])

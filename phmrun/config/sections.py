@@ -234,7 +234,12 @@ class HardwareConfig(Section):
     workers: int = Field(0, ge=0, description="Processes that load data beside each training process.")
     threads: int = Field(0, ge=0, description="Threads of a process for arithmetic on the CPU; 0: torch's own choice.")
     deterministic: bool = Field(False, description="Refuse operations whose result differs from call to call on a GPU.")
-    compile: bool = Field(False, description="Compile the model with torch.compile before training.")
+    compile: bool = Field(
+        False,
+        description="Compile the model with torch.compile before training. It sums in another order, so weights and "
+        "scores differ a little from those of an uncompiled run of the same name: environment.json says which it was, "
+        "and a run that goes on under another setting warns.",
+    )
 
     @field_validator("devices", mode="before")
     @classmethod

@@ -18,6 +18,7 @@ from phmrun.disk import disk_errors
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
+from phmrun.engine.environment import continued, recorded
 from phmrun.engine.fit import Fitted, check_hardware, fit, is_leader, processes, quiet_lightning, seed_everything
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.network import build_module
@@ -28,6 +29,7 @@ from phmrun.files import cache_dir, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.data import DataRecord
+from phmrun.ledger.environment import Segment
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
 
@@ -147,9 +149,16 @@ def train(
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
+        if config.hardware.threads:
+            torch.set_num_threads(config.hardware.threads)
         hint = "The same command then continues from the last checkpoint."
-        with _log_file(run), _told(run), disk_errors(ExitCode.TRAINING, hint):
-            return _train(config, data, run, parent, plugins or {}, derivation)
+        with (
+            _log_file(run),
+            _told(run),
+            disk_errors(ExitCode.TRAINING, hint),
+            recorded(run, config, is_leader()) as segment,
+        ):
+            return _train(config, data, run, parent, plugins or {}, derivation, segment)
 
 
 def check_extension(parent: Run, config: Experiment) -> None:
@@ -208,11 +217,10 @@ def _train(
     parent: Run | None,
     plugins: Mapping[Path, str],
     derivation: Derivation | None,
+    segment: Segment | None,
 ) -> TrainResult:
     """Everything between the lock and the result."""
     leader = is_leader()
-    if config.hardware.threads:
-        torch.set_num_threads(config.hardware.threads)
     seed_everything(config.seed)
     module = build_module(config, *data.vocabulary.sizes)
     if config.hardware.compile:
@@ -231,11 +239,14 @@ def _train(
         run.history.append(row)
         mirror.log(row)
         run.set_state(State.RUNNING, step=row["step"], seconds=row["time"])
+        if segment is not None:
+            segment.progress(row["step"])
         _report(row)
 
     def resumed(step: int) -> None:
-        if leader:
+        if segment is not None:
             run.history.cut(step)
+            continued(segment, step)
         if leader and step:
             LOG.info("continuing at optimizer step %s", f"{step:,}")
 
@@ -253,6 +264,8 @@ def _train(
     )
     if mirror is None:
         raise SystemExit(0)  # the first process of the run scores it
+    if segment is not None:
+        segment.progress(fitted.step)
     if fitted.signal:
         standing = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"
         run.set_state(State.INTERRUPTED, standing, step=fitted.step, seconds=fitted.seconds)

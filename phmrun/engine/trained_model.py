@@ -138,17 +138,17 @@ class TrainedModel:
         load_weights(self.module, weights, path)
 
 
-def open_run(run: Run) -> TrainedModel:
-    """Opens a run for use.
+def config_of(run: Run) -> Experiment:
+    """The config of a run.
 
     The source of the user's own layers lies in the run directory, but is not executed from there unasked: a run may
     come from somebody else.
 
     Raises:
-        PhmrunError: The run has no config or vocabulary yet, they are damaged, or it uses a layer that is not loaded.
+        PhmrunError: It is missing or damaged, or it uses a layer that is not loaded.
     """
     try:
-        config = load_run_config(run.config_path, options_of=options_of)
+        return load_run_config(run.config_path, options_of=options_of)
     except PhmrunError as error:
         own = sorted((run.path / "plugins").glob("*.py"))
         if not own:
@@ -158,6 +158,15 @@ def open_run(run: Run) -> TrainedModel:
             where=error.where,
             hint=f"Read {own[0]}, and if you trust it, add --plugin {own[0]}.",
         ) from error
+
+
+def open_run(run: Run) -> TrainedModel:
+    """Opens a run for use; see :func:`config_of` for the user's own layers.
+
+    Raises:
+        PhmrunError: The run has no config or vocabulary yet, they are damaged, or it uses a layer that is not loaded.
+    """
+    config = config_of(run)
     if not run.vocabulary.is_dir():
         raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
     task: Task = TASKS.get(config.task)

@@ -19,6 +19,7 @@ _CONTENTS = {
     "metrics.json": "scores with their signatures",
     "parameters.json": "parameter counts",
     "data.json": "files and checksums of the data",
+    "environment.json": "what it was made on, process by process",
     "history.jsonl": "the course of training",
     "train.log": "what training said",
     "vocabulary": "the vocabulary",
@@ -57,6 +58,7 @@ class Description:
         metrics: The scores by name.
         parameters: The parameter counts.
         history: The rows of the course of training.
+        environment: An entry for each process that trained a part of it.
         samples: Sample outputs as ``columns`` and ``rows``; empty without any.
         entries: The files.
         damage: What could not be read, and why.
@@ -70,6 +72,7 @@ class Description:
     metrics: dict[str, Any]
     parameters: dict[str, Any]
     history: list[dict[str, Any]]
+    environment: list[dict[str, Any]]
     samples: dict[str, Any]
     entries: list[Entry]
     damage: list[str] = field(default_factory=list)
@@ -95,6 +98,7 @@ def describe(run: Run) -> Description:
         metrics=readable(run.metrics, {}),
         parameters=readable(run.parameters, {}),
         history=readable(run.history.read, []),
+        environment=readable(run.environment, []),
         samples=readable(lambda: _table(run.samples()), {}),
         entries=list(_entries(run.path)),
         damage=damage,

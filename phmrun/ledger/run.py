@@ -126,6 +126,11 @@ class Run:
         return self.path / "data.json"
 
     @property
+    def environment_path(self) -> Path:
+        """What the run was made on, an entry for each process that trained a part of it."""
+        return self.path / "environment.json"
+
+    @property
     def samples_path(self) -> Path:
         """A few inputs with what the model made of them."""
         return self.predictions / "samples.json"
@@ -293,6 +298,17 @@ class Run:
     def write_data(self, record: DataRecord) -> None:
         """Writes what the run is trained and tested on."""
         write_json(self.data_path, record.to_json())
+
+    def environment(self) -> list[dict[str, Any]]:
+        """The entries of ``environment.json``, oldest first; none where an older version has not written it.
+
+        Raises:
+            PhmrunError: ``environment.json`` is damaged (exit 3).
+        """
+        segments = self._read_object(self.environment_path).get("segments", [])
+        if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
+            raise PhmrunError("this is no list of segments", where=str(self.environment_path), code=ExitCode.DATA)
+        return segments
 
     def samples(self) -> dict[str, Any]:
         """The sample outputs as ``columns`` and ``rows``; empty before they are written."""

@@ -1,0 +1,236 @@
+"""A finished run trained anew from what its directory says, and both compared bit for bit."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from phmrun.config import Experiment, HardwareConfig, run_id
+from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint
+from phmrun.engine.experiment import build_data, fingerprints, train
+from phmrun.engine.trained_model import config_of
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run, State
+from phmrun.ledger.environment import differences
+from phmrun.ledger.listing import OTHER_FILE, score_value
+
+EXTENDS = "extends"
+
+
+class WeightDifference(NamedTuple):
+    """A tensor that is not the same in both runs.
+
+    Attributes:
+        checkpoint: The file.
+        name: The tensor's name; empty where the whole file is missing in one run.
+        largest: The largest absolute difference; NaN where shapes or kinds differ.
+    """
+
+    checkpoint: str
+    name: str
+    largest: float
+
+
+class ScoreDifference(NamedTuple):
+    """A score that is not the same in both runs; ``None`` where one run has none."""
+
+    name: str
+    before: float | None
+    again: float | None
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A run and the same run trained anew.
+
+    Attributes:
+        run: The run.
+        again: The one that was trained anew.
+        tensors: How many were compared.
+        weights: Those that differ.
+        compared: The scores that were compared.
+        scores: Those that differ.
+        parted: The first step at which the courses of training differ, if any does.
+        explanations: What is on record that could explain it.
+    """
+
+    run: Run
+    again: Run
+    tensors: int
+    weights: tuple[WeightDifference, ...]
+    compared: tuple[str, ...]
+    scores: tuple[ScoreDifference, ...]
+    parted: int | None
+    explanations: tuple[str, ...]
+
+    @property
+    def identical(self) -> bool:
+        """Whether all weights and all scores are the same, bit for bit."""
+        return not self.weights and not self.scores
+
+
+def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None = None) -> Reproduction:
+    """Trains a run anew, with its own config, data, threads and hardware settings, and compares.
+
+    Args:
+        run: The run; it must be done.
+        directory: Where the new run goes, under the same name. One that was interrupted there is continued, one that is
+            done there is begun anew.
+        plugins: SHA-256 of the user's own layers, by file.
+
+    Raises:
+        PhmrunError: The run is not done (exit 2), or its data are not here as they were (exit 3).
+    """
+    if run.status.state is not State.DONE:
+        raise PhmrunError(
+            f"the run is {run.status.state}, so there is nothing to reproduce yet",
+            where=str(run.path),
+            hint="The command that trained it finishes it.",
+        )
+    if (directory / run.id).resolve() == run.path.resolve():
+        raise PhmrunError("the new run would take the place of the old one", where="--in", hint="Name another folder.")
+    config = _as_before(config_of(run), run.environment())
+    parent = _require_same(run, config, plugins or {})
+    there = Run(directory / run.id)
+    anew = there.status_path.is_file() and there.status.state is State.DONE
+    result = train(
+        config,
+        origin={},
+        runs_dir=directory,
+        plugins=plugins,
+        restart=(lambda _: None) if anew else None,
+        extend=None if parent is None else str(parent.path),
+    )
+    return compare(run, Run(result.run_dir))
+
+
+def compare(run: Run, again: Run) -> Reproduction:
+    """Two runs of one experiment, tensor by tensor and score by score."""
+    tensors, weights = _compared_weights(run, again)
+    one, other = run.metrics(), again.metrics()
+    names = [name for name in dict.fromkeys([*one, *other]) if name in other and not _passing(name)]
+    pairs = [ScoreDifference(name, score_value(one.get(name)), score_value(other.get(name))) for name in names]
+    found = Reproduction(
+        run,
+        again,
+        tensors,
+        weights,
+        tuple(names),
+        tuple(pair for pair in pairs if not _same(pair.before, pair.again)),
+        _parting(run, again),
+        (),
+    )
+    if found.identical:
+        return found
+    return Reproduction(**{**vars(found), "explanations": tuple(_explanations(run, again))})
+
+
+def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Experiment:
+    """The config with the hardware settings and threads of the run's first process; nothing is mirrored."""
+    hardware = config.hardware
+    if segments:
+        first = segments[0]
+        known = {key: value for key, value in first.get("settings", {}).items() if key in HardwareConfig.model_fields}
+        hardware = HardwareConfig(**{**known, "threads": first.get("threads", hardware.threads)})
+    return config.model_copy(
+        update={
+            "hardware": hardware,
+            "logging": config.logging.model_copy(update={"wandb": "disabled"}),
+            "training": config.training.model_copy(update={"max_time": None}),
+        }
+    )
+
+
+def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> Run | None:
+    """Refuses data and plug-ins that are not the run's own; returns the run that it extends, if it does.
+
+    Raises:
+        PhmrunError: (exit 3) Naming what has changed.
+    """
+    record = run.data()
+    kept = dict(record.fingerprints) if record else {}
+    marks = fingerprints(build_data(config), plugins)
+    parent = Run.find(run.path.parent, kept[EXTENDS]) if EXTENDS in kept else None
+    if parent is not None:
+        marks[EXTENDS] = parent.id
+    if run_id(config, fingerprints=marks) == run.id:
+        return parent
+    names = dict.fromkeys([*kept, *marks])
+    changed = [name for name in names if kept.get(name) != marks.get(name)] if kept else []
+    raise PhmrunError(
+        "this is no longer the same experiment: "
+        + (f"changed are {', '.join(changed)}" if changed else "its name would be another one"),
+        where=str(run.path),
+        hint="Data and plug-ins (--plugin) must be those that the run was trained with; a version of phmrun with other "
+        "defaults gives other names, too.",
+        code=ExitCode.DATA,
+    )
+
+
+def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference, ...]]:
+    count, found = 0, []
+    for name in (LAST, BEST):
+        paths = [each.checkpoints / name for each in (run, again)]
+        if not any(path.is_file() for path in paths):
+            continue
+        if not all(path.is_file() for path in paths):
+            found.append(WeightDifference(name, "", math.nan))
+            continue
+        one, other = (load_checkpoint(path)["state_dict"] for path in paths)
+        for tensor in dict.fromkeys([*one, *other]):
+            count += 1
+            largest = _largest_difference(one.get(tensor), other.get(tensor))
+            if largest is not None:
+                found.append(WeightDifference(name, tensor, largest))
+    return count, tuple(found)
+
+
+def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | None:
+    """``None`` where two tensors have the same bits; NaN where they cannot be compared."""
+    if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
+        return math.nan
+    bits = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)]
+    return None if torch.equal(*bits) else float((one.double() - other.double()).abs().max())
+
+
+def _passing(name: str) -> bool:
+    """Whether a score is of the moment, or of a file that is none of the run's."""
+    return name.endswith("/sentences_per_second") or name.startswith(OTHER_FILE)
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    return one == other or (one is not None and other is not None and math.isnan(one) and math.isnan(other))
+
+
+def _parting(run: Run, again: Run) -> int | None:
+    """The first step at which a figure of both histories differs."""
+    others = {row["step"]: row for row in again.history.read()}
+    for row in run.history.read():
+        other = others.get(row["step"], {})
+        if any(not _same(value, other[key]) for key, value in row.items() if "/" in key and key in other):
+            return int(row["step"])
+    return None
+
+
+def _explanations(run: Run, again: Run) -> Iterator[str]:
+    """What is on record that could have made a difference."""
+    segments, new = run.environment(), again.environment()
+    if not segments:
+        yield "the run has no environment.json, so nothing is known of what it was made on"
+        return
+    seen: dict[str, None] = {}
+    for entry in segments:
+        seen |= dict.fromkeys(differences(entry, new[-1]))
+    yield from seen
+    for before, after in itertools.pairwise(segments):
+        if after.get("first_step") and differences(before, after):
+            yield f"it went on in another environment from step {after['first_step']:,}"
+    if any(entry.get("accelerators") for entry in (*segments, *new)):
+        yield "it was trained on a GPU, some of whose operations sum in no fixed order (hardware.deterministic)"
+    if not seen:
+        yield "the environments on record are the same, so this is not explained"

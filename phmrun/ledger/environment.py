@@ -1,0 +1,230 @@
+"""What a run was made on: ``environment.json``, one entry for each process that trained a part of it.
+
+Each entry has the versions of what computes, the code's commit, the machine, the settings of the hardware, the command,
+and what the process used. The environment's variables are not read, and what looks like a password in the command is
+not written.
+"""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import phmrun
+from phmrun.errors import PhmrunError
+from phmrun.files import write_json, write_text
+from phmrun.ledger.run import Run
+from phmrun.ledger.status import now
+from phmrun.ledger.values import plain
+
+WRITE_EVERY = 30.0
+"""Seconds between two writings of what a process has used so far."""
+LONGEST_DIFF = 2**20
+"""Bytes of uncommitted changes that a run keeps; of longer ones it has the checksum."""
+COMPARED = ("python", "packages", "code", "system", "processor", "accelerators", "threads", "settings", "flags")
+"""What of an entry can change what is computed."""
+_SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+|(?<=://)[^/@\s]+(?=@)")
+
+
+class Segment:
+    """A process's entry, from the moment at which it is made.
+
+    Args:
+        run: The run.
+        facts: What it is made on: :func:`facts`, and what torch knows.
+    """
+
+    def __init__(self, run: Run, facts: Mapping[str, Any]) -> None:
+        self.run = run
+        self.before = run.environment()
+        self.entry: dict[str, Any] = {"started": now(), "ended": None, "state": "running", **facts}
+        self._began, self._written = time.monotonic(), -WRITE_EVERY
+        self._used = _cpu_seconds()
+        self.write()
+
+    def resumed(self, step: int) -> list[str]:
+        """Notes from where training goes on; returns in what this environment differs from the one before."""
+        self.entry["first_step"] = self.entry["last_step"] = step
+        self.write()
+        return differences(self.before[-1], self.entry) if step and self.before else []
+
+    def progress(self, step: int) -> None:
+        """Notes how far training is; written now and then."""
+        self.entry["last_step"] = step
+        if time.monotonic() - self._written >= WRITE_EVERY:
+            self.write()
+
+    def end(self, state: str) -> None:
+        """Notes how the process ended."""
+        self.entry |= {"ended": now(), "state": state}
+        self.write()
+
+    def write(self) -> None:
+        """Writes the entry behind those of former processes."""
+        self._written = time.monotonic()
+        self.entry |= {
+            "wall_seconds": round(self._written - self._began, 3),
+            "cpu_seconds": round(_cpu_seconds() - self._used, 3),
+            "peak_memory_bytes": _peak_memory(),
+        }
+        write_json(self.run.environment_path, plain({"segments": [*self.before, self.entry]}, otherwise=str))
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """What a process knows of its environment without torch; keeps uncommitted changes of the code in the run."""
+    return {
+        "command": command(),
+        "python": platform.python_version(),
+        "packages": dict(packages()),
+        "code": code(run.path),
+        "system": platform.platform(),
+        "host": socket.gethostname(),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": _memory(),
+    }
+
+
+def command() -> list[str]:
+    """The command line, without what looks like a password."""
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    return [program, *(_SECRET.sub(lambda found: f"{found[1] or ''}***", word) for word in sys.argv[1:])]
+
+
+def packages() -> Iterator[tuple[str, str]]:
+    """Versions of phmrun and of all that it, Lightning and torch compute with, as far as they are installed."""
+    names = dict.fromkeys(["phmrun", *_required("phmrun"), *_required("torch"), *_required("pytorch-lightning")])
+    for name in sorted(names, key=str.lower):
+        try:
+            yield name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
+def code(keep: Path | None = None) -> dict[str, Any]:
+    """Commit and uncommitted changes of phmrun, where it runs from a checkout; empty elsewhere.
+
+    Args:
+        keep: Where the changes are written, ``code-<first digits of their checksum>.diff``.
+    """
+    root = Path(phmrun.__file__).resolve().parents[1]
+    if not (root / ".git").exists() or not (root / "pyproject.toml").is_file():
+        return {}
+    commit = _git(root, "rev-parse", "HEAD")
+    if commit is None:
+        return {}
+    diff = _git(root, "diff", "HEAD", "--", "*.py", "*.yaml") or ""
+    found: dict[str, Any] = {"commit": commit.strip()}
+    if diff:
+        found["diff_sha256"] = hashlib.sha256(diff.encode()).hexdigest()
+        if keep is not None and len(diff.encode()) <= LONGEST_DIFF:
+            found["diff"] = f"code-{found['diff_sha256'][:12]}.diff"
+            write_text(keep / found["diff"], diff)
+    return found
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells."""
+    try:
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    except OSError:
+        found = None
+    return found.group(1) if found else platform.processor() or platform.machine()
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """In what two entries differ that can change what is computed: "threads: 1, then 2"."""
+    before, after = (
+        {key: value for name in COMPARED for key, value in _flat(name, entry.get(name))} for entry in (one, other)
+    )
+    keys = dict.fromkeys([*before, *after])
+    return [f"{key}: {before.get(key)}, then {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
+
+
+def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each process of a run, and what changed between two of them."""
+    for number, entry in enumerate(segments):
+        steps = f"steps {entry.get('first_step', 0):,} to {entry.get('last_step', 0):,}"
+        yield f"{number + 1}: {steps}, {entry.get('state')}, {entry.get('started')}: {summary(entry)}"
+        if number and (changed := differences(segments[number - 1], entry)):
+            yield f"   changed before it: {'; '.join(changed)}"
+
+
+def summary(entry: Mapping[str, Any]) -> str:
+    """An environment in a line: versions, machine, threads."""
+    packages = entry.get("packages") or {}
+    versions = [f"{name} {packages[name]}" for name in ("phmrun", "torch", "pytorch-lightning") if name in packages]
+    commit = str((entry.get("code") or {}).get("commit", ""))[:10]
+    changed = " with uncommitted changes" if (entry.get("code") or {}).get("diff_sha256") else ""
+    machine = [each.get("name", "") for each in entry.get("accelerators") or []] or [str(entry.get("processor"))]
+    parts = [
+        *versions,
+        *([f"commit {commit}{changed}"] if commit else []),
+        f"Python {entry.get('python')}",
+        *machine,
+        f"{entry.get('threads')} thread{'' if entry.get('threads') == 1 else 's'}",
+    ]
+    return ", ".join(parts)
+
+
+def read_segments(run: Run) -> list[dict[str, Any]]:
+    """The entries of a run; none where they are missing or damaged."""
+    try:
+        return run.environment()
+    except PhmrunError:
+        return []
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Facts by dotted names; the name of the file that keeps a diff is none."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if (name, key) != ("code", "diff"):
+                yield from _flat(f"{name}.{key}", item)
+    elif value is not None:
+        yield name, value
+
+
+def _required(name: str) -> list[str]:
+    """Names of the packages that one asks for, those for its development left out."""
+    try:
+        wanted = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    kept = (text for text in wanted if name == "phmrun" or "extra ==" not in text)
+    return [re.split(r"[^A-Za-z0-9._-]", text)[0] for text in kept if not re.search(r"""extra == ['"]dev""", text)]
+
+
+def _git(root: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode("utf-8", errors="replace")
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def _peak_memory() -> int:
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if platform.system() == "Darwin" else most * 2**10

@@ -1,0 +1,89 @@
+"""``environment.json``, and runs that are trained anew."""
+
+import json
+
+import pytest
+import torch
+from tiny_experiments import SETTINGS, configured, run_experiment, run_of
+
+from phmrun.engine import experiment
+from phmrun.engine.checkpoints import LAST
+from phmrun.engine.reproduction import compare, reproduce
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import State
+from phmrun.ledger.environment import said
+
+SHORT = {"training": {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}}
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_a_run_of_every_task_is_reproduced_bit_for_bit(task, tmp_path):
+    run = run_of(run_experiment(configured(task, tmp_path / "corpus", SHORT), tmp_path / "runs"))
+    found = reproduce(run, tmp_path / "again")
+    assert found.identical
+    assert found.tensors > 5
+    assert f"test/{_main(task)}" in found.compared
+    assert found.again.path == tmp_path / "again" / run.id
+    (entry,) = run.environment()
+    assert entry["packages"]["torch"] == torch.__version__.split("+")[0] or entry["packages"]["torch"]
+    assert (entry["state"], entry["first_step"], entry["last_step"]) == ("done", 0, 4)
+    assert entry["threads"] == torch.get_num_threads()
+    assert entry["cpu_seconds"] > 0
+    assert entry["peak_memory_bytes"] > 2**20
+    assert entry["ended"] >= entry["started"]
+
+
+def _main(task):
+    return {"nmt": "bleu", "style": "bleu", "parse": "las", "lm": "perplexity"}.get(task, "accuracy")
+
+
+def _stop(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_other_weights_are_told_and_explained_by_what_is_on_record(tmp_path, monkeypatch):
+    config = configured("sva", tmp_path / "corpus", SHORT)
+    with monkeypatch.context() as patched:  # after two steps the process is stopped, and goes on with other threads
+        patched.setattr(experiment, "_report", lambda row: _stop() if "val/loss" in row else None)
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(config, tmp_path / "runs")
+    threads = torch.get_num_threads()
+    other = config.model_copy(update={"hardware": config.hardware.model_copy(update={"threads": threads + 1})})
+    try:
+        run = run_of(run_experiment(other, tmp_path / "runs"))
+    finally:
+        torch.set_num_threads(threads)
+    one, two = run.environment()
+    assert (one["state"], one["threads"], two["threads"]) == ("interrupted", threads, threads + 1)
+    assert f"threads: {threads}, then {threads + 1}" in "\n".join(said([one, two]))
+    checkpoint = torch.load(run.checkpoints / LAST, weights_only=False)
+    name, weight = next((name, each) for name, each in checkpoint["state_dict"].items() if each.is_floating_point())
+    weight.view(-1)[0] += 0.5
+    torch.save(checkpoint, run.checkpoints / LAST)
+    metrics = run.metrics()
+    metrics["test/accuracy"]["value"] -= 1.0
+    run.metrics_path.write_text(json.dumps(metrics))
+    again = tmp_path / "again"
+    found = reproduce(run, again)
+    torch.set_num_threads(threads)
+    assert not found.identical
+    assert name in {each.name for each in found.weights if each.largest == pytest.approx(0.5)}
+    assert "test/accuracy" in {each.name for each in found.scores}
+    assert any(f"threads: {threads + 1}, then {threads}" in line for line in found.explanations)
+    assert compare(found.again, found.again).identical
+
+
+def test_what_cannot_be_reproduced(tmp_path):
+    config = configured("sva", tmp_path / "corpus", SHORT)
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    with pytest.raises(PhmrunError, match="take the place"):
+        reproduce(run, tmp_path / "runs")
+    train = tmp_path / "corpus" / "train.tsv"
+    train.write_text(train.read_text() + train.read_text())
+    with pytest.raises(PhmrunError, match="no longer the same experiment: changed are train") as caught:
+        reproduce(run, tmp_path / "again")
+    assert caught.value.code is ExitCode.DATA
+    assert not (tmp_path / "again").exists()
+    run.set_state(State.INTERRUPTED)
+    with pytest.raises(PhmrunError, match="nothing to reproduce yet"):
+        reproduce(run, tmp_path / "again")

@@ -1,0 +1,63 @@
+"""What is written of an environment, and what is not."""
+
+import subprocess
+import sys
+
+import pytest
+
+from phmrun.errors import PhmrunError
+from phmrun.ledger import Run
+from phmrun.ledger import environment as module
+from phmrun.ledger.environment import Segment, code, command, differences, packages, read_segments
+
+
+def _run(tmp_path):
+    return Run.create(tmp_path / "runs", "sva-x", "task: sva\n")
+
+
+def test_an_entry_for_each_process(tmp_path):
+    run = _run(tmp_path)
+    first = Segment(run, {"threads": 1, "python": "3.11"})
+    assert first.resumed(0) == []
+    first.progress(5)
+    del first  # killed
+    second = Segment(run, {"threads": 2, "python": "3.11"})
+    assert second.resumed(4) == ["threads: 1, then 2"]
+    second.end("done")
+    one, two = run.environment()
+    assert (one["state"], one["ended"], two["state"], two["first_step"]) == ("running", None, "done", 4)
+    run.environment_path.write_text('{"segments": 3}')
+    assert read_segments(run) == []
+    with pytest.raises(PhmrunError):
+        run.environment()
+
+
+def test_secrets_stay_out(monkeypatch):
+    words = ["/bin/phmrun", "train", "--set", "x.api_key=abc", "https://me:pw@host/x", "decoding.max_tokens=5"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert command() == ["phmrun", "train", "--set", "x.api_key=***", "https://***@host/x", "decoding.max_tokens=5"]
+
+
+def test_versions_of_what_computes():
+    found = dict(packages())
+    assert {"phmrun", "torch", "pytorch-lightning", "numpy", "sacrebleu"} <= found.keys()
+    assert not {"ruff", "mypy", "pytest"} & found.keys()
+
+
+def test_the_code_s_commit_and_its_changes(tmp_path, monkeypatch):
+    root, kept = tmp_path / "checkout", tmp_path / "run"
+    (root / "phmrun").mkdir(parents=True)
+    (root / "pyproject.toml").touch()
+    (root / "phmrun" / "__init__.py").write_text("one = 1\n")
+    monkeypatch.setattr(module.phmrun, "__file__", str(root / "phmrun" / "__init__.py"))
+    assert code(kept) == {}
+    git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b.example"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    clean = code(kept)
+    assert clean.keys() == {"commit"}
+    (root / "phmrun" / "__init__.py").write_text("one = 2\n")
+    changed = code(kept)
+    assert changed["commit"] == clean["commit"]
+    assert "+one = 2" in (kept / changed["diff"]).read_text()
+    assert any(line.startswith("code.diff_sha256: None") for line in differences({"code": clean}, {"code": changed}))
