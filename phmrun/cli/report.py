@@ -1,12 +1,18 @@
 """``phmrun report``: what a sweep has come to, as one page."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import RunsDirectory
+from phmrun.cli.options import Json, RunsDirectory
+from phmrun.errors import unknown
+
+if TYPE_CHECKING:
+    from phmrun.sweeps import Plan
+    from phmrun.sweeps.standing import Stand
 
 EPILOG = """Example:
 
@@ -31,7 +37,15 @@ def report(
     significance: Annotated[
         bool, typer.Option("--significance/--no-significance", help="Mark what differs from the dense cell.")
     ] = True,
+    checklist: Annotated[
+        str | None,
+        typer.Option(
+            metavar="acl|neurips",
+            help="Instead: a conference's reproducibility checklist, filled from the runs; blanks are marked.",
+        ),
+    ] = None,
     runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
 ) -> None:
     """Writes a page with table, pictures, runs, settings and environment: HTML that needs no network, and Markdown."""
     from phmrun.cli.sweep_work import planned
@@ -42,7 +56,41 @@ def report(
 
     made = planned(file, seeds=seeds)
     stands = survey(made, runs_dir)
+    if checklist is not None:
+        _checklist(checklist, made, stands, out or Path(f"{Path(file).stem}-checklist-{checklist}.html"), as_json)
+        return
     table = table_of_sweep(made, stands)
     found = differences(table) if significance else {}
-    for path in write_report(made, stands, table, found, out or Path(f"{Path(file).stem}.html")):
+    written = write_report(made, stands, table, found, out or Path(f"{Path(file).stem}.html"))
+    if as_json:
+        console.print_json({"files": written})
+        return
+    for path in written:
         console.stdout().print(str(path), markup=False, soft_wrap=True)
+
+
+def _checklist(name: str, made: "Plan", stands: "Sequence[Stand]", out: Path, as_json: bool) -> None:
+    """Writes a filled checklist as HTML and as Markdown.
+
+    Raises:
+        PhmrunError: There is no such checklist.
+    """
+    from phmrun.files import write_text
+    from phmrun.report import checklist
+    from phmrun.report.document import to_html, to_markdown
+
+    if name not in checklist.CHECKLISTS:
+        raise unknown("checklist", name, checklist.CHECKLISTS, where="--checklist")
+    items = checklist.fill(name, made, stands)
+    page = checklist.document(name, made, items)
+    files = {out: to_html(page), out.with_suffix(".md"): to_markdown(page)}
+    for path, text in files.items():
+        write_text(path, text)
+    filled = sum(bool(item.answer) for item in items)
+    if as_json:
+        rows = [item._asdict() for item in items]
+        console.print_json({"items": rows, "filled": filled, "of": len(items), "files": list(files)})
+        return
+    for path in files:
+        console.stdout().print(str(path), markup=False, soft_wrap=True)
+    console.stdout().print(f"{filled} of {len(items)} items filled", markup=False)

@@ -276,7 +276,9 @@ CHECKLISTS: dict[str, tuple[Item, ...]] = {
         Item("9", "Does the work follow the code of ethics?"),
         Item("10", "Are societal impacts discussed?"),
         Item("11", "Are there safeguards against misuse of what is released?"),
-        Item("12", "Are licences and creators of existing assets named?", lambda f: _lines([_licences(f), _creators(f)])),
+        Item(
+            "12", "Are licences and creators of existing assets named?", lambda f: _lines([_licences(f), _creators(f)])
+        ),
         Item("13", "Are new assets documented?"),
         Item("14", "Are instructions and pay of participants given?"),
         Item("15", "Were risks to participants reviewed?"),

@@ -1,9 +1,6 @@
 """What stands on the page of a sweep: its table, its pictures, its runs, how to make it again."""
 
-import platform
-import sys
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +16,11 @@ from phmrun.plots.canvas import save_figure
 from phmrun.plots.history import choose_score, courses, draw_history
 from phmrun.plots.pareto import draw_pareto, points_of
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_html, to_markdown
+from phmrun.report.environments import environments
 from phmrun.sweeps import Plan
 from phmrun.sweeps.standing import Stand, Standing, tally
 
 MOST_CURVES = 12
-PACKAGES = ("phmrun", "torch", "pytorch-lightning", "sacrebleu", "sentencepiece", "numpy")
 
 
 def write_report(
@@ -64,7 +61,7 @@ def _document(
         sections.append(Section("Pictures", pictures))
     sections.append(Section("Runs", [_runs(stands), *_faults(stands)]))
     sections.append(Section("Settings", list(_settings(plan, stands))))
-    sections.append(Section("Environment", [Listing(("", ""), list(_environment(stands)))]))
+    sections.append(Section("Environment", environments(stands)))
     sections.append(
         Section("Again", [Text("The same command makes what is missing, and nothing twice."), _again(plan)])
     )
@@ -135,21 +132,6 @@ def _settings(plan: Plan, stands: Sequence[Stand]) -> Iterable[Part]:
         if config and config.task not in seen:
             seen.add(config.task)
             yield Code(to_yaml(config, stand.cell.origin), "yaml", f"All settings of the cell {stand.cell.label}")
-
-
-def _environment(stands: Iterable[Stand]) -> Iterable[tuple[str, str]]:
-    yield "Python", sys.version.split()[0]
-    yield "system", platform.platform()
-    for name in PACKAGES:
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            continue
-    hosts = sorted(
-        {stand.run.status.host for stand in stands if stand.run and stand.run.status and stand.run.status.host}
-    )
-    if hosts:
-        yield "trained on", ", ".join(hosts)
 
 
 def _again(plan: Plan) -> Code:

@@ -34,5 +34,7 @@ def environments(stands: Sequence[Stand]) -> list[Part]:
         for before, after in itertools.pairwise(segments):
             if after.get("first_step") and (changed := differences(before, after)):
                 told = "; ".join(changed[:MOST_DIFFERENCES])
-                parts.append(Text(f"{label} went on in another one from step {after['first_step']:,}: {told}.", note=True))
+                parts.append(
+                    Text(f"{label} went on in another one from step {after['first_step']:,}: {told}.", note=True)
+                )
     return parts

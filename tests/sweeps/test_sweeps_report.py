@@ -4,13 +4,16 @@ import pytest
 
 from phmrun.config import to_yaml
 from phmrun.ledger import Run, State
+from phmrun.ledger.environment import Segment
+from phmrun.report import checklist
 from phmrun.report.content import write_report
+from phmrun.report.document import to_markdown
 from phmrun.sweeps.results import table_of_sweep
 from phmrun.sweeps.standing import survey
 
 
 @pytest.fixture
-def page(planned, tmp_path, written):
+def stood(planned, tmp_path, written):
     content = {
         "title": "Layers & sizes",
         "task": "toy",
@@ -26,8 +29,19 @@ def page(planned, tmp_path, written):
         for step in (10, 20):
             run.history.append({"step": step, "time": step, "val/loss": 3.0 - step / 10 - place, "train/loss": 1.0})
         run.update_metrics("test/accuracy", {"value": 80.0 + place, "signature": "labels:a+b"})
+        run.update_metrics("validation/best", {"value": 70.0 + place})
+        for threads in range(1, 2 + (place == 2)):
+            facts = {"python": "3.11", "processor": "a chip", "threads": threads, "packages": {"torch": "2.9"}}
+            segment = Segment(run, facts)
+            segment.resumed(10 * (threads - 1))
+            segment.end("done")
         run.set_state(State.DONE, seconds=90.0, step=20)
-    stands = survey(made, tmp_path / "runs")
+    return made, survey(made, tmp_path / "runs")
+
+
+@pytest.fixture
+def page(stood, tmp_path):
+    made, stands = stood
     return write_report(made, stands, table_of_sweep(made, stands), {}, tmp_path / "out" / "page.html")
 
 
@@ -42,7 +56,9 @@ def test_the_page_has_everything(page):
     assert "test/accuracy: labels:a+b" in text
     assert "title: Layers & sizes" in text  # the sweep's own file
     assert "  width: 12" in text  # and the whole configuration of a cell
-    assert "| torch | " in text
+    assert "| torch 2.9, Python 3.11, a chip, 2 threads |" in text  # the runs' environments, not this process's
+    assert "not all made in the same environment: threads: 1, then 2." in text
+    assert "seed 1 went on in another one from step 10: threads: 1, then 2." in text
     assert "phmrun sweep " in text
     page_text = page[0].read_text()
     assert page_text.count("data:image/svg+xml;base64,") == 2
@@ -55,3 +71,18 @@ def test_a_sweep_that_has_not_begun(planned, tmp_path):
     written = write_report(made, stands, table_of_sweep(made, stands), {}, tmp_path / "page.html")
     assert len(written) == 2
     assert "1 missing" in written[1].read_text()
+
+
+@pytest.mark.parametrize("name", checklist.CHECKLISTS)
+def test_a_checklist_is_filled_from_the_record_and_blanks_are_marked(name, stood):
+    made, stands = stood
+    items = checklist.fill(name, made, stands)
+    assert len({item.number for item in items}) == len(items)
+    answers = {item.number: item.answer for item in items}
+    assert "a chip" in answers["C1" if name == "acl" else "8"]
+    assert "over seeds" in answers["C3" if name == "acl" else "7"]
+    if name == "acl":
+        assert "best validation 70.00" in answers["R4"]
+        assert "labels:a+b" in answers["R5"]
+    text = to_markdown(checklist.document(name, made, items))
+    assert text.count(checklist.BLANK) == sum(not item.answer for item in items) > 0
