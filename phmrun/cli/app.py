@@ -19,6 +19,7 @@ from phmrun.cli import compress as compress_verb
 from phmrun.cli import count_params as count_params_verb
 from phmrun.cli import eval as eval_verb
 from phmrun.cli import export as export_verb
+from phmrun.cli import import_model as import_verb
 from phmrun.cli import predict as predict_verb
 from phmrun.cli import report as report_verb
 from phmrun.cli import schema as schema_verb
@@ -68,6 +69,7 @@ app.command("table", rich_help_panel=EXPERIMENTS, epilog=table_verb.EPILOG)(tabl
 app.command("report", rich_help_panel=EXPERIMENTS, epilog=report_verb.EPILOG)(report_verb.report)
 app.command("eval", rich_help_panel=EXPERIMENTS, epilog=eval_verb.EPILOG)(eval_verb.evaluate)
 app.command("predict", rich_help_panel=EXPERIMENTS, epilog=predict_verb.EPILOG)(predict_verb.predict)
+app.command("import", rich_help_panel=EXPERIMENTS, epilog=import_verb.EPILOG)(import_verb.import_model)
 app.command("compress", rich_help_panel=EXPERIMENTS, epilog=compress_verb.EPILOG)(compress_verb.compress)
 app.command("export", rich_help_panel=EXPERIMENTS, epilog=export_verb.EPILOG)(export_verb.export)
 app.command("count-params", rich_help_panel=INSPECT, epilog=count_params_verb.EPILOG)(count_params_verb.count_params)

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json, write_text
 from phmrun.layers import FeedForward, MultiheadAttention, folded
-from phmrun.models.positions import RelativePositions, sinusoids
+from phmrun.models.positions import RelativePositions
 from phmrun.models.transformer import DecoderLayer, EncoderLayer, Sublayer, Transformer, with_tables
+from phmrun.text.pieces import PieceVocabulary
 from phmrun.text.subwords import SubwordVocabulary
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import SPECIALS, Vocabulary
@@ -100,14 +101,15 @@ def write_model(
     if not vocabularies.joint:
         sides = {"source": vocabularies.source, "target": vocabularies.target}
     for name, vocabulary in sides.items():
-        if isinstance(vocabulary, SubwordVocabulary):
+        if isinstance(vocabulary, SubwordVocabulary | PieceVocabulary):
             (directory / f"{name}.model").write_bytes(vocabulary.model)
     write_text(directory / "README.md", _page(vocabularies))
 
 
 def specification_of(network: Transformer) -> Any:
     """The network as CTranslate2's ``TransformerSpec``, without vocabularies."""
-    specs = library().specs.transformer_spec
+    specs, kinds = library().specs.transformer_spec, library().specs.Activation
+    activations = {"relu": kinds.RELU, "swish": kinds.SWISH}
     with torch.no_grad():
         plain = with_tables(folded(network))
         encoder_layers = cast(list[EncoderLayer], list(plain.encoder))
@@ -119,6 +121,7 @@ def specification_of(network: Transformer) -> Any:
             "pre_norm": first.pre,
             "rms_norm": isinstance(first.norm, nn.RMSNorm),
             "relative_attention_bias": plain.encoder_positions is not None,
+            "activation": activations[cast(FeedForward, encoder_layers[0].feedforward.block).activation],
             "head_dim": head_width if attention.inner_dim != plain.width else None,
         }
         heads = attention.num_heads
@@ -130,7 +133,7 @@ def specification_of(network: Transformer) -> Any:
             if first.pre:
                 _set_norm(spec.layer_norm, norm)
             if plain.positions is not None:
-                spec.position_encodings.encodings = _array(sinusoids(POSITIONS, plain.width))
+                spec.position_encodings.encodings = _array(plain.positions(POSITIONS))
         for spec, encoder_layer in zip(encoder.layer, encoder_layers, strict=True):
             _set_self_attention(spec.self_attention, encoder_layer.attention, plain.encoder_positions)
             _set_feedforward(spec.ffn, encoder_layer.feedforward)
@@ -245,7 +248,7 @@ def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
 
 def _page(vocabularies: Vocabularies) -> str:
     """How to call a converted model, as a page of Markdown whose code runs in the model's directory."""
-    if not isinstance(vocabularies.source, SubwordVocabulary):
+    if not isinstance(vocabularies.source, SubwordVocabulary | PieceVocabulary):
         setup, encode, decode = "", "line.split()", '" ".join(tokens)'
     else:
         names = ("subwords", "subwords") if vocabularies.joint else ("source", "target")

@@ -192,6 +192,7 @@ class DirectLayer:
         self.enter_feedforward, self.leave_feedforward = _norms(layer.feedforward)
         self.expand = direct(feedforward.expand)
         self.contract = direct(feedforward.contract)
+        self.activate: Map = torch.relu_ if feedforward.activation == "relu" else F.silu
 
     def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attention to the target so far.
@@ -218,7 +219,7 @@ class DirectLayer:
 
     def transform(self, hidden: Tensor) -> Tensor:
         """The feed-forward block."""
-        inner = self.expand(self.enter_feedforward(hidden)).relu_()
+        inner = self.activate(self.expand(self.enter_feedforward(hidden)))
         return self.leave_feedforward(self.contract(inner).add_(hidden))
 
 

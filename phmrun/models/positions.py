@@ -12,25 +12,28 @@ class SinusoidalPositions(nn.Module):
     Args:
         width: Size of a position vector; even.
         length: Positions computed ahead; longer inputs extend the table.
+        paper: 10000^(i / (width/2)) instead, as the paper has it; still sines before cosines.
     """
 
     table: Tensor
 
-    def __init__(self, width: int, length: int = 512) -> None:
+    def __init__(self, width: int, length: int = 512, *, paper: bool = False) -> None:
         super().__init__()
         self.width = width
-        self.register_buffer("table", sinusoids(length, width), persistent=False)
+        self.paper = paper
+        self.register_buffer("table", sinusoids(length, width, paper=paper), persistent=False)
 
     def forward(self, length: int) -> Tensor:
         """The first ``length`` position vectors, ``[length, width]``."""
         if length > self.table.shape[0]:
-            self.table = sinusoids(2 * length, self.width).to(self.table)
+            self.table = sinusoids(2 * length, self.width, paper=self.paper).to(self.table)
         return self.table[:length]
 
 
-def sinusoids(length: int, width: int) -> Tensor:
-    """Position vectors ``[length, width]``, computed in double precision."""
-    rates = torch.exp(torch.arange(width // 2, dtype=torch.float64) * (-math.log(10000.0) / max(width // 2 - 1, 1)))
+def sinusoids(length: int, width: int, *, paper: bool = False) -> Tensor:
+    """Position vectors ``[length, width]``, computed in double precision; see :class:`SinusoidalPositions`."""
+    last = width // 2 if paper else max(width // 2 - 1, 1)
+    rates = torch.exp(torch.arange(width // 2, dtype=torch.float64) * (-math.log(10000.0) / last))
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1).to(torch.get_default_dtype())
 

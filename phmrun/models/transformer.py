@@ -13,13 +13,14 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, build_embedding, share_parameters, tied_output
 from phmrun.layers.attention import Maps
+from phmrun.layers.feedforward import Activation
 from phmrun.layers.inference import table_of
 from phmrun.layers.tied import TiedOutput
 from phmrun.models.positions import RelativePositions, SinusoidalPositions
 
 Norm = Literal["pre", "post"]
 Normalization = Literal["layer", "rms"]
-Positions = Literal["sinusoidal", "relative"]
+Positions = Literal["sinusoidal", "sinusoidal-vaswani", "relative"]
 Tie = Literal["all", "decoder", "none"]
 
 
@@ -113,7 +114,9 @@ class Transformer(nn.Module):
         output_bias: Whether the output map has one.
         upsample: Factor U on the inner widths: that of queries, keys and values, and of the feed-forward blocks.
         normalization: "layer" norms, or "rms".
-        positions: "sinusoidal" vectors, or "relative" buckets: scores by distance, per stack and head.
+        positions: "sinusoidal" vectors (of tensor2tensor, or "sinusoidal-vaswani": of the paper's formula), or
+            "relative" buckets: scores by distance, per stack and head.
+        activation: Of the feed-forward blocks: "relu" or "swish".
         tie: "all": source embedding, target embedding and output share one matrix; "decoder": the last two do. Of an
             embedding of several matrices the output shares the words' own vectors.
         layer: Structure of every map in the blocks and its options: ``{"structure": "phm", "n": 8}``.
@@ -146,6 +149,7 @@ class Transformer(nn.Module):
         upsample: int = 1,
         normalization: Normalization = "layer",
         positions: Positions = "sinusoidal",
+        activation: Activation = "relu",
         tie: Tie = "all",
         layer: Mapping[str, Any] | None = None,
         contract: Mapping[str, Any] | None = None,
@@ -167,7 +171,7 @@ class Transformer(nn.Module):
 
         def feedforward() -> Sublayer:
             sizes = (width, upsample * inner, activation_dropout, feedforward_bias)
-            return sublayer(FeedForward(*sizes, contract=contract, **layer))
+            return sublayer(FeedForward(*sizes, activation=activation, contract=contract, **layer))
 
         self.encoder = nn.ModuleList(EncoderLayer(attention(), feedforward()) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(
@@ -176,7 +180,7 @@ class Transformer(nn.Module):
         self.encoder_norm = build_norm(normalization, width) if norm == "pre" else nn.Identity()
         self.decoder_norm = build_norm(normalization, width) if norm == "pre" else nn.Identity()
         relative = positions == "relative"
-        self.positions = None if relative else SinusoidalPositions(width)
+        self.positions = None if relative else SinusoidalPositions(width, paper=positions == "sinusoidal-vaswani")
         self.encoder_positions = RelativePositions(heads, both_ways=True) if relative else None
         self.decoder_positions = RelativePositions(heads, both_ways=False) if relative else None
         self.source_embedding = build_embedding(source_size, width, **(embedding or {}))

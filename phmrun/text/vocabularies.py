@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phmrun.errors import PhmrunError
+from phmrun.text.pieces import PieceVocabulary
 from phmrun.text.subwords import SubwordVocabulary, train_subwords
 from phmrun.text.vocabulary import KINDS, SPECIALS, Vocabulary, read_description
 from phmrun.text.words import WordVocabulary, train_words
@@ -100,6 +101,8 @@ def load_vocabulary(directory: Path) -> Vocabulary:
         PhmrunError: (exit 3) The directory holds no vocabulary, or one that this version cannot read.
     """
     description = read_description(directory)
+    if description["kind"] == "pieces":
+        return PieceVocabulary.load(directory, description)
     if description["kind"] == "word":
         return WordVocabulary.load(directory, description)
     return SubwordVocabulary.load(directory, description)

@@ -17,6 +17,8 @@ Kind = Literal["unigram", "bpe", "word"]
 KINDS: tuple[str, ...] = get_args(Kind)
 LARGEST = 1 << 31
 """More entries than any vocabulary has."""
+GIVEN = "pieces"
+"""Kind of a vocabulary that comes with a model from elsewhere, and is not learnt."""
 FORMAT = 1
 """Version of the layout on disk."""
 
@@ -96,7 +98,7 @@ def read_description(directory: Path) -> dict[str, str | int]:
         raise PhmrunError("there is no vocabulary here", where=str(directory), code=ExitCode.DATA) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PhmrunError(f"the vocabulary is damaged: {error}", where=str(path), code=ExitCode.DATA) from error
-    if form != FORMAT or kind not in KINDS or sizes[0] < sizes[1]:
+    if form != FORMAT or kind not in (*KINDS, GIVEN) or sizes[0] < sizes[1]:
         what = f"this version reads vocabularies of format {FORMAT} and kind {', '.join(KINDS)}, not {form!r}, {kind!r}"
         raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
     return dict(description)

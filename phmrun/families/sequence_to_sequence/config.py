@@ -27,6 +27,9 @@ class VocabularyConfig(Section):
     multiple_of: int = Field(
         8, ge=1, description="Unused entries fill the vocabulary up to a multiple of this, so that n divides it."
     )
+    path: Annotated[Path | None, Unhashed()] = Field(
+        None, description="A run's folder `vocabulary`, to be used as it is; nothing is learnt then."
+    )
 
 
 class ParallelDataConfig(DataConfig):
@@ -163,9 +166,11 @@ class TransformerConfig(ModelConfig):
     normalization: Literal["layer", "rms"] = Field(
         "layer", description="Normalisation by mean and variance, or by the root mean square alone (T5)."
     )
-    positions: Literal["sinusoidal", "relative"] = Field(
-        "sinusoidal", description="Vectors added to the embeddings, or scores by bucket of distance in attention (T5)."
+    positions: Literal["sinusoidal", "sinusoidal-vaswani", "relative"] = Field(
+        "sinusoidal",
+        description="Vectors added to the embeddings (tensor2tensor's or the paper's), or scores by distance (T5).",
     )
+    activation: Literal["relu", "swish"] = Field("relu", description="Activation of the feed-forward networks.")
     contract_n: int | None = Field(
         None,
         ge=1,

@@ -10,6 +10,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import Baseline, ParallelData
 from phmrun.files import sha256_of
+from phmrun.text.vocabularies import Vocabularies
 
 Files = dict[str, tuple[Path, Path]]
 
@@ -58,6 +59,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
         target_size=vocabulary.target_size,
         joint=vocabulary.joint,
         multiple_of=vocabulary.multiple_of,
+        vocabularies=Vocabularies.load(vocabulary.path) if vocabulary.path else None,
         max_length=config.data.max_length,
         unit=config.batch.unit,
         batch_size=config.batch.size,

@@ -102,6 +102,7 @@ class ParallelData(DataModule):
         target_size: Entries of the target's own, where it is of another size.
         joint: One vocabulary for both sides.
         multiple_of: Vocabulary sizes are padded to a multiple of this.
+        vocabularies: To be used instead of learning any.
         max_length: Training pairs with a longer side (tokens) are left out.
         unit: What ``batch_size`` counts: "tokens" or "sentences".
         batch_size: Target tokens or sentences per micro-batch.
@@ -125,6 +126,7 @@ class ParallelData(DataModule):
         target_size: int | None = None,
         joint: bool,
         multiple_of: int,
+        vocabularies: Vocabularies | None = None,
         max_length: int,
         unit: Unit,
         batch_size: int,
@@ -139,6 +141,7 @@ class ParallelData(DataModule):
         self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
         self._fingerprints = dict(fingerprints)
         self.settings = VocabularySettings(kind, vocabulary_size, joint, multiple_of, target_size=target_size)
+        self.given = vocabularies
         self.max_length = max_length
         self.batch_unit: Unit = unit
         self.batch_size = batch_size
@@ -149,7 +152,10 @@ class ParallelData(DataModule):
 
     def fingerprints(self) -> dict[str, str]:
         """Checksums of the text."""
-        return self._fingerprints
+        if self.given is None:
+            return self._fingerprints
+        sides = {"source": self.given.source.sha256, "target": self.given.target.sha256}
+        return {**self._fingerprints, **{f"vocabulary {side}": digest for side, digest in sides.items()}}
 
     @property
     def prepared(self) -> Prepared:
@@ -165,6 +171,7 @@ class ParallelData(DataModule):
                 multiple_of=self.settings.multiple_of,
                 max_length=self.max_length,
                 cache=self.cache,
+                vocabularies=self.given,
             )
         return self._prepared
 

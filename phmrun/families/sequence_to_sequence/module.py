@@ -106,6 +106,7 @@ def build_sequence_to_sequence(
         upsample=model.upsample,
         normalization=model.normalization,
         positions=model.positions,
+        activation=model.activation,
         tie=model.tie,
         layer=config.layer.arguments,
         contract=contract_arguments(config),

@@ -1,0 +1,109 @@
+"""A directory with a checkpoint of Hugging Face's: what is in it, read without executing anything."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of
+
+WEIGHTS = "model.safetensors"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+SAFELY = "AutoModelForSeq2SeqLM.from_pretrained(DIR).save_pretrained(OUT, safe_serialization=True)"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a directory holds.
+
+    Attributes:
+        directory: The directory.
+        config: Its ``config.json``.
+        tensors: Its weights by name.
+        sha256: Checksum of the file of weights.
+    """
+
+    directory: Path
+    config: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    sha256: str
+
+    def tensor(self, *names: str, shape: tuple[int, ...] | None = None) -> Tensor:
+        """The weights that have the first of some names that there is.
+
+        Raises:
+            PhmrunError: None of them is there, or it has another shape.
+        """
+        found = next((self.tensors[name] for name in names if name in self.tensors), None)
+        if found is None:
+            raise _damaged(self.directory / WEIGHTS, f"it holds no {names[0]}")
+        if shape is not None and tuple(found.shape) != shape:
+            raise _damaged(self.directory / WEIGHTS, f"{names[0]} is {list(found.shape)}, not {list(shape)}")
+        return found.float()
+
+    def file(self, name: str) -> bytes:
+        """The bytes of another file of the directory.
+
+        Raises:
+            PhmrunError: It is missing.
+        """
+        path = self.directory / name
+        if not path.is_file():
+            raise PhmrunError(f"the checkpoint has no {name}", where=str(self.directory), code=ExitCode.DATA)
+        return path.read_bytes()
+
+
+def read_checkpoint(directory: Path) -> Checkpoint:
+    """Reads ``config.json`` and ``model.safetensors``.
+
+    Raises:
+        PhmrunError: (exit 3) The directory or a file is missing or damaged, or holds pickles, which can execute code
+            when they are read and are never opened.
+    """
+    if not directory.is_dir():
+        raise PhmrunError("there is no such directory", where=str(directory), code=ExitCode.DATA)
+    weights = directory / WEIGHTS
+    if not weights.is_file():
+        raise _without_weights(directory)
+    try:
+        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(directory / "config.json", str(error)) from error
+    if not isinstance(config, dict):
+        raise _damaged(directory / "config.json", "it is no JSON object")
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise PhmrunError(
+            "the package 'safetensors' is not installed", hint='Run: pip install "phmrun[export]"'
+        ) from error
+    try:
+        tensors = load_file(weights)
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise _damaged(weights, str(error)) from error
+    return Checkpoint(directory, config, tensors, sha256_of(weights))
+
+
+def _without_weights(directory: Path) -> PhmrunError:
+    """Why a directory cannot be read, and the safe way."""
+    pickles = sorted(path.name for pattern in PICKLES for path in directory.glob(pattern))
+    if (directory / f"{WEIGHTS}.index.json").is_file():
+        what, hint = "the weights are in several files, which is not supported", f"Save them as one: {SAFELY}"
+    elif pickles:
+        what = f"{pickles[0]} is a pickle, which can execute code when it is read; it was not opened"
+        hint = (
+            f"Of Hugging Face's, make a safe copy where you trust it: {SAFELY}. Those of fairseq and JoeyNMT go "
+            "through their own converters first."
+        )
+    else:
+        what, hint = f"there is no {WEIGHTS} here", "Give a directory that save_pretrained has written."
+    return PhmrunError(what, where=str(directory), hint=hint, code=ExitCode.DATA)
+
+
+def _damaged(path: Path, reason: str) -> PhmrunError:
+    return PhmrunError(f"the checkpoint is damaged: {reason}", where=str(path), code=ExitCode.DATA)

@@ -1,0 +1,290 @@
+"""Hugging Face's T5 and Marian as our Transformer: the config, the vocabulary, and every weight in its place.
+
+Their special tokens have other numbers than ours, so that the rows of the embeddings change places. Our beginning token
+has a row of its own, a copy of the one that their decoders start with; its output is ruled out by its bias.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import sentencepiece
+import torch
+from torch import Tensor, nn
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.importing.checkpoint import Checkpoint
+from phmrun.layers import FeedForward, Linear, MultiheadAttention
+from phmrun.layers.structures.dense import Dense
+from phmrun.models.transformer import DecoderLayer, EncoderLayer, Sublayer, Transformer
+from phmrun.text.pieces import PieceVocabulary
+from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import BOS, SPECIALS
+
+RULED_OUT = -1e9
+"""The bias of tokens that are never an output."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A checkpoint in our terms.
+
+    Attributes:
+        model: Keys of our config's model section.
+        decoding: Keys of our config's decoding section.
+        vocabularies: Of both sides.
+        order: For each of our tokens, the number that it has in the checkpoint.
+    """
+
+    model: Mapping[str, Any]
+    decoding: Mapping[str, Any]
+    vocabularies: Vocabularies
+    order: Sequence[int]
+
+
+def describe(checkpoint: Checkpoint) -> Imported:
+    """What a checkpoint is in our terms.
+
+    Raises:
+        PhmrunError: It is of another kind of model, or has something that our Transformer has not.
+    """
+    kind = checkpoint.config.get("model_type")
+    if kind == "t5":
+        return _t5(checkpoint)
+    if kind == "marian":
+        return _marian(checkpoint)
+    raise PhmrunError(
+        f"there is no import of the model type {kind!r}",
+        where=str(checkpoint.directory / "config.json"),
+        valid=("t5", "marian"),
+        code=ExitCode.DATA,
+    )
+
+
+@torch.no_grad()
+def load_weights(checkpoint: Checkpoint, imported: Imported, network: Transformer) -> None:
+    """Puts the weights of a checkpoint into the network that its description asks for.
+
+    Raises:
+        PhmrunError: A tensor is missing or has another shape.
+    """
+    load = _load_t5 if checkpoint.config["model_type"] == "t5" else _load_marian
+    load(checkpoint, torch.tensor(imported.order), network)
+
+
+def _t5(checkpoint: Checkpoint) -> Imported:
+    config = checkpoint.config
+    width, heads, head = (_size(checkpoint, key) for key in ("d_model", "num_heads", "d_kv"))
+    _refuse(checkpoint, "feed_forward_proj", "relu", ("relu",))
+    _refuse(checkpoint, "relative_attention_num_buckets", 32, (32,))
+    _refuse(checkpoint, "relative_attention_max_distance", 128, (128,))
+    _refuse(checkpoint, "tie_word_embeddings", True, (True,))
+    if heads * head != width:
+        raise _unlike(checkpoint, f"heads of {head} make {heads * head}, not the width {width}")
+    model = {
+        "width": width,
+        "feedforward": _size(checkpoint, "d_ff"),
+        "heads": heads,
+        "encoder_layers": _size(checkpoint, "num_layers"),
+        "decoder_layers": int(config.get("num_decoder_layers") or config["num_layers"]),
+        "norm": "pre",
+        "normalization": "rms",
+        "positions": "relative",
+        "attention_maps": "separate",
+        "bias": False,
+        "feedforward_bias": False,
+        "output_bias": True,
+        "dropout": float(config.get("dropout_rate", 0.1)),
+        "tie": "all",
+    }
+    spiece = checkpoint.file("spiece.model")
+    processor = _processor(checkpoint, spiece)
+    pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+    size = _size(checkpoint, "vocab_size")
+    names = [*pieces, *(f"<extra {number}>" for number in range(len(pieces), size))][:size]
+    vocabulary, order = _renumbered(checkpoint, spiece, names, _token(checkpoint, "unk_token_id", processor.unk_id()))
+    return Imported(model, {"penalty": "power", "alpha": 1.0}, Vocabularies(vocabulary, vocabulary), order)
+
+
+def _marian(checkpoint: Checkpoint) -> Imported:
+    config = checkpoint.config
+    _refuse(checkpoint, "activation_function", "gelu", ("swish", "relu"))
+    _refuse(checkpoint, "normalize_embedding", False, (False,))
+    _refuse(checkpoint, "normalize_before", False, (False,))
+    _refuse(checkpoint, "scale_embedding", False, (True,))
+    _refuse(checkpoint, "share_encoder_decoder_embeddings", True, (True,))
+    _refuse(checkpoint, "tie_word_embeddings", True, (True,))
+    for key in ("attention_heads", "ffn_dim"):
+        if config.get(f"encoder_{key}") != config.get(f"decoder_{key}"):
+            raise _unlike(checkpoint, f"encoder_{key} and decoder_{key} differ")
+    model = {
+        "width": _size(checkpoint, "d_model"),
+        "feedforward": _size(checkpoint, "encoder_ffn_dim"),
+        "heads": _size(checkpoint, "encoder_attention_heads"),
+        "encoder_layers": _size(checkpoint, "encoder_layers"),
+        "decoder_layers": _size(checkpoint, "decoder_layers"),
+        "norm": "post",
+        "normalization": "layer",
+        "positions": "sinusoidal-vaswani",
+        "activation": config["activation_function"],
+        "attention_maps": "separate",
+        "bias": True,
+        "feedforward_bias": True,
+        "output_bias": True,
+        "dropout": float(config.get("dropout", 0.1)),
+        "tie": "all",
+    }
+    try:
+        numbers = json.loads(checkpoint.file("vocab.json"))
+        names = [piece for piece, _ in sorted(numbers.items(), key=lambda item: int(item[1]))]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise _unlike(checkpoint, f"vocab.json is no list of pieces: {error}") from error
+    if len(names) != _size(checkpoint, "vocab_size"):
+        raise _unlike(checkpoint, f"vocab.json has {len(names)} pieces, config.json {config['vocab_size']}")
+    sides = []
+    unknown_token = int(numbers.get("<unk>", 1))
+    for name in ("source.spm", "target.spm"):
+        side, order = _renumbered(checkpoint, checkpoint.file(name), names, unknown_token)
+        _processor(checkpoint, side.model)
+        sides.append(side)
+    return Imported(model, {"penalty": "power", "alpha": 1.0}, Vocabularies(*sides), order)
+
+
+def _renumbered(
+    checkpoint: Checkpoint, model: bytes, names: Sequence[str], unknown_token: int
+) -> tuple[PieceVocabulary, list[int]]:
+    """The vocabulary with our special tokens first, and where its rows stand in the checkpoint."""
+    pad = _token(checkpoint, "pad_token_id", 0)
+    start = _token(checkpoint, "decoder_start_token_id", pad)
+    special = [pad, unknown_token, start, _token(checkpoint, "eos_token_id", 1)]
+    if not all(0 <= number < len(names) for number in special):
+        raise _unlike(checkpoint, "a special token is not in the vocabulary")
+    others = [number for number in range(len(names)) if number not in special]
+    order = [*special, *others]
+    return PieceVocabulary(model, [*SPECIALS, *(names[number] for number in others)]), order
+
+
+def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
+    width, heads = network.width, cast(MultiheadAttention, cast(EncoderLayer, network.encoder[0]).attention.block)
+    scale = math.sqrt(width // heads.num_heads)
+    places = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+    table = checkpoint.tensor(*places, shape=(int(order.max()) + 1, width))
+    _set_tables(network, table / math.sqrt(width), order, None)
+
+    def attention(prefix: str, part: str, sublayer: Sublayer) -> None:
+        block = cast(MultiheadAttention, sublayer.block)
+        for letter, linear in zip("qkv", block.project, strict=True):
+            _set(checkpoint, linear, f"{prefix}.{part}.{letter}", scale if letter == "q" else 1.0)
+        _set(checkpoint, block.output, f"{prefix}.{part}.o")
+        _set_norm(checkpoint, sublayer.norm, f"{prefix}.layer_norm")
+
+    def feedforward(prefix: str, sublayer: Sublayer) -> None:
+        block = cast(FeedForward, sublayer.block)
+        _set(checkpoint, block.expand, f"{prefix}.DenseReluDense.wi")
+        _set(checkpoint, block.contract, f"{prefix}.DenseReluDense.wo")
+        _set_norm(checkpoint, sublayer.norm, f"{prefix}.layer_norm")
+
+    for number, layer in enumerate(cast(list[EncoderLayer], list(network.encoder))):
+        attention(f"encoder.block.{number}.layer.0", "SelfAttention", layer.attention)
+        feedforward(f"encoder.block.{number}.layer.1", layer.feedforward)
+    for number, decoder in enumerate(cast(list[DecoderLayer], list(network.decoder))):
+        attention(f"decoder.block.{number}.layer.0", "SelfAttention", decoder.attention)
+        attention(f"decoder.block.{number}.layer.1", "EncDecAttention", decoder.cross)
+        feedforward(f"decoder.block.{number}.layer.2", decoder.feedforward)
+    for side, norm, positions in (
+        ("encoder", network.encoder_norm, network.encoder_positions),
+        ("decoder", network.decoder_norm, network.decoder_positions),
+    ):
+        _set_norm(checkpoint, norm, f"{side}.final_layer_norm")
+        bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        if positions is not None:
+            positions.table.copy_(checkpoint.tensor(bias, shape=tuple(positions.table.shape)))
+
+
+def _load_marian(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
+    places = ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
+    size = (int(order.max()) + 1, network.width)
+    table = checkpoint.tensor(*(f"model.{place}.weight" for place in places), "lm_head.weight", shape=size)
+    bias = checkpoint.tensor("final_logits_bias", shape=(1, len(table)))[0]
+    # A table that is scaled on its way in is not on its way out: ours is scaled in both places or in none.
+    _set_tables(network, table, order, bias)
+
+    def attention(prefix: str, name: str, sublayer: Sublayer) -> None:
+        block = cast(MultiheadAttention, sublayer.block)
+        for letter, linear in zip("qkv", block.project, strict=True):
+            _set(checkpoint, linear, f"{prefix}.{name}.{letter}_proj")
+        _set(checkpoint, block.output, f"{prefix}.{name}.out_proj")
+        _set_norm(checkpoint, sublayer.norm, f"{prefix}.{name}_layer_norm")
+
+    def feedforward(prefix: str, sublayer: Sublayer) -> None:
+        block = cast(FeedForward, sublayer.block)
+        _set(checkpoint, block.expand, f"{prefix}.fc1")
+        _set(checkpoint, block.contract, f"{prefix}.fc2")
+        _set_norm(checkpoint, sublayer.norm, f"{prefix}.final_layer_norm")
+
+    for number, layer in enumerate(cast(list[EncoderLayer], list(network.encoder))):
+        attention(f"model.encoder.layers.{number}", "self_attn", layer.attention)
+        feedforward(f"model.encoder.layers.{number}", layer.feedforward)
+    for number, decoder in enumerate(cast(list[DecoderLayer], list(network.decoder))):
+        attention(f"model.decoder.layers.{number}", "self_attn", decoder.attention)
+        attention(f"model.decoder.layers.{number}", "encoder_attn", decoder.cross)
+        feedforward(f"model.decoder.layers.{number}", decoder.feedforward)
+
+
+def _set_tables(network: Transformer, table: Tensor, order: Tensor, bias: Tensor | None) -> None:
+    """The shared table in our order, and the output's bias, by which the beginning is no output."""
+    matrix = cast(Dense, cast(Any, network.source_embedding).structure).matrix
+    matrix.copy_(table[order])
+    output_bias = cast(nn.Parameter, network.output.bias)
+    output_bias.copy_(torch.zeros(len(order)) if bias is None else bias[order])
+    output_bias[BOS] = RULED_OUT
+
+
+def _set(checkpoint: Checkpoint, module: nn.Module, name: str, scale: float = 1.0) -> None:
+    linear = cast(Linear, module)
+    shape = (linear.out_features, linear.in_features)
+    cast(Dense, linear.structure).matrix.copy_(scale * checkpoint.tensor(f"{name}.weight", shape=shape))
+    if linear.bias is not None:
+        linear.bias.copy_(scale * checkpoint.tensor(f"{name}.bias", shape=shape[:1]))
+
+
+def _set_norm(checkpoint: Checkpoint, norm: nn.Module, name: str) -> None:
+    weight = cast(Tensor, norm.weight)
+    weight.copy_(checkpoint.tensor(f"{name}.weight", shape=tuple(weight.shape)))
+    if isinstance(norm, nn.LayerNorm):
+        norm.bias.copy_(checkpoint.tensor(f"{name}.bias", shape=tuple(weight.shape)))
+
+
+def _processor(checkpoint: Checkpoint, model: bytes) -> sentencepiece.SentencePieceProcessor:
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        raise _unlike(checkpoint, "its SentencePiece model is damaged") from error
+
+
+def _size(checkpoint: Checkpoint, key: str) -> int:
+    """A positive whole number of the config."""
+    value = checkpoint.config.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**24:
+        raise _unlike(checkpoint, f"{key} is {value!r}, and not a size")
+    return value
+
+
+def _token(checkpoint: Checkpoint, key: str, otherwise: int) -> int:
+    value = checkpoint.config.get(key)
+    return value if isinstance(value, int) else otherwise
+
+
+def _refuse(checkpoint: Checkpoint, key: str, default: Any, supported: tuple[Any, ...]) -> None:
+    value = checkpoint.config.get(key, default)
+    if value not in supported:
+        choices = " or ".join(repr(one) for one in supported)
+        raise _unlike(checkpoint, f"{key} is {value!r}, of which our Transformer knows {choices} only")
+
+
+def _unlike(checkpoint: Checkpoint, reason: str) -> PhmrunError:
+    return PhmrunError(
+        f"the checkpoint cannot be imported: {reason}", where=str(checkpoint.directory), code=ExitCode.DATA
+    )

@@ -1,0 +1,87 @@
+"""A checkpoint of somebody else's as a run directory, which all verbs take like one of ours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from phmrun.config import Experiment, Source, Task, resolve, run_id, to_yaml
+from phmrun.engine.checkpoints import save_start
+from phmrun.engine.counting import count_parameters
+from phmrun.engine.network import build_module
+from phmrun.errors import PhmrunError
+from phmrun.files import write_json
+from phmrun.importing.checkpoint import read_checkpoint
+from phmrun.importing.huggingface import describe, load_weights
+from phmrun.layers import options_of
+from phmrun.ledger import Run, State
+from phmrun.models.transformer import Transformer
+from phmrun.registry import TASKS
+
+ORIGIN = "imported.json"
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """What an import made.
+
+    Attributes:
+        run: The run.
+        kind: What was imported: "t5", "marian".
+        parameters: The number of weights.
+    """
+
+    run: Run
+    kind: str
+    parameters: int
+
+
+def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mapping[str, Any]) -> ImportedRun:
+    """Makes a run of a checkpoint.
+
+    Args:
+        directory: What ``save_pretrained`` of Hugging Face's library has written.
+        task: A sequence-to-sequence task.
+        runs_dir: The directory of all runs.
+        data: Keys of the config's data section: what the run is scored on and trained on later.
+
+    Raises:
+        PhmrunError: The checkpoint is damaged, a pickle, or of another kind, or the task is of another one.
+    """
+    description: Task = TASKS.get(task)
+    if not description.converts:
+        raise PhmrunError(f"checkpoints become translators, and {task} is none", where="--task", valid=("nmt", "style"))
+    checkpoint = read_checkpoint(directory)
+    imported = describe(checkpoint)
+    kind = str(checkpoint.config["model_type"])
+    vocabulary = {"joint": True, "multiple_of": 1, "size": len(imported.vocabularies.source)}
+    values = {
+        "data": {**data, "vocabulary": vocabulary},
+        "model": dict(imported.model),
+        "decoding": dict(imported.decoding),
+    }
+    config = resolve(description.load("schema"), [Source(f"the checkpoint {kind}", values)], options_of).config
+    module = build_module(config, *imported.vocabularies.sizes)
+    load_weights(checkpoint, imported, cast(Transformer, module.network))
+    name = run_id(config, fingerprints={"imported": checkpoint.sha256})
+    run = Run.create(runs_dir, name, to_yaml(config))
+    with run.lock():
+        run.set_state(State.RUNNING)
+        imported.vocabularies.save(run.vocabulary)
+        counts = count_parameters(config, imported.vocabularies.sizes)
+        run.write_parameters(counts)
+        run.write_config(to_yaml(with_vocabulary(config, run.vocabulary)))
+        write_json(
+            run.path / ORIGIN,
+            {"from": str(directory.resolve()), "model_type": kind, "sha256": checkpoint.sha256},
+        )
+        save_start(run.checkpoints, module)
+        run.set_state(State.DONE, f"imported from {directory.name}")
+    return ImportedRun(run, kind, counts["total"])
+
+
+def with_vocabulary(config: Experiment, directory: Path) -> Experiment:
+    """The config with a vocabulary that is used as it is, also for other data."""
+    data: Any = config.data
+    vocabulary = data.vocabulary.model_copy(update={"path": directory.resolve()})
+    return config.model_copy(update={"data": data.model_copy(update={"vocabulary": vocabulary})})

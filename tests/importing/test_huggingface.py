@@ -1,0 +1,205 @@
+"""Small checkpoints of Hugging Face's, made here, as runs: the same logits, the same outputs, and what is refused."""
+
+import io
+import json
+import os
+import pickle
+
+import pytest
+import sentencepiece
+import torch
+
+from phmrun.engine.trained_model import open_run
+from phmrun.errors import PhmrunError
+from phmrun.importing.checkpoint import read_checkpoint
+from phmrun.importing.huggingface import describe
+from phmrun.importing.run import import_checkpoint
+from phmrun.text.vocabulary import BOS, EOS
+
+transformers = pytest.importorskip("transformers")
+
+TEXT = [f"the {animal} number {number} sees a dog ." for animal in ("cat", "cow", "bird") for number in range(30)]
+
+
+def trained_pieces(**special):
+    """A SentencePiece model."""
+    model = io.BytesIO()
+    settings = {"vocab_size": 60, "hard_vocab_limit": False, "minloglevel": 2, **special}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_writer=model, **settings)
+    return model.getvalue()
+
+
+def t5(directory):
+    pieces = trained_pieces(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    size = sentencepiece.SentencePieceProcessor(model_proto=pieces).get_piece_size() + 4
+    sizes = {"d_model": 16, "d_kv": 4, "num_heads": 4, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 1}
+    config = transformers.T5Config(vocab_size=size, dropout_rate=0.0, decoder_start_token_id=0, **sizes)
+    torch.manual_seed(0)
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.add_((1.0 if "relative" in name else 0.1) * torch.randn_like(parameter))
+    model.save_pretrained(directory)
+    (directory / "spiece.model").write_bytes(pieces)
+    return model
+
+
+def marian(directory):
+    pieces = trained_pieces(pad_id=-1, eos_id=0, unk_id=1, bos_id=-1)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
+    names = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+    names += ["<pad>"]
+    sizes = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+    config = transformers.MarianConfig(
+        vocab_size=len(names),
+        pad_token_id=len(names) - 1,
+        decoder_start_token_id=len(names) - 1,
+        eos_token_id=0,
+        forced_eos_token_id=0,
+        activation_function="swish",
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        scale_embedding=True,
+        dropout=0.0,
+        **sizes,
+    )
+    torch.manual_seed(0)
+    model = transformers.MarianMTModel(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed_positions" not in name:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        model.final_logits_bias.normal_()
+    model.save_pretrained(directory)
+    (directory / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(names)}))
+    for side in ("source.spm", "target.spm"):
+        (directory / side).write_bytes(pieces)
+    return model
+
+
+@pytest.fixture(params=[t5, marian], ids=["t5", "marian"])
+def checkpoint(request, tmp_path):
+    directory = tmp_path / "theirs"
+    directory.mkdir()
+    return request.param(directory), directory
+
+
+@torch.no_grad()
+def test_logits_and_greedy_outputs_are_theirs(checkpoint, tmp_path):
+    theirs, directory = checkpoint
+    imported = import_checkpoint(directory, "nmt", runs_dir=tmp_path / "runs", data={})
+    trained = open_run(imported.run)
+    trained.load()
+    network = trained.module.network.eval()
+    order = torch.tensor(describe(read_checkpoint(directory)).order)
+    size = len(order)
+    generator = torch.Generator().manual_seed(1)
+    source, target = (torch.randint(EOS + 1, size, (3, length), generator=generator) for length in (9, 6))
+    source[:, -1] = EOS
+    target[:, 0] = BOS
+    found = network.output(network(source, None, target))
+    wanted = theirs(input_ids=order[source], decoder_input_ids=order[target]).logits[..., order]
+    kept = [number for number in range(size) if number != BOS]  # the row of our own
+    torch.testing.assert_close(found[..., kept], wanted[..., kept], rtol=1e-5, atol=1e-5)
+
+    translator = trained.predictor(decoding={"beam": 1, "max_length_ratio": 0.1, "max_length_offset": 20}, device="cpu")
+    for line, best in zip(TEXT[:4], translator.hypotheses(TEXT[:4]), strict=True):
+        tokens = torch.tensor([[*trained.vocabulary.source.encode(line), EOS]])
+        generated = theirs.generate(
+            order[tokens], num_beams=1, do_sample=False, max_new_tokens=12, bad_words_ids=[[theirs.config.pad_token_id]]
+        )[0, 1:12]
+        ours = order[torch.tensor([*best[0].tokens, EOS])][: len(generated)]
+        assert torch.equal(generated[: len(ours)], ours)
+    assert json.loads((imported.run.path / "imported.json").read_text())["sha256"]
+
+
+def test_an_imported_run_is_scored_compressed_and_served(tmp_path, phmrun):
+    pytest.importorskip("ctranslate2")
+    marian(tmp_path)
+    tmp_path.joinpath("data").mkdir()
+    for split in ("train", "dev", "test"):
+        for side in ("en", "de"):
+            (tmp_path / "data" / f"{split}.{side}").write_text("\n".join(TEXT[:12]) + "\n")
+    where = ("--runs-dir", str(tmp_path / "runs"))
+    made = phmrun("import", str(tmp_path), "--task", "nmt", "--prefix", f"{tmp_path}/data/", "--json", *where)
+    assert made.code == 0, made.err
+    scored = [phmrun("eval", "latest", "--json", *settings, *where) for settings in ((), ("--engine", "ctranslate2"))]
+    assert [one.code for one in scored] == [0, 0], scored[1].err
+    small = ("--layer", "phm", "--n", "2", "--calibrate", "1", "--steps", "1")
+    child = phmrun("compress", json.loads(made.out)["run_id"], *small, "--json", *where)
+    assert child.code == 0, child.err
+    assert json.loads(child.out)["plan"]["loss_after"] > 0
+
+
+def test_vocabularies_come_back_from_the_run(checkpoint, tmp_path):
+    _, directory = checkpoint
+    run = import_checkpoint(directory, "nmt", runs_dir=tmp_path / "runs", data={}).run
+    vocabulary = open_run(run).vocabulary
+    for line in TEXT[:5]:
+        assert vocabulary.target.decode([*vocabulary.source.encode(line), EOS]) == line
+
+
+class Evil:
+    """What a malicious pickle does when it is read."""
+
+    def __reduce__(self):
+        return os.mkdir, ("executed",)
+
+
+def test_pickles_are_never_opened(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "marian"}')
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(PhmrunError, match="is a pickle, which can execute code") as refusal:
+        import_checkpoint(tmp_path, "nmt", runs_dir=tmp_path / "runs", data={})
+    assert "save_pretrained" in refusal.value.hint
+    assert not (tmp_path / "executed").exists()
+    (tmp_path / "model.safetensors").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(PhmrunError, match="damaged"):
+        import_checkpoint(tmp_path, "nmt", runs_dir=tmp_path / "runs", data={})
+    assert not (tmp_path / "executed").exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def truncate(directory):
+    path = directory / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:999])
+
+
+def spoil_pieces(directory):
+    for name in ("spiece.model", "source.spm", "target.spm"):
+        if (directory / name).is_file():
+            (directory / name).write_bytes(b"no model")
+
+
+def damage(directory, **changes):
+    path = directory / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (truncate, "damaged"),
+        (lambda place: damage(place, model_type="bert"), "model type 'bert'"),
+        (lambda place: damage(place, d_model=32), "not"),
+        (lambda place: damage(place, d_model=-4), "not a size"),
+        (lambda place: damage(place, encoder_layers=3, num_layers=3), "holds no"),
+        (lambda place: (place / "config.json").write_text("{"), "damaged"),
+        (lambda place: (place / "config.json").unlink(), "damaged"),
+        (spoil_pieces, "damaged"),
+    ],
+    ids=["truncated", "another kind", "another width", "no width", "a layer more", "no JSON", "no config", "no pieces"],
+)
+def test_what_is_damaged_is_refused_with_one_message(checkpoint, tmp_path, harm, said):
+    _, directory = checkpoint
+    harm(directory)
+    with pytest.raises(PhmrunError, match=said) as refusal:
+        import_checkpoint(directory, "nmt", runs_dir=tmp_path / "runs", data={})
+    assert refusal.value.code == 3
+    assert not (tmp_path / "runs").exists()
+
+
+def test_only_translators_are_imported(tmp_path):
+    with pytest.raises(PhmrunError, match="sva is none"):
+        import_checkpoint(tmp_path, "sva", runs_dir=tmp_path / "runs", data={})
