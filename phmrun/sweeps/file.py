@@ -39,9 +39,9 @@ class SweepFile(Section):
     )
     include: list[dict[str, Any]] = Field([], description="Further cells, each by its own settings.")
     exclude: list[dict[str, Any]] = Field([], description="Cells left out: those that have all of these values.")
-    seeds: (
-        Annotated[int, Field(ge=1, le=MOST_SEEDS)] | Annotated[list[Seed], Field(min_length=1, max_length=MOST_SEEDS)]
-    ) = Field(1, description="Every cell is run with so many seeds, from 1 on, or with these.")
+    seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = Field(
+        1, description="Every cell is run with so many seeds, from 1 on, or with these."
+    )
     plugins: list[str] = Field([], description="Python files that register layers of your own.")
 
     @model_validator(mode="after")
@@ -59,6 +59,9 @@ class SweepFile(Section):
             raise ValueError("rows, columns and reduced say something of a table: name it in table")
         if "seed" in self.grid or any("seed" in values for values in settings):
             raise ValueError("seeds are given by the key seeds, not among the settings")
+        count = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        if count > MOST_SEEDS:
+            raise ValueError(f"{count:,} seeds are more than the {MOST_SEEDS:,} of one sweep")
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is named twice")
         return self
