@@ -3,8 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# A worker per core, each with one thread; --dist worksteal keeps the tests of a file together where it can.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
+CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
+CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
-.PHONY: demo fuzz test lint clean
+.PHONY: demo fuzz test check lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
@@ -22,7 +26,10 @@ demo: $(STAMP)  ## Train a PHM Transformer on the built-in corpus, score it, tra
 	@echo "The old teacher who the children admire calls the girl up." | $(BIN)/phmrun predict latest --runs-dir runs/demo --quiet
 
 test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest with coverage
-	$(BIN)/python -m pytest --cov=phmrun --cov-report=term:skip-covered
+	$(PYTEST) --cov=phmrun --cov-report=term:skip-covered --durations=10
+
+check: $(STAMP) lint  ## Run the quick checks: ruff, mypy, the tests of the core and those changed since the last commit
+	$(PYTEST) -m "not slow" $(CORE) $(CHANGED)
 
 fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="--tries 100000" for hours
 	$(BIN)/python -m tests.fuzz $(FUZZ)
