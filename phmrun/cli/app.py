@@ -15,6 +15,7 @@ import typer
 
 from phmrun import __version__
 from phmrun.cli import bench, console, data, doctor, layers, plot, runs, sweep
+from phmrun.cli import claims as claims_verb
 from phmrun.cli import compress as compress_verb
 from phmrun.cli import count_params as count_params_verb
 from phmrun.cli import eval as eval_verb
@@ -66,6 +67,7 @@ def everywhere(
 app.command("train", rich_help_panel=EXPERIMENTS, epilog=train_verb.EPILOG)(train_verb.train)
 app.add_typer(sweep.app, name="sweep", rich_help_panel=EXPERIMENTS)
 app.command("table", rich_help_panel=EXPERIMENTS, epilog=table_verb.EPILOG)(table_verb.table)
+app.command("claims", rich_help_panel=EXPERIMENTS, epilog=claims_verb.EPILOG)(claims_verb.claims)
 app.command("report", rich_help_panel=EXPERIMENTS, epilog=report_verb.EPILOG)(report_verb.report)
 app.command("eval", rich_help_panel=EXPERIMENTS, epilog=eval_verb.EPILOG)(eval_verb.evaluate)
 app.command("predict", rich_help_panel=EXPERIMENTS, epilog=predict_verb.EPILOG)(predict_verb.predict)

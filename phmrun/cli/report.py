@@ -48,18 +48,23 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Writes a page with table, pictures, runs, settings and environment: HTML that needs no network, and Markdown."""
+    from phmrun.cli.sweep_output import tell_faults
     from phmrun.cli.sweep_work import planned
+    from phmrun.cli.table import require_runs
+    from phmrun.layers import options_of
     from phmrun.papers.significance import differences
     from phmrun.report.content import write_report
+    from phmrun.sweeps.ledger import survey_without_data
     from phmrun.sweeps.results import table_of_sweep
-    from phmrun.sweeps.standing import survey
 
     made = planned(file, seeds=seeds)
-    stands = survey(made, runs_dir)
+    stands = survey_without_data(made, runs_dir, options_of)
+    tell_faults(stands)
     if checklist is not None:
         _checklist(checklist, made, stands, out or Path(f"{Path(file).stem}-checklist-{checklist}.html"), as_json)
         return
     table = table_of_sweep(made, stands)
+    require_runs(table, runs_dir)
     found = differences(table) if significance else {}
     written = write_report(made, stands, table, found, out or Path(f"{Path(file).stem}.html"))
     if as_json:

@@ -9,7 +9,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import PhmrunError, unknown
+from phmrun.errors import ExitCode, PhmrunError, unknown
 
 if TYPE_CHECKING:
     from phmrun.papers.layout import Laid
@@ -114,6 +114,22 @@ def table(
         _print_csv(plain_rows(found, differences))
     else:
         _print(lay_out(found, agg, differences, paper=paper), style)
+    require_runs(found, runs_dir)
+
+
+def require_runs(found: "ResultTable", runs_dir: Path) -> None:
+    """Refuses, after all that is known was shown, a table in which no cell has a run.
+
+    Raises:
+        PhmrunError: (exit 3) There is none.
+    """
+    if not any(figure.runs for line in found.figures for figure in line):
+        raise PhmrunError(
+            f"none of its cells has a finished run in {runs_dir}",
+            where=found.title or None,
+            hint="`phmrun sweep FILE --plan` shows how far the cells are; --runs-dir names another directory of runs.",
+            code=ExitCode.DATA,
+        )
 
 
 def results(
@@ -146,11 +162,15 @@ def results(
     from phmrun.sweeps.results import table_of_runs, table_of_sweep
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
+        from phmrun.cli.sweep_output import tell_faults
         from phmrun.cli.sweep_work import planned
-        from phmrun.sweeps.standing import survey
+        from phmrun.layers import options_of
+        from phmrun.sweeps.ledger import survey_without_data
 
         made = planned(what[0], only, seeds)
-        return table_of_sweep(made, survey(made, runs_dir), rows=rows, columns=columns, scores=scores)
+        stands = survey_without_data(made, runs_dir, options_of)
+        tell_faults(stands)
+        return table_of_sweep(made, stands, rows=rows, columns=columns, scores=scores)
     summaries = [summarise(Run.find(runs_dir, name).path) for name in what] if what else list_runs(runs_dir)
     done = [run for run in summaries if run is not None and (what or run.state == State.DONE)]
     if not done:

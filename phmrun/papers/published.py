@@ -145,7 +145,11 @@ def table_names(paper: str = "all") -> list[str]:
     Raises:
         PhmrunError: There is no such paper.
     """
-    names = [name for name in packaged_names() if name.startswith(FOLDER) and not name.endswith("-small.yaml")]
+    names = [
+        name
+        for name in packaged_names()
+        if name.startswith(FOLDER) and not name.endswith(("-small.yaml", "/claims.yaml"))
+    ]
     if paper == "all":
         return names
     if paper not in paper_names():

@@ -79,9 +79,9 @@ def differences(table: ResultTable, margin: float | None = None) -> dict[Place, 
     pairs = list(_pairs(table))
     with progress("comparing with the dense cells", len(pairs), "cells") as advance:
         for place, figure, dense, score in pairs:
-            compared = _compared(figure, dense, score, items)
-            if compared:
-                found[place], scores[place] = compared, score
+            said = compared(figure, dense, score, items)
+            if said:
+                found[place], scores[place] = said, score
             advance(1)
     made = {}
     for column in range(len(table.headings)):
@@ -98,8 +98,11 @@ def differences(table: ResultTable, margin: float | None = None) -> dict[Place, 
     return made
 
 
-def _compared(figure: Figure, dense: Figure, score: str, items: "_Items") -> tuple[Comparison, SignFlip | None] | None:
+def compared(
+    figure: Figure, dense: Figure, score: str, items: "_Items | None" = None
+) -> tuple[Comparison, SignFlip | None] | None:
     """A cell and the dense one; ``None`` where nothing can be said, as of runs that were scored on other items."""
+    items = items or _Items()
     ours, theirs = _by_seed(figure, score), _by_seed(dense, score)
     paired = list(ours) == list(theirs)
     values = [[value for value, _ in side.values()] for side in (ours, theirs)]

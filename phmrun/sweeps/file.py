@@ -113,7 +113,7 @@ def load_sweep(name: str) -> Sweep:
     source = config_source(name)
     if "paper" in source.values and "rows" in source.values:
         return Sweep(_name(source), source.label, source, SweepFile(table=source.label), _trainable(source.label))
-    file = _validated(source)
+    file = _placed(_validated(source), Path(source.label))
     table = _trainable(file.table) if file.table else None
     if table:
         for kind, asked, there in (
@@ -142,6 +142,45 @@ def _validated(source: Source) -> SweepFile:
     if extra:
         raise ConfigError(extra)
     return file
+
+
+def _placed(file: SweepFile, path: Path) -> SweepFile:
+    """The file's content, its paths taken from the folder that it lies in."""
+    if not path.is_file():
+        return file  # it comes with the package
+    folder = path.parent
+    names = {"config": file.config, "plugins": file.plugins}
+    found: dict[str, Any] = {key: [_beside(name, folder) for name in value] for key, value in names.items()}
+    found["table"] = None if file.table is None else _beside(file.table, folder)
+    found["base"] = _with_data(file.base, folder)
+    found["tasks"] = {name: _with_data(settings, folder) for name, settings in file.tasks.items()}
+    found["include"] = [_with_data(settings, folder) for settings in file.include]
+    found["grid"] = {
+        key: [_with_data({key: value}, folder)[key] for value in values] for key, values in file.grid.items()
+    }
+    return file.model_copy(update=found)
+
+
+def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Settings whose data are the files of a folder, where these are there."""
+    return {
+        key: _files(value, folder) if key == "data" or key.startswith("data.") else value
+        for key, value in settings.items()
+    }
+
+
+def _files(value: Any, folder: Path) -> Any:
+    if isinstance(value, dict):
+        return {key: each if key == "name" else _files(each, folder) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_files(each, folder) for each in value]
+    return _beside(value, folder) if isinstance(value, str) else value
+
+
+def _beside(name: str, folder: Path) -> str:
+    """A path from a folder; a name that is no file there, such as that of a packaged file, stays as it is."""
+    path = folder / name
+    return str(path) if path.is_file() or any(path.parent.glob(f"{path.name}.*")) else name
 
 
 def _trainable(name: str) -> PaperTable:

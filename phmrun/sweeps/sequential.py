@@ -129,7 +129,7 @@ def families(stands: Iterable[Stand]) -> list[Family]:
     for stand in stands:
         entry = _entry(stand.cell)
         family = " ".join(filter(None, (entry.label("task"), entry.label("data"))))
-        label = " · ".join(text for key, text in stand.cell.labels.items() if key != SEED and text != family)
+        label = " · ".join(text for key, text in stand.cell.labels.items() if key != SEED)
         rows.setdefault(family, {}).setdefault(label, []).append(stand)
     found = []
     for family, by_label in rows.items():

@@ -91,3 +91,25 @@ def test_all_mistakes_at_once_with_their_lines(written):
         load_sweep(written("task: toy\ngird: {}\nseeds: many\n"))
     assert "sweep.yaml:2" in str(caught.value)
     assert "sweep.yaml:3" in str(caught.value)
+
+
+def test_paths_are_taken_from_the_folder_of_the_file(tmp_path, monkeypatch):
+    folder = tmp_path / "study"
+    folder.mkdir()
+    for name in ("train.tsv", "dev.tsv", "mine.py", "more.yaml"):
+        (folder / name).write_text("")
+    (folder / "sweep.yaml").write_text(
+        "task: toy\nconfig: [more.yaml, configs/tasks/nmt.yaml]\nplugins: [mine.py]\n"
+        "base: {data: {name: files, train: train.tsv, dev: dev.tsv, vectors: glove/a.txt}}\n"
+        "grid: {data.train: [train.tsv, absent.tsv], layer: [dense]}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    file = load_sweep("study/sweep.yaml").file
+    assert file.base["data"] == {
+        "name": "files",
+        "train": "study/train.tsv",
+        "dev": "study/dev.tsv",
+        "vectors": "glove/a.txt",
+    }
+    assert file.grid == {"data.train": ["study/train.tsv", "absent.tsv"], "layer": ["dense"]}
+    assert (file.plugins, file.config) == (["study/mine.py"], ["study/more.yaml", "configs/tasks/nmt.yaml"])
