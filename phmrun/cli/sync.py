@@ -18,6 +18,14 @@ def sync(
         ),
     ],
     *,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to",
+            metavar="NAME",
+            help="wandb (default), tensorboard, mlflow; may be repeated. All but wandb stay in the run's folder.",
+        ),
+    ] = None,
     online: Annotated[
         bool | None,
         typer.Option(
@@ -43,6 +51,19 @@ def sync(
     from phmrun.ledger.replay import sync as replay
     from phmrun.ledger.wandb_mirror import wandb_mode
 
+    for reference in runs if to else ():
+        from phmrun.ledger.mirrors import write_mirror
+
+        for name in to or ():
+            if name != "wandb":
+                run = Run.find(runs_dir, reference)
+                folder = write_mirror(run, name)
+                if as_json:
+                    console.print_json({"run_id": run.id, "to": name, "dir": folder})
+                else:
+                    console.stdout().print(f"{run.id}: {folder}", markup=False, soft_wrap=True)
+    if to and "wandb" not in to:
+        return
     asked = None if online is None else "online" if online else "offline"
     mode = wandb_mode(asked or os.environ.get("WANDB_MODE") or "online")
     for run in [Run.find(runs_dir, reference) for reference in runs]:

@@ -3,7 +3,7 @@
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.data import DataRecord
 from phmrun.ledger.environment import Segment
+from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
 
@@ -272,7 +273,7 @@ def _train(
         raise Interrupted(fitted.signal, standing)
     run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
     split = "test" if "test" in data.files else "dev"
-    return _finish(run, fitted, mirror, data, split, config.training.label_smoothing)
+    return _finish(run, fitted, mirror, data, split, config.training.label_smoothing, config.logging.mirrors)
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
@@ -313,7 +314,15 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     return mirror
 
 
-def _finish(run: Run, fitted: Fitted, mirror: Mirror, data: DataModule, split: str, smoothing: float) -> TrainResult:
+def _finish(
+    run: Run,
+    fitted: Fitted,
+    mirror: Mirror,
+    data: DataModule,
+    split: str,
+    smoothing: float,
+    mirrors: Sequence[str],
+) -> TrainResult:
     """Scores the trained model on a split, and closes run and mirror."""
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
     for name, score in _course(run, fitted, smoothing).items():
@@ -328,6 +337,11 @@ def _finish(run: Run, fitted: Fitted, mirror: Mirror, data: DataModule, split: s
     mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
     mirror.finish()
     write_card(run)
+    for name in mirrors:
+        try:
+            LOG.info("mirrored in %s", write_mirror(run, name))
+        except PhmrunError as error:
+            LOG.warning("not mirrored: %s", error)
     return TrainResult(run.id, run.path, metrics, state)
 
 

@@ -212,6 +212,7 @@ def evaluate_run(
         PhmrunError: There is no such split, a file is missing, or the checkpoint cannot be used.
     """
     run, config = trained.run, trained.config
+    training = data is not None
     scored = _scored(trained, split, files, data)
     data, split = scored.data, scored.split
     place = choose_device(device)
@@ -228,12 +229,18 @@ def evaluate_run(
     }
     for value in metrics.values():
         value["signature"] += f"|data:{scored.mark}" if scored.mark else ""
-    write_text(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
-    for key, value in metrics.items():
-        run.update_metrics(key, value)
-    if not name.startswith(OTHER_FILE):
-        run.write_samples(evaluation.columns, evaluation.samples)
-    write_card(run)
+    try:
+        write_text(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
+        for key, value in metrics.items():
+            run.update_metrics(key, value)
+        if not name.startswith(OTHER_FILE):
+            run.write_samples(evaluation.columns, evaluation.samples)
+        write_card(run)
+    except (OSError, PhmrunError) as error:
+        if training:
+            raise
+        reason = error if isinstance(error, OSError) else error.what
+        note(f"the scores could not be kept in {run.path}: {reason}")
     return metrics
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from phmrun.disk import disk_errors
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.files import read_regular, write_json, write_text
@@ -331,7 +332,7 @@ class Run:
         """
         if not _is_run(self.path) or self.path.is_symlink():
             raise PhmrunError("this directory is not a run and is left alone", where=str(self.path))
-        with self.lock():
+        with disk_errors(), self.lock():
             grave = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
             self.path.rename(grave)
             shutil.rmtree(grave)

@@ -112,3 +112,17 @@ def test_a_damaged_status_is_mended_by_starting_over(damage, tmp_path):
     asked = []
     assert run_experiment(config, tmp_path / "runs", restart=asked.append).state is State.DONE
     assert [each.id for each in asked] == [run.id]
+
+
+def test_scores_of_a_run_that_cannot_be_written_to_are_told(tmp_path, monkeypatch, capsys):
+    from phmrun.engine import trained_model
+
+    run = run_of(run_experiment(configured("sva", tmp_path / "corpus", SHORT), tmp_path / "runs"))
+
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system", str(run.path))
+
+    monkeypatch.setattr(trained_model, "write_text", refuse)
+    before = run.metrics()
+    assert evaluate(run, decoding={})["test/accuracy"]["value"] == before["test/accuracy"]["value"]
+    assert run.metrics() == before

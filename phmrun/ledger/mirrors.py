@@ -1,0 +1,114 @@
+"""Mirrors of a run beside W&B, each through its own package and into the run's folder: nothing is sent anywhere.
+
+A mirror is written whole from the run directory, which stays the source, and takes the place of the one before.
+"""
+
+import calendar
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from phmrun.errors import PhmrunError, unknown
+from phmrun.ledger.about import config_values
+from phmrun.ledger.listing import score_value
+from phmrun.ledger.run import Run
+from phmrun.ledger.values import flat
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write_mirror(run: Run, name: str) -> Path:
+    """Replays the history, the scores and the config of a run for another program; returns the folder.
+
+    Args:
+        run: The run.
+        name: One of :data:`MIRRORS`.
+
+    Raises:
+        PhmrunError: There is no such mirror, or its package is not installed.
+    """
+    if name not in MIRRORS:
+        raise unknown("mirror", name, MIRRORS, where="--to")
+    folder = run.path / name
+    fresh = run.path / f".{name}.{secrets.token_hex(4)}.tmp"  # MLflow remembers a store by its address
+    try:
+        MIRRORS[name](run, fresh, run.history.read())
+    except ImportError as error:
+        raise PhmrunError(
+            f"the mirror {name} needs a package that is not installed: {error.name}",
+            where="--to",
+            hint=f"pip install 'phmrun[{name}]'",
+        ) from error
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+    return folder
+
+
+def _tensorboard(run: Run, folder: Path, rows: Rows) -> None:
+    """Event files, as ``tensorboard --logdir`` reads them."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(folder))
+    began = _began(run)
+    for step, seconds, figures in _figures(run, rows):
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in figures.items()]
+        writer.add_event(Event(wall_time=began + seconds, step=step, summary=Summary(value=values)))
+    writer.close()
+
+
+def _mlflow(run: Run, folder: Path, rows: Rows) -> None:
+    """A store of files, as ``mlflow ui --backend-store-uri`` reads it; the experiment is the task's and the data's."""
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # a store in the run's folder is what is wanted
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = os.environ["DO_NOT_TRACK"] = "true"
+    from mlflow.entities import Metric, Param
+    from mlflow.tracking import MlflowClient
+
+    # The store writes its own address into itself, so the folder is the last one already here.
+    final = run.path / "mlflow"
+    client = MlflowClient(tracking_uri=folder.absolute().as_uri())
+    about = run.status.about
+    title = f"phmrun-{about.get('task')}-{about.get('data')}"
+    experiment = client.create_experiment(title, artifact_location=(final / "artifacts").absolute().as_uri())
+    made = client.create_run(experiment, run_name=run.id).info.run_id
+    began = _began(run)
+    for step, seconds, figures in _figures(run, rows):
+        metrics = [Metric(name, value, round(1000 * (began + seconds)), step) for name, value in figures.items()]
+        client.log_batch(made, metrics=metrics)
+    for batch in _batches(
+        [Param(key, str(value)[:500]) for key, value in flat(config_values(run.config_path)).items()]
+    ):
+        client.log_batch(made, params=batch)
+    client.set_terminated(made, "FINISHED" if run.status.state == "done" else "KILLED")
+
+
+MIRRORS: dict[str, Callable[[Run, Path, Rows], None]] = {"tensorboard": _tensorboard, "mlflow": _mlflow}
+"""What writes a mirror, by the name of its package."""
+
+
+def _figures(run: Run, rows: Rows) -> Iterator[tuple[int, float, dict[str, float]]]:
+    """Step, seconds and figures of every row of the history, and at the end the scores."""
+    step, seconds = 0, 0.0
+    for row in rows:
+        step, seconds = int(row.get("step", step)), float(row.get("time", seconds))
+        figures = {key: float(value) for key, value in row.items() if "/" in key and isinstance(value, int | float)}
+        if figures:
+            yield step, seconds, figures
+    scores = {name: value for name, score in run.metrics().items() if (value := score_value(score)) is not None}
+    if scores:
+        yield step, seconds, scores
+
+
+def _began(run: Run) -> float:
+    """When the run first ran, in seconds since 1970."""
+    started = run.status.started
+    return float(calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ"))) if started else 0.0
+
+
+def _batches(values: Sequence[Any], size: int = 100) -> Iterator[Sequence[Any]]:
+    return (values[start : start + size] for start in range(0, len(values), size))

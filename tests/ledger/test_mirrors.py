@@ -1,0 +1,56 @@
+"""Each mirror is read back by its own package, and holds what the run directory holds."""
+
+import os
+
+import pytest
+
+from phmrun.errors import PhmrunError
+from phmrun.ledger import Run, State
+from phmrun.ledger.mirrors import MIRRORS, write_mirror
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = Run.create(tmp_path / "runs", "sva-x", "task: sva\ndata: {name: builtin}\ntraining: {max_steps: 20}\n")
+    run.set_state(State.RUNNING)
+    for step in (10, 20):
+        run.history.append({"step": step, "time": step / 2, "val/loss": 3.0 - step / 10})
+    run.update_metrics("test/accuracy", {"value": 62.5, "signature": "x"})
+    run.set_state(State.DONE)
+    return run
+
+
+def _tensorboard(folder):
+    module = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = module.EventAccumulator(str(folder))
+    events.Reload()
+    return {name: [(each.step, each.value) for each in events.Scalars(name)] for name in events.Tags()["scalars"]}
+
+
+def _mlflow(folder):
+    tracking = pytest.importorskip("mlflow.tracking")
+    client = tracking.MlflowClient(tracking_uri=folder.as_uri())
+    experiments = [each.experiment_id for each in client.search_experiments() if each.name.startswith("phmrun")]
+    (found,) = client.search_runs(experiments)
+    assert found.data.params["training.max_steps"] == "20"
+    assert (found.info.run_name, found.info.status) == ("sva-x", "FINISHED")
+    names = found.data.metrics
+    histories = {name: client.get_metric_history(found.info.run_id, name) for name in names}
+    return {name: sorted((each.step, each.value) for each in rows) for name, rows in histories.items()}
+
+
+@pytest.mark.parametrize("name", MIRRORS)
+def test_a_mirror_is_read_back_by_its_own_package(name, run):
+    pytest.importorskip(name)
+    for _ in range(2):  # the second takes the place of the first
+        folder = write_mirror(run, name)
+        assert folder == run.path / name
+        found = {"tensorboard": _tensorboard, "mlflow": _mlflow}[name](folder)
+        assert found == {"val/loss": [(10, 2.0), (20, 1.0)], "test/accuracy": [(20, 62.5)]}
+    assert not list(run.path.glob(".*.tmp"))
+    assert not any(str(os.getpid()) in path.name for path in run.path.iterdir())
+
+
+def test_an_unknown_mirror(run):
+    with pytest.raises(PhmrunError, match="no mirror 'tensorbord'"):
+        write_mirror(run, "tensorbord")
