@@ -4,6 +4,7 @@ Only members that the catalogue names are written, to the paths that the catalog
 where anything goes. Links, devices and unsafe names are refused all the same.
 """
 
+import errno
 import gzip
 import io
 import lzma
@@ -67,7 +68,12 @@ def opened(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
             yield from _zip_member(archive, member)
         else:
             yield from _tar_member(archive, member)
-    except _DAMAGED as error:
+    except (*_DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (
+            None,
+            errno.EINVAL,
+        ):  # a place that no file has
+            raise
         raise _refused(f"the archive is damaged: {error}", archive) from error
 
 

@@ -101,6 +101,8 @@ class StreamVocabulary:
                 size=int(description["size"]),
                 splitting=description["splitting"],
             )
+            if len(loaded.words) > int(description["size"]):
+                raise ValueError(f"size {description['size']} for {len(loaded.words)} words")
             intact = description["sha256"] == loaded.sha256
         except (OSError, ValueError, KeyError, TypeError) as error:
             what = f"the vocabulary is missing or damaged: {error!r}"

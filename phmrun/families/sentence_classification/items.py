@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ class ItemStore:
         self.sentences = [TokenStore(path / f"sentence-{number}") for number in range(1, sentences + 1)]
         try:
             self.labels: NDArray[np.int64] = np.load(path / "labels.npy", mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:
             what = f"the labels are missing or damaged ({error})"
             raise PhmrunError(what, where=str(path), hint="Remove its directory.", code=ExitCode.DATA) from error
 
