@@ -49,6 +49,7 @@ def report(
 ) -> None:
     """Writes a page with table, pictures, runs, settings and environment: HTML that needs no network, and Markdown."""
     from phmrun.cli.sweep_output import tell_faults
+    from phmrun.cli.sweep_tuning import chosen
     from phmrun.cli.sweep_work import planned
     from phmrun.cli.table import require_runs
     from phmrun.layers import options_of
@@ -57,7 +58,7 @@ def report(
     from phmrun.sweeps.ledger import survey_without_data
     from phmrun.sweeps.results import table_of_sweep
 
-    made = planned(file, seeds=seeds)
+    made = chosen(planned(file, seeds=seeds), runs_dir)
     stands = survey_without_data(made, runs_dir, options_of)
     tell_faults(stands)
     if checklist is not None:

@@ -180,11 +180,15 @@ def run(
             )
         chosen_rows = sweep_decision.Asked(file, tuple(only or ()), max_seeds, margin, hours, jobs, threads)
         raise typer.Exit(sweep_decision.decide(chosen_rows, runs_dir, plan=plan, as_json=as_json))
-    from phmrun.cli import sweep_output, sweep_work
+    from phmrun.cli import sweep_output, sweep_tuning, sweep_work
     from phmrun.sweeps.executors.slurm import Slurm
     from phmrun.sweeps.standing import survey
 
     made = sweep_work.planned(file, only, seeds)
+    if plan or script or executor is not ExecutorName.LOCAL:
+        made = sweep_tuning.chosen(made, runs_dir)
+    else:
+        made = sweep_tuning.tuned(made, runs_dir, jobs, threads)
     stands = survey(made, runs_dir)
     if plan:
         _show(made, stands, jobs or 1, as_json)
@@ -227,10 +231,10 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Shows how far the cells of a sweep are, those at work one by one, and the last lines of those that failed."""
-    from phmrun.cli import sweep_output, sweep_work
+    from phmrun.cli import sweep_output, sweep_tuning, sweep_work
     from phmrun.sweeps.standing import Standing, survey
 
-    made = sweep_work.planned(file, only, seeds)
+    made = sweep_tuning.chosen(sweep_work.planned(file, only, seeds), runs_dir)
     stands = survey(made, runs_dir)
     _show(made, stands, jobs or 1, as_json)
     if not as_json:

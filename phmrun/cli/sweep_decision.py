@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from phmrun.cli import console, sweep_output, sweep_work
+from phmrun.cli import console, sweep_output, sweep_tuning, sweep_work
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.card import duration
 from phmrun.progress import note
@@ -48,6 +48,9 @@ def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCo
         PhmrunError: There is nothing dense to compare with, or another design was fixed before.
     """
     made = sweep_work.planned(asked.file, asked.only, asked.max_seeds)
+    made = (
+        sweep_tuning.chosen(made, runs_dir) if plan else sweep_tuning.tuned(made, runs_dir, asked.jobs, asked.threads)
+    )
     stands = survey(made, runs_dir)
     sweep_work.require_cells(stands)
     _require_baseline(stands, made)

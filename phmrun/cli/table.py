@@ -163,11 +163,12 @@ def results(
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
         from phmrun.cli.sweep_output import tell_faults
+        from phmrun.cli.sweep_tuning import chosen
         from phmrun.cli.sweep_work import planned
         from phmrun.layers import options_of
         from phmrun.sweeps.ledger import survey_without_data
 
-        made = planned(what[0], only, seeds)
+        made = chosen(planned(what[0], only, seeds), runs_dir)
         stands = survey_without_data(made, runs_dir, options_of)
         tell_faults(stands)
         return table_of_sweep(made, stands, rows=rows, columns=columns, scores=scores)

@@ -42,6 +42,11 @@ class SweepFile(Section):
     seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = Field(
         1, description="Every cell is run with so many seeds, from 1 on, or with these."
     )
+    tune: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        {},
+        description="Values by dotted key that every row tries with its first seed; the best validation chooses, as in "
+        "tune: {training.optimizer.lr: [0.0003, 0.001, 0.003, 0.01, 0.03]}.",
+    )
     plugins: list[str] = Field([], description="Python files that register layers of your own.")
 
     @model_validator(mode="after")
@@ -62,6 +67,8 @@ class SweepFile(Section):
         count = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
         if count > MOST_SEEDS:
             raise ValueError(f"{count:,} seeds are more than the {MOST_SEEDS:,} of one sweep")
+        if self.tune.keys() & (self.grid.keys() | {"seed"}):
+            raise ValueError("what is tuned is neither the seed nor a key of the grid")
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is named twice")
         return self

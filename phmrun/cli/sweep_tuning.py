@@ -1,0 +1,59 @@
+"""The trials of a sweep with ``tune:``. Imported when a verb runs."""
+
+from pathlib import Path
+
+from phmrun.cli import console, sweep_work
+from phmrun.cli.sweep_search import maker
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.progress import note
+from phmrun.sweeps import Plan
+from phmrun.sweeps.standing import Standing
+from phmrun.sweeps.tuning import Tuned, settled, with_choices
+
+
+def rows_of(made: Plan, runs_dir: Path) -> list[Tuned]:
+    """The rows of a sweep with their trials."""
+    return settled(made, runs_dir, made.sweep.file.tune, maker(made))[1]
+
+
+def chosen(made: Plan, runs_dir: Path) -> Plan:
+    """The plan with the values of the trials that are over; the same plan where the sweep tunes nothing."""
+    if not made.sweep.file.tune:
+        return made
+    return with_choices(made, rows_of(made, runs_dir), maker(made))
+
+
+def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Plan:
+    """Runs the trials that are left, and returns the plan with the values that were chosen.
+
+    Raises:
+        PhmrunError: (exit 5) A trial was stopped before its end, or no trial of a row has a score.
+    """
+    if not made.sweep.file.tune:
+        return made
+    make = maker(made)
+    place = sweep_work.workplace(made, runs_dir)
+    executor = sweep_work.local_executor(made, jobs)
+    slots = executor.room()
+    share = threads or sweep_work.threads_of_a_run(slots)
+    while True:
+        space, rows = settled(made, runs_dir, made.sweep.file.tune, make)
+        stands = [stand for row in rows for _, stand in row.trials]
+        left = [s for s in stands if s.standing not in (Standing.DONE, Standing.FAILED, Standing.INVALID)]
+        if not left:
+            break
+        note(
+            f"{len(left)} of {len(stands)} trials are left: {', '.join(f'{k} in {list(v)}' for k, v in space.items())}"
+        )
+        bad = sweep_work.carry_out(stands, place, executor, slots=slots, threads=share, retry_failed=False, limit=None)
+        if any(stand.cell.run_id in bad for stand in left):
+            raise PhmrunError(
+                "a trial did not come to its end", code=ExitCode.SWEEP, hint="The same command goes on with it."
+            )
+    for row in rows:
+        if row.values is None:
+            raise PhmrunError(f"no trial of {row.label} has a score", code=ExitCode.SWEEP)
+        edge = f"; at the edge of the space: {', '.join(row.at_edge)}" if row.at_edge else ""
+        said = ", ".join(f"{key}={value}" for key, value in row.values.items())
+        console.stderr().print(f"{row.label}: {said} of {len(row.trials)} trials{edge}", markup=False, soft_wrap=True)
+    return with_choices(made, rows, make)
