@@ -118,3 +118,32 @@ def plot_speed(runs: RunArguments, *, out: Out = None, runs_dir: RunsDirectory =
     path = out or default_name(found, "speed")
     save_figure(draw_speed([pace_of(run, label) for run, label in zip(found, labels(found), strict=True)]), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
+
+
+@app.command("tuning")
+def plot_tuning(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="The file of a sweep with `tune:`.", autocompletion=completion.configs),
+    ],
+    *,
+    out: Out = None,
+    runs_dir: RunsDirectory = Path("runs"),
+) -> None:
+    """Draws the expected best validation of every row of a sweep against the number of trials."""
+    from phmrun.cli.sweep_tuning import rows_of
+    from phmrun.cli.sweep_work import planned
+    from phmrun.plots.canvas import save_figure
+    from phmrun.plots.tuning import Effort, draw_tuning
+
+    made = planned(file)
+    if not made.sweep.file.tune:
+        raise PhmrunError("this sweep tunes nothing", where=file, hint="See the key tune in `phmrun schema sweep`.")
+    rows = rows_of(made, runs_dir)
+    efforts = [Effort(row.label, row.scores, row.lower_is_better) for row in rows if row.scores]
+    if not efforts:
+        raise PhmrunError(f"no trial of it is done in {runs_dir}", where=file)
+    monitor = next(row.cells[0].config.training.monitor for row in rows if row.cells[0].config)
+    path = out or Path(f"tuning-{Path(file).stem}.png")
+    save_figure(draw_tuning(efforts, f"validation {monitor}"), path)
+    console.stdout().print(str(path), markup=False, soft_wrap=True)
