@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dis
 CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
-.PHONY: demo fuzz test check lint clean
+.PHONY: demo docs fuzz test check lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
@@ -33,6 +33,10 @@ check: $(STAMP) lint  ## Run the quick checks: ruff, mypy, the tests of the core
 
 fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="--tries 100000" for hours
 	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+docs: $(STAMP)  ## Build the documentation, strictly, into site/
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 lint: $(STAMP)  ## Run ruff and mypy
 	$(BIN)/ruff check .

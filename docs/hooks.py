@@ -1,0 +1,19 @@
+"""What the documentation makes of the code when it is built: the reference of the command line."""
+
+from typing import Any
+
+import typer
+from mkdocs.structure.files import File, Files
+from typer.cli import get_docs_for_click
+
+from phmrun.cli.app import app
+
+PAGE = "reference/cli.md"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the page of all commands and their options, from their help texts."""
+    command = typer.main.get_command(app)
+    text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="phmrun", title="Command line")
+    files.append(File.generated(config, PAGE, content=text))
+    return files

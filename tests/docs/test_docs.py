@@ -1,0 +1,82 @@
+"""Every command and every Python block of the documentation runs, page by page, in the order of the page."""
+
+import io
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from phmrun.cli.app import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+PAGES = ["first-steps", "own-data", "own-layer", "reading-a-table", "python", "run-directory"]
+
+
+def blocks(page):
+    return BLOCK.findall((DOCS / f"{page}.md").read_text(encoding="utf-8"))
+
+
+def run_command(line, monkeypatch):
+    """One line of a console block: a command of ours, perhaps with text piped into it."""
+    *before, command = line.split(" | ")
+    words = shlex.split(command)
+    assert words[0] == "phmrun", line
+    if before:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(shlex.split(before[0])[1].encode() + b"\n")))
+    with pytest.raises(SystemExit) as end:
+        main(words[1:])
+    assert end.value.code in (0, None), line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs_as_it_is_written(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setenv("COLUMNS", "200")
+    names = {}
+    ran = 0
+    for language, title, text in blocks(page):
+        if title:
+            path = tmp_path / title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        elif language == "console":
+            for line in text.splitlines():
+                assert line.startswith("$ "), line
+                run_command(line[2:], monkeypatch)
+                ran += 1
+        elif language == "python":
+            exec(compile(text, f"{page}.md", "exec"), names)
+            ran += 1
+    assert ran
+
+
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((DOCS.parent / "examples" / "first_run.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] for cell in notebook["cells"][2:] if cell["cell_type"] == "code")
+    names: dict = {}
+    for cell in cells:
+        exec(compile(cell, "first_run.ipynb", "exec"), names)
+    assert set(names["runs"]) == {"dense", "phm"}
+
+
+def test_every_page_is_in_the_navigation():
+    listed = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+    for path in DOCS.rglob("*.md"):
+        assert str(path.relative_to(DOCS)) in listed
+
+
+def test_every_name_of_the_readme_and_docs_is_there():
+    """Paths of the repository that a page names exist."""
+    root = DOCS.parent
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+    for page in pages:
+        for name in re.findall(r"`((?:phmrun|tasks|configs|tests|docs|examples)/[\w/.-]+)`", page.read_text()):
+            assert (root / name).exists(), f"{page.name}: {name}"
