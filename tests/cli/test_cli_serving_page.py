@@ -1,0 +1,38 @@
+"""The commands of the page about serving, in their order, on a small corpus."""
+
+import io
+import re
+import shlex
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from surroundings import _quiet_surroundings, prepared_corpora
+from tiny_experiments import write_corpus
+
+__all__ = ["_quiet_surroundings", "prepared_corpora"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+
+
+def test_the_five_commands_lead_to_a_served_model(phmrun, tmp_path, monkeypatch):
+    pytest.importorskip("ctranslate2")
+    write_corpus(tmp_path / "corpus")
+    for path in list((tmp_path / "corpus").iterdir()):
+        path.rename(path.with_suffix({".aa": ".en", ".bb": ".de"}[path.suffix]))
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    commands = block.strip().splitlines()
+    assert len(commands) == 5
+    for command in commands:
+        command, _, redirected = command.partition(" < ")
+        arguments = shlex.split(command.replace("3000", "3"))[1:]
+        if redirected:
+            text = Path(redirected.split(" > ")[0]).read_bytes()
+            monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text), isatty=lambda: False))
+        result = phmrun(*arguments)
+        assert result.code == 0, result.err
+        if redirected:
+            assert result.out.count("\n") == text.count(b"\n")
+    assert {path.name for path in (tmp_path / "served").iterdir()} >= {"model.bin", "config.json", "subwords.model"}
