@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 RIDGE = 1e-6
 """Added to a covariance's diagonal, in parts of its mean: directions that no input has would be undetermined."""
-ROUNDS = 100
+ROUNDS = 40
 """Most rounds of alternating least squares."""
-SETTLED = 1e-5
+SETTLED = 1e-4
 """Relative gain of a round below which there is no further one."""
 
 
@@ -114,7 +114,12 @@ def _alternated(weight: Tensor, covariance: Tensor, a: Tensor, b: Tensor) -> tup
 
 
 def _solved(gram: Tensor, right: Tensor) -> Tensor:
-    """gram⁻¹ · right of a symmetric system that may be singular: the solution of least norm."""
+    """gram⁻¹ · right of a symmetric system that may be singular: then the solution of least norm."""
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    if not int(failed):
+        found: Tensor = torch.cholesky_solve(right, factor)
+        if bool(found.isfinite().all()):
+            return found
     values, vectors = torch.linalg.eigh(gram)
     usable = values > values[-1].clamp(min=0) * 1e-13
     inverse = torch.where(usable, 1.0 / torch.where(usable, values, 1.0), 0.0)
