@@ -10,7 +10,7 @@ import socket
 import stat
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,14 @@ _HOUR = 3600.0
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> Iterator[Path]:
     """Yields a temporary path beside ``path``; on a clean exit it is flushed to disk and renamed over ``path``.
 
     A reader sees the old file or the new one, never half of one, also after ``kill -9`` or a power cut.
+
+    Args:
+        path: The file.
+        before_renaming: Called when all is written; may refuse it by an exception.
 
     Raises:
         OSError: The disk is full, cannot be written to or fails; it names ``path``.
@@ -41,6 +45,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as handle:
             os.fsync(handle.fileno())
+        if before_renaming is not None:
+            before_renaming()
         temporary.replace(path)
     except OSError as error:
         error.filename = str(path)  # of writing, the system names no file
@@ -53,14 +59,29 @@ def replacing(path: Path) -> Iterator[Path]:
 def _remove_abandoned(path: Path) -> None:
     """Removes what processes left over that were killed while they wrote the same file; an hour old, if elsewhere."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        number, _, machine = left.name.removesuffix(".tmp").removeprefix(f".{path.name}.").partition(".")
         try:
-            here = machine == _machine() and number.isdecimal()
-            dead = not _exists(int(number)) if here else time.time() - left.stat().st_mtime > _HOUR
-            if dead:
+            living = _writer_lives(left)
+            if living is False or (living is None and time.time() - left.stat().st_mtime > _HOUR):
                 left.unlink()
         except FileNotFoundError:  # another process has been faster
             continue
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes all that was being written within a folder, but for what living processes of this machine write.
+
+    A process elsewhere that was taken for dead, and wakes, then cannot finish what it was about to rename.
+    """
+    for left in folder.rglob(".*.tmp"):
+        if not _writer_lives(left):
+            left.unlink(missing_ok=True)
+
+
+def _writer_lives(unfinished: Path) -> bool | None:
+    """Whether the process lives that writes an unfinished file; ``None``: it is on another machine, or unknown."""
+    parts = unfinished.name.split(".")  # ….<process>.<machine>.tmp
+    here = len(parts) > 4 and parts[-2] == _machine() and parts[-3].isdecimal()
+    return _exists(int(parts[-3])) if here else None
 
 
 def _exists(pid: int) -> bool:
@@ -82,15 +103,15 @@ def _machine() -> str:
     return hashlib.sha256(f"{socket.gethostname()} {space}".encode()).hexdigest()[:8]
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes ``text`` as UTF-8, whole or not at all."""
-    with replacing(path) as temporary:
+def write_text(path: Path, text: str, before_renaming: Callable[[], None] | None = None) -> None:
+    """Writes ``text`` as UTF-8, whole or not at all; see :func:`replacing`."""
+    with replacing(path, before_renaming) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes ``value`` as indented JSON, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+def write_json(path: Path, value: Any, before_renaming: Callable[[], None] | None = None) -> None:
+    """Writes ``value`` as indented JSON, whole or not at all; see :func:`replacing`."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n", before_renaming)
 
 
 def sha256_of(path: Path) -> str:

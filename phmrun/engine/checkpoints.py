@@ -3,6 +3,7 @@
 ``last.ckpt`` holds everything that exact resume needs; ``best.ckpt`` and ``step-<n>.ckpt`` hold the weights.
 """
 
+import io
 import shutil
 import time
 import zipfile
@@ -25,11 +26,19 @@ LAST, BEST = "last.ckpt", "best.ckpt"
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's checkpoint files, written beside, flushed to disk and renamed."""
+    """Lightning's checkpoint files, written beside, flushed to disk and renamed.
+
+    Args:
+        before_renaming: Called before that; may refuse it.
+    """
+
+    def __init__(self, before_renaming: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self.before_renaming = before_renaming
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Writes ``checkpoint`` to ``path``; a reader sees the old file or the new one."""
-        write_checkpoint(Path(path), checkpoint)
+        write_checkpoint(Path(path), checkpoint, self.before_renaming)
 
 
 class Checkpoints(Callback):
@@ -114,17 +123,23 @@ def save_weights(path: Path, trainer: pl.Trainer) -> None:
     write_checkpoint(path, {"state_dict": weights, "global_step": trainer.global_step})
 
 
-def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Callable[[], None] | None = None) -> None:
     """Writes a checkpoint, whole or not at all. The file holds a checksum of every tensor.
 
     Raises:
         PhmrunError: (exit 4) The disk is full, or cannot be written to; the checkpoint before is as it was.
     """
     hint = "The same command then continues from the last checkpoint."
-    # Torch, given a path instead of an open file, does not tell why it could not write.
     full = disk_errors(ExitCode.TRAINING, hint, needed=_bytes(content))
-    with full, replacing(path) as temporary, temporary.open("wb") as file:
-        torch.save(content, file)
+    with full, replacing(path, before_renaming) as temporary, temporary.open("wb") as file:
+        try:
+            torch.save(content, file)
+        except RuntimeError:  # torch does not tell why it could not write; Python does
+            whole = io.BytesIO()
+            torch.save(content, whole)
+            file.seek(0)
+            file.truncate()
+            file.write(whole.getvalue())
 
 
 def _bytes(content: Any) -> int:

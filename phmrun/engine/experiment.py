@@ -25,7 +25,7 @@ from phmrun.engine.network import build_module
 from phmrun.engine.predictor import Predictor
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
-from phmrun.files import cache_dir, write_text
+from phmrun.files import cache_dir, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.data import DataRecord
@@ -146,6 +146,7 @@ def train(
                 restart(run)
             _clear(run, text)
         if is_leader():
+            remove_unfinished(run.path)
             _record(run, text, data, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)

@@ -157,7 +157,7 @@ def fit(
     )
     looking = [validation, limit, stopping, progress, checkpoints]  # in this order: a checkpoint comes last
     callbacks = [Randomness(), meter, *([averaging] if averaging else []), *looking]
-    trainer = build_trainer(training, hardware, callbacks, directory, total)
+    trainer = build_trainer(training, hardware, callbacks, directory, total, before_writing)
     trainer.precision_plugin.convert_module(module)  # before a checkpoint's weights come: they may have 64 bits
     with stopping.listening():
         run_trainer(trainer, module, data, last)
@@ -176,7 +176,12 @@ def fit(
 
 
 def build_trainer(
-    training: TrainingConfig, hardware: HardwareConfig, callbacks: list[Callback], directory: Path, steps: int
+    training: TrainingConfig,
+    hardware: HardwareConfig,
+    callbacks: list[Callback],
+    directory: Path,
+    steps: int,
+    before_writing: Callable[[], None] | None = None,
 ) -> pl.Trainer:
     """Lightning's trainer, with everything that the runner does itself switched off."""
     return pl.Trainer(
@@ -191,7 +196,7 @@ def build_trainer(
         accumulate_grad_batches=training.accumulate,
         gradient_clip_val=training.clip or None,
         callbacks=callbacks,
-        plugins=[AtomicCheckpointIO()],
+        plugins=[AtomicCheckpointIO(before_writing)],
         default_root_dir=directory.parent,
         use_distributed_sampler=False,
         limit_val_batches=0,

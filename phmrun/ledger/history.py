@@ -37,9 +37,9 @@ class History:
             OSError: The disk is full; the file is as it was before.
         """
         line = to_line(row).encode("utf-8")
-        self.before_writing()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+", buffering=0) as handle:
+            self.before_writing()  # once it is open: who takes the run over puts another file in its place
             whole = _end_of_last_whole_line(handle)
             if whole < handle.seek(0, 2):
                 handle.truncate(whole)
@@ -78,10 +78,8 @@ class History:
         rows = list(self._lines())
         kept = [line for line, row in rows if row.get("step", 0) <= step]
         content = b"".join(kept)
-        if content != self.path.read_bytes():
-            self.before_writing()
-            with replacing(self.path) as temporary:
-                temporary.write_bytes(content)
+        with replacing(self.path, self.before_writing) as temporary:  # a new file, also where nothing changes
+            temporary.write_bytes(content)
         return len(rows) - len(kept)
 
     def _lines(self) -> Iterator[tuple[bytes, Row]]:

@@ -266,11 +266,10 @@ class Run:
             name: The score's name, ``test/bleu``.
             value: A number, or an object with ``value``, ``signature`` and what else belongs to it.
         """
-        self.require_lock()
         with Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0):
             scores = self.metrics()
             scores[name] = value
-            write_json(self.metrics_path, plain(scores))
+            write_json(self.metrics_path, plain(scores), self.require_lock)
 
     def parameters(self) -> dict[str, Any]:
         """The parameter counts; empty before they are written."""
@@ -348,9 +347,8 @@ class Run:
             ) from error
 
     def _write_status(self, status: Status) -> Status:
-        self.require_lock()
         written = replace(status, updated=now(), host=socket.gethostname(), pid=os.getpid())
-        write_json(self.status_path, written.to_json())
+        write_json(self.status_path, written.to_json(), self.require_lock)
         return written
 
     def _read_object(self, path: Path) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 Each machine is a process of this one that believes to be another host, and dates what it touches by a clock of its own
 that is wrong by up to two hours, as on a network file system whose clients set the times. The first takes the lock and
-writes; then it is killed, stopped and later woken, or left alone. The second tries to take the lock all the while.
+writes a run's history and status; then it is killed, stopped and later woken, or left alone. The second tries to take
+the lock all the while. A line of one in the history after the first of another counts as an overlap.
 """
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -19,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.errors import PhmrunError
+from phmrun.files import remove_unfinished, write_text
+from phmrun.ledger import Run, State
 from phmrun.ledger import lock as module
-from phmrun.ledger.lock import Lock, unlock
+from phmrun.ledger.lock import Lock
 
 FATES = ("killed", "stopped", "left alone")
 
@@ -33,7 +37,7 @@ class Trial:
         fate: What became of the first.
         skews: Seconds by which the clocks are wrong.
         taken: Whether the second got the lock, and how.
-        overlap: Lines that the first wrote after the second had begun.
+        overlap: Rows, and a status, that the first wrote after the second had begun.
     """
 
     fate: str
@@ -49,26 +53,28 @@ class Trial:
 
 def attempt(folder: Path, draw: random.Random) -> Trial:
     """One trial in a new folder."""
-    folder.mkdir(parents=True)
+    Run.create(folder.parent, folder.name, "task: none\n")
     fate = draw.choice(FATES)
     skews = (draw.uniform(-7200, 7200), draw.uniform(-7200, 7200))
     first = _machine("first", skews[0], folder, _write)
-    _until(lambda: _lines(folder, "first"), 60)
+    _until(lambda: _writers(folder), 60)
     second = _machine("second", skews[1], folder, _take_over)
     time.sleep(draw.uniform(0.1, 1.0))
     if fate != "left alone":
         os.kill(first, signal.SIGKILL if fate == "killed" else signal.SIGSTOP)
-    os.waitpid(second, 0)
+    _until(lambda: (folder / "answer").exists(), 60)
+    taken = (folder / "answer").read_text()
     if fate == "stopped":
-        third = _machine("third", skews[1], folder, _write) if _taken(folder) != "not" else 0
-        _until(lambda: not third or _lines(folder, "third"), 60)
         os.kill(first, signal.SIGCONT)
-        time.sleep(1.0)
-        _end(third)
+        time.sleep(1.5)
+    elif taken != "not":
+        time.sleep(0.2)
+    writers, status = _writers(folder), json.loads((folder / "status.json").read_bytes())
     _end(first)
-    begun = [*_lines(folder, "second"), *_lines(folder, "third")]
-    late = [moment for moment in _lines(folder, "first") if begun and moment > min(begun)]
-    return Trial(fate, skews, _taken(folder), len(late))
+    _end(second)
+    begun = writers.index("second") if "second" in writers else len(writers)
+    overlap = writers[begun:].count("first") + ("second" in writers and status["reason"] == "first")
+    return Trial(fate, skews, taken, overlap)
 
 
 def _machine(name: str, skew: float, folder: Path, work: Any) -> int:
@@ -94,38 +100,46 @@ def _machine(name: str, skew: float, folder: Path, work: Any) -> int:
 
 def _write(name: str, folder: Path) -> None:
     """Takes the lock, and writes as long as it has it."""
-    lock = Lock(folder / "lock", "the run")
-    _patient(lock)
-    with (folder / name).open("a", buffering=1) as file:
-        os.utime(folder / "lock")
-        try:
-            while True:
-                lock.require()
-                file.write(f"{time.monotonic()}\n")
-                time.sleep(0.005)
-        except PhmrunError:
-            (folder / f"{name}-stopped").touch()
+    run = Run(folder)
+    lock = run.lock()
+    if not _acquired(lock, 30.0):
+        return
+    os.utime(folder / "lock")
+    _write_on(run, name)
+
+
+def _write_on(run: Run, name: str) -> None:
+    """Writes history and status until it has lost the lock."""
+    remove_unfinished(run.path)
+    run.history.cut(10**9)
+    try:
+        while True:
+            run.history.append({"step": 1, "who": name})
+            run.set_state(State.RUNNING, name)
+            time.sleep(0.005)
+    except (PhmrunError, OSError):
+        time.sleep(60)
 
 
 def _take_over(name: str, folder: Path) -> None:
-    """Tries to take the lock for a while, then by the command that a person would give, and writes a line."""
-    lock = Lock(folder / "lock", "the run")
+    """Tries to take the lock for a while, then by the command that a person would give, and writes."""
+    run = Run(folder)
+    lock = run.lock()
     how = "by itself"
     if not _acquired(lock, 8.0):
         how = "by unlock"
         try:
-            unlock(folder / "lock", "the run")
+            run.unlock()
         except PhmrunError:
+            write_text(folder / "answer", "not")
             return
         lock.acquire()
-    (folder / "taken").write_text(how)
-    (folder / name).write_text(f"{time.monotonic()}\n")
-    lock.release()
-
-
-def _patient(lock: Lock) -> None:
-    if not _acquired(lock, 30.0):
-        os._exit(1)
+    remove_unfinished(folder)
+    run.history.cut(10**9)
+    run.history.append({"step": 1, "who": name})
+    run.set_state(State.RUNNING, name)
+    write_text(folder / "answer", how)
+    _write_on(run, name)
 
 
 def _acquired(lock: Lock, seconds: float) -> bool:
@@ -140,14 +154,9 @@ def _acquired(lock: Lock, seconds: float) -> bool:
     return False
 
 
-def _lines(folder: Path, name: str) -> list[float]:
-    path = folder / name
-    return [float(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
-
-
-def _taken(folder: Path) -> str:
-    path = folder / "taken"
-    return path.read_text() if path.exists() else "not"
+def _writers(folder: Path) -> list[str]:
+    """Who wrote the rows of the history, in their order."""
+    return [row["who"] for row in Run(folder).history.read()]
 
 
 def _until(condition: Any, seconds: float) -> None:
