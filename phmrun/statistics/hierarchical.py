@@ -1,13 +1,13 @@
 """The difference of two systems over seeds and test items together: a hierarchical (multi-) bootstrap.
 
-Each draw resamples the test items, the same ones for every run of both systems, and the seeds: those that both systems
-share as pairs, else each system's on its own. The standard deviation of the draws is the standard error of the
-difference of the means over seeds,
+The test items are resampled, the same ones for every run of both systems. Seeds that both systems share are pairs, else
+each system has its own. The standard error of the difference of the means over seeds is of
 
-    se² ≈ var(seeds) / n + var(items),        interval: difference ± t_ν · se,
+    se² = var(seeds) / n + var(items) - var(seeds × items),        interval: difference ± t_ν · se,
 
-with ν by Welch and Satterthwaite from the two parts. Of n seeds n - 1 are drawn, so that the variance of a mean is that
-of an unbiased estimate (Rao and Wu 1988): with three seeds a plain bootstrap's is a third too small.
+with ν by Welch and Satterthwaite. Resampled seeds need no draws: n - 1 of n drawn with replacement (Rao and Wu 1988)
+have the variance s² / n in closed form. What seed and item do together is in both of the first two parts, so it is
+taken out once; it follows from how much less a mean of runs varies over resampled items than a single run does.
 
 Of one seed the part of the seeds cannot be estimated: the result speaks of these two runs, and says so.
 
@@ -74,7 +74,7 @@ def compare_items(
         baseline: The same of the other system, over the same items.
         measure: The score of summed counts.
         paired: Whether the n-th runs of both share their seed.
-        draws: Resampled sets of seeds and items.
+        draws: Resampled sets of items.
 
     Raises:
         ValueError: There is no run, or the runs were not measured on equally many items.
@@ -85,17 +85,19 @@ def compare_items(
     stream = np.random.default_rng(SEED)
     first, second = np.stack(system), np.stack(baseline)
     on_all = [_scores(side.sum(axis=1), measure) for side in (first, second)]
-    drawn = np.empty(draws)
-    only_items = np.empty(draws)
+    drawn = [np.empty((draws, len(side))) for side in (first, second)]
     (size,) = sizes
     for place in range(draws):
         weights = np.bincount(stream.integers(size, size=size), minlength=size).astype(np.float64)
-        scores = [_scores(np.einsum("i,rik->rk", weights, side), measure) for side in (first, second)]
-        only_items[place] = scores[0].mean() - scores[1].mean()
-        drawn[place] = _mean_of_drawn_seeds(scores, stream, paired)
+        for each, side in zip(drawn, (first, second), strict=True):
+            each[place] = _scores(np.einsum("i,rik->rk", weights, side), measure)
     value = float(on_all[0].mean() - on_all[1].mean())
-    of_items = float(only_items.var(ddof=1))
-    of_seeds = max(float(drawn.var(ddof=1)) - of_items, _seed_variance(on_all, paired)) if _several(on_all) else 0.0
+    of_items = float((drawn[0].mean(axis=1) - drawn[1].mean(axis=1)).var(ddof=1))
+    of_seeds = 0.0
+    if _several(on_all):
+        of_seeds = _seed_variance(on_all, paired)
+        in_both = sum(_of_seed_and_item(each) for each in drawn)
+        of_items = max(of_items - in_both, 0.0)
     return _comparison(value, of_seeds, of_items, size - 1, on_all, paired, items=True)
 
 
@@ -111,15 +113,15 @@ def compare_scores(system: Sequence[float], baseline: Sequence[float], *, paired
     return _comparison(value, _seed_variance(both, paired), 0.0, 1, both, paired, items=False)
 
 
-def _mean_of_drawn_seeds(scores: Sequence[Array], stream: np.random.Generator, paired: bool) -> float:
-    """The difference of the means over n - 1 seeds of n, drawn with replacement."""
-    if not _several(scores):
-        return float(scores[0].mean() - scores[1].mean())
-    if paired:
-        chosen = stream.integers(len(scores[0]), size=len(scores[0]) - 1)
-        return float((scores[0] - scores[1])[chosen].mean())
-    means = [side[stream.integers(len(side), size=len(side) - 1)].mean() for side in scores]
-    return float(means[0] - means[1])
+def _of_seed_and_item(drawn: Array) -> float:
+    """The part of a mean's variance that is due to seed and item together, by scores ``[draws, seeds]``.
+
+    With σ_i² of items and σ_si² of both, a run's variance over resampled items is σ_i² + σ_si² and that of a mean of n
+    runs σ_i² + σ_si² / n.
+    """
+    count = drawn.shape[1]
+    single, together = float(drawn.var(axis=0, ddof=1).mean()), float(drawn.mean(axis=1).var(ddof=1))
+    return max(single - together, 0.0) / (count - 1)
 
 
 def _comparison(
