@@ -159,6 +159,14 @@ class LanguageDecodingConfig(Section):
     )
     length: int | None = Field(None, ge=1, description="Scoring: words read at a time; null: batch.length.")
     memory: int | None = Field(None, ge=0, description="Transformer-XL: words before them; null: model.memory.")
+    clamp_len: int | None = Field(
+        None, ge=1, description="Transformer-XL: scoring: words from whose distance on all count as equally far."
+    )
+    same_length: bool = Field(
+        False,
+        description="Transformer-XL: scoring: each word attends to as many, the nearest `memory` with itself, rather "
+        "than to all of the memory and of its own stretch.",
+    )
     characters: Annotated[bool, Unhashed()] = Field(False, description="Scoring: bits per character as well.")
     codebooks: int = Field(
         0,

@@ -80,6 +80,8 @@ class LanguageModelPredictor:
         scoring: How texts are scored.
         prompting: What becomes of the user's lines.
         memory: Words before the segment that a Transformer-XL's attention reaches; the network's own unless given.
+        clamp_len: Words from whose distance on a Transformer-XL counts all as equally far.
+        same_length: Whether each word in a Transformer-XL attends to as many.
         compression: Codebooks, and codewords in each, that the table of input vectors is compressed into.
         weights: Which of the run's weights these are, for the signature of a score.
         device: Where to compute.
@@ -93,6 +95,8 @@ class LanguageModelPredictor:
         prompting: Prompting,
         *,
         memory: int | None = None,
+        clamp_len: int | None = None,
+        same_length: bool = False,
         compression: tuple[int, int] | None = None,
         weights: str = "given",
         device: torch.device | str = "cpu",
@@ -112,7 +116,9 @@ class LanguageModelPredictor:
         self.reach = "state"
         if isinstance(copied, TransformerXL):
             copied.memory = copied.memory if memory is None else memory
-            self.reach = str(copied.memory)
+            copied.clamp_len, copied.same_length = clamp_len, same_length
+            self.reach = str(copied.memory) + (f"|clamp:{clamp_len}" if clamp_len else "")
+            self.reach += "|reach:same" if same_length else ""
         self.prompt = "a line of text" if prompting.mode == "surprisal" else "the beginning of a text"
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
@@ -283,6 +289,8 @@ def build_predictor(
             decoding.across_lines,
         ),
         memory=decoding.memory,
+        clamp_len=decoding.clamp_len,
+        same_length=decoding.same_length,
         compression=(decoding.codebooks, decoding.codewords) if decoding.codebooks else None,
         weights=weights,
         device=device,

@@ -40,7 +40,9 @@ class RelativeAttention(nn.Module):
         self.distance = Linear(width, inner, bias=False, structure=structure, **options)
         self.output = Linear(inner, width, bias=False, structure=structure, **options)
 
-    def forward(self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: "SharedBias") -> Tensor:
+    def forward(
+        self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: "SharedBias", reach: int | None = None
+    ) -> Tensor:
         """Attends from ``inputs`` to what came before and to themselves.
 
         Args:
@@ -48,6 +50,7 @@ class RelativeAttention(nn.Module):
             memory: ``[batch, memory, width]``.
             distances: Vectors of the distances all - 1 … 0, ``[all, width]``.
             bias: u and v.
+            reach: How many positions, its own included, each attends to at most; ``None``: all there are.
 
         Returns:
             ``[batch, length, width]``.
@@ -63,6 +66,9 @@ class RelativeAttention(nn.Module):
         scores = shifted((query + bias.v[:, None]) @ relative.transpose(1, 2) * scale)
         future = torch.ones(length, key.shape[2], dtype=torch.bool, device=key.device).triu(memory.shape[1] + 1)
         scores = scores.masked_fill(future, float("-inf"))
+        if reach is not None:
+            past = torch.ones_like(future).tril(memory.shape[1] - reach)
+            scores = scores.masked_fill(past, float("-inf"))
         dropout = self.dropout if self.training else 0.0
         context = F.scaled_dot_product_attention(query + bias.u[:, None], key, value, scores, dropout)
         return self.output(context.transpose(1, 2).flatten(2))
@@ -96,9 +102,11 @@ class XLLayer(nn.Module):
         self.attention_norm, self.feedforward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.dropout = dropout
 
-    def forward(self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: SharedBias) -> Tensor:
+    def forward(
+        self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: SharedBias, reach: int | None = None
+    ) -> Tensor:
         """``[batch, length, width] -> [batch, length, width]``; see :class:`RelativeAttention`."""
-        hidden = self.attention_norm(inputs + self._drop(self.attention(inputs, memory, distances, bias)))
+        hidden = self.attention_norm(inputs + self._drop(self.attention(inputs, memory, distances, bias, reach)))
         return cast(Tensor, self.feedforward_norm(hidden + self._drop(self.feedforward(hidden))))
 
     def _drop(self, vectors: Tensor) -> Tensor:
@@ -107,6 +115,10 @@ class XLLayer(nn.Module):
 
 class TransformerXL(nn.Module):
     """Word vectors, causal layers with memory, and an adaptive softmax tied to the word vectors.
+
+    Two attributes change how a trained network reads, as the original's options of these names do: ``clamp_len``, from
+    which on all distances count alike, and ``same_length``, whether every position attends to as many positions, the
+    nearest ``memory`` with its own, rather than to all of the memory and of its own stretch.
 
     Args:
         vocabulary: Vocabulary entries, in order of falling frequency.
@@ -148,6 +160,8 @@ class TransformerXL(nn.Module):
     ) -> None:
         super().__init__()
         self.width, self.memory, self.dropout = width, memory, dropout
+        self.clamp_len: int | None = None
+        self.same_length = False
         tables = build_word_tables(vocabulary, width, embedding=embedding, output=output, tie=tie, bias=bias)
         self.embedding = tables.words
         self.define = tables.define
@@ -174,11 +188,14 @@ class TransformerXL(nn.Module):
         hidden = self._drop(words * math.sqrt(self.width))
         memories = [hidden[:, :0]] * len(self.context) if state is None else state
         total = memories[0].shape[1] + tokens.shape[1]
-        distances = self._drop(sinusoids(total, self.width).to(hidden).flip(0))
+        farthest = total - 1 if self.clamp_len is None else min(total - 1, self.clamp_len)
+        places = torch.arange(total - 1, -1, -1, device=hidden.device).clamp(max=farthest)
+        distances = self._drop(sinusoids(farthest + 1, self.width).to(hidden)[places])
+        reach = max(1, self.memory) if self.same_length else None
         kept = []
         for layer, memory in zip(self.context, memories, strict=True):
             kept.append(torch.cat([memory, hidden], dim=1)[:, max(0, total - self.memory) :].detach())
-            hidden = layer(hidden, memory, distances, self.context_bias)
+            hidden = layer(hidden, memory, distances, self.context_bias, reach)
         return Reading(self._drop(hidden), hidden, tuple(kept))
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:

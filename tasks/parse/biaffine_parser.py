@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,9 @@ from phmrun.layers import LSTM, Biaffine, Embedding, Linear
 from phmrun.layers.lstm import outputs
 from phmrun.registry import STRUCTURES
 from phmrun.text.vocabulary import UNK
+
+LetterPooling = Literal["last", "attention"]
+"""How the outputs of the LSTM over a word's letters become one vector."""
 
 
 class ParserScores(NamedTuple):
@@ -42,6 +45,8 @@ class BiaffineParser(nn.Module):
         tag_width: Size of a tag vector.
         letter_width: Size of a letter vector.
         letter_hidden: Hidden size of the LSTM over the letters of a word.
+        letter_pooling: What of its outputs h_1 … h_T becomes the vector of a spelling: "last": M h_T; "attention", as
+            in Dozat and Manning's released parser: M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T).
         hidden: Hidden size of each direction of the LSTM over words.
         layers: Layers of that LSTM.
         arc_width: Size of the vectors that the arc classifier reads.
@@ -75,6 +80,7 @@ class BiaffineParser(nn.Module):
         tag_width: int = 100,
         letter_width: int = 100,
         letter_hidden: int = 200,
+        letter_pooling: LetterPooling = "last",
         hidden: int = 200,
         layers: int = 3,
         arc_width: int = 400,
@@ -106,7 +112,9 @@ class BiaffineParser(nn.Module):
         self.tags = Embedding(tags, tag_width, **embedding)
         self.letters = Embedding(letters, letter_width, **embedding)
         self.letter_lstm = LSTM(letter_width, letter_hidden, **cell)
-        self.letter_map = Linear(letter_hidden, word_width, bias=False, **layer)
+        attends = letter_pooling == "attention"
+        self.letter_attention = Linear(letter_hidden, 1, bias=False) if attends else None
+        self.letter_map = Linear(letter_hidden * (1 + attends), word_width, bias=attends, **layer)
         self.lstm = LSTM(word_width + tag_width, hidden, layers, bidirectional=True, dropout=dropout, **cell)
         self.arc_mlp = nn.ModuleList(Linear(2 * hidden, arc_width, **layer) for _ in range(2))
         self.label_mlp = nn.ModuleList(Linear(2 * hidden, label_width, **layer) for _ in range(2))
@@ -172,8 +180,18 @@ class BiaffineParser(nn.Module):
             if start < end:
                 part = counts[start:end]
                 said = outputs(self.letter_lstm, vectors[start:end, : int(part.max())], part)
-                last.append(said[torch.arange(end - start), part - 1])
+                last.append(self._pooled(said, part))
         return self.letter_map(F.dropout(torch.cat(last), self.dropout, self.training))
+
+    def _pooled(self, said: Tensor, counts: Tensor) -> Tensor:
+        """One vector of each spelling, of the LSTM's outputs ``[spellings, longest, letter_hidden]``."""
+        final = said[torch.arange(len(said)), counts - 1]
+        if self.letter_attention is None:
+            return final
+        beyond = torch.arange(said.shape[1], device=said.device) >= counts.unsqueeze(1)
+        scores = self.letter_attention(said).squeeze(-1).masked_fill(beyond, -torch.inf)
+        attended = torch.bmm(scores.softmax(-1).unsqueeze(1), said).squeeze(1)
+        return torch.cat([attended, final], -1)
 
     def _inputs(self, words: Tensor, tags: Tensor, spelt: Tensor) -> Tensor:
         """What the LSTM reads, ``[batch, length, word_width + tag_width]``.

@@ -146,6 +146,11 @@ class ParserConfig(ModelConfig):
     tag_width: int = Field(100, ge=1, description="Size of a tag vector, which stands beside it.")
     letter_width: int = Field(200, ge=1, description="Size of a letter vector.")
     letter_hidden: int = Field(200, ge=1, description="Hidden size of the LSTM over the letters of a word.")
+    letter_pooling: Literal["last", "attention"] = Field(
+        "last",
+        description="Of that LSTM's outputs: the last, mapped; or, as in Dozat and Manning's parser, the last beside a "
+        "mean weighted by linear attention.",
+    )
     hidden: int = Field(200, ge=1, description="Hidden size of each direction of the LSTM over words.")
     layers: int = Field(3, ge=1, description="Layers of the LSTM over words.")
     arc_width: int = Field(400, ge=1, description="Size of what the arc classifier reads of a word.")

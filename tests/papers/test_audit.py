@@ -60,7 +60,19 @@ def test_the_reproductions_slip_is_an_option():
         ("shapeshifter", "1", ["*Transformer / Total", "*Transformer / Enc./Dec.", "*PHM-Tm n=16 / Total"]),
         ("shapeshifter", "1", ["*PHM-Tm n=16 / Enc./Dec.", "*Shapeshifter 16/256 / Emb."]),
         ("shapeshifter", "2", [f"*Transformer (fairseq) / {part}" for part in ("Total", "Enc./Dec.", "Emb.")]),
-        ("shapeshifter", "2", ["*Shapeshifter 64/256 / Enc./Dec."]),
+        (
+            "shapeshifter",
+            "2",
+            [f"*Shapeshifter 64/256 / {part}" for part in ("Total", "Enc./Dec.", "Emb.", "Pct.", "Fold")],
+        ),
+        (
+            "shapeshifter",
+            "1",
+            [f"*Shapeshifter 16/256 / {part}" for part in ("Total", "Enc./Dec.", "Emb.", "Pct.", "Fold")],
+        ),
+        ("shapeshifter", "3", [f"*Shapeshifter 24/256 / {part}" for part in ("Total", "Enc./Dec.", "Emb.", "Pct.")]),
+        ("matsuno", "4", [f"{part} / {kind}" for part in ("Others", "TOTAL") for kind in ("Number of Parameters",)]),
+        ("matsuno", "5", [f"{model} / Sum with shared parts" for model in ("Baseline", "Symmetry Matrix")]),
         ("shapeshifter", "5", ["De-En, Low-rank 16/256 / Enc/Dec", "De-En, Low-rank 16/256 / Emb."]),
         ("define", "1", ["a: R1 Standard / Total", "a: R2 Adaptive / Total", "c: AWD-LSTM / Parameters"]),
         (
@@ -176,3 +188,24 @@ def test_a_wrong_argument_names_file_and_row():
     with pytest.raises(PhmrunError, match="widht") as caught:
         list(audit_table(broken, name))
     assert caught.value.where == f"{name}, row {table.rows[0].name}"
+
+
+def test_what_was_chosen_to_meet_a_number_is_said():
+    """Beside an exact verdict too, and of what derives from such a count."""
+    for name, row in (
+        ("configs/papers/reproduction/table5.yaml", "PHM-Transformer (n=2)"),
+        ("configs/papers/shapeshifter/table2.yaml", "*Shapeshifter 16/256 / Fold"),
+        ("configs/papers/matsuno/table4.yaml", "Others / Percentage"),
+    ):
+        found = next(each for each in audit_table(load_table(name), name) if each.row == row)
+        assert (found.verdict, found.note[:6]) == (Verdict.EXACT, "chosen"), row
+
+
+def test_what_is_counted_is_what_training_builds():
+    """Two vocabularies of different sizes are those of the configuration, not of the table alone."""
+    name = "configs/papers/shapeshifter/table2.yaml"
+    table = load_table(name)
+    row = table.row("*Transformer (fairseq)")
+    assert row.vocabulary is None
+    assert row_config(table, row, name).sizes == (8848, 6632)
+    assert build_counts(table, row, name)["total"] == 39_469_056

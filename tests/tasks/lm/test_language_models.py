@@ -163,3 +163,44 @@ def test_words_dropped_whole():
     by_word = {}
     for word, zero in zip(TOKENS.flatten().tolist(), gone.flatten().tolist(), strict=True):
         assert by_word.setdefault(word, zero) == zero
+
+
+def by_hand_of_the_original(network, memory, length, attribute):
+    """What attends to what, from the masks of Dai et al.'s code: ones above and below two diagonals are left out."""
+    total = memory + length
+    ones = torch.ones(length, total)
+    beyond = total - network.memory
+    shift = length - beyond if beyond > 0 else length
+    return (ones.triu(1 + memory) + ones.tril(-shift)).bool() if attribute else ones.triu(1 + memory).bool()
+
+
+@pytest.mark.parametrize("before", [0, 3, 6])
+def test_same_length_masks_as_the_original_does(before, monkeypatch):
+    network = xl().eval()
+    network.memory, network.same_length = 6, True
+    seen = []
+    attend = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda query, key, value, scores, dropout: (
+            seen.append(scores.isinf()[0, 0]) or attend(query, key, value, scores)
+        ),
+    )
+    state = network(torch.randint(0, 40, (1, before)), None).state if before else None
+    seen.clear()
+    network(torch.randint(0, 40, (1, 4)), state)
+    assert all(torch.equal(mask, by_hand_of_the_original(network, before, 4, True)) for mask in seen)
+
+
+def test_clamped_distances_are_those_of_the_clamp():
+    """With a clamp at 2, moving a word from distance 4 to 5 changes no score; without one it does."""
+    network = xl().eval()
+    tokens = torch.randint(0, 40, (1, 8))
+    plain = network(tokens, None).outputs
+    network.clamp_len = 100
+    torch.testing.assert_close(network(tokens, None).outputs, plain)
+    network.clamp_len = 2
+    clamped = network(tokens, None).outputs
+    torch.testing.assert_close(clamped[:, :3], plain[:, :3])
+    assert not torch.allclose(clamped[:, 4:], plain[:, 4:])

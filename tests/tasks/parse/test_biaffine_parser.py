@@ -63,23 +63,51 @@ def test_the_symmetric_arc_form_is_equation_6():
     torch.testing.assert_close(form(dependent, head)[0], torch.stack([torch.stack(row) for row in expected]))
 
 
-def test_padding_changes_nothing():
-    network = build()
+POOLINGS = pytest.mark.parametrize("pooling", ["last", "attention"])
+
+
+@POOLINGS
+def test_padding_changes_nothing(pooling):
+    network = build(letter_pooling=pooling)
     together = network(*BATCH)
     alone = network(WORDS[1:, :3], TAGS[1:, :3], LETTERS, COUNTS, SPELLINGS[1:, :3], LENGTHS[1:])
     torch.testing.assert_close(together.arcs[1:, :3, :3], alone.arcs)
 
 
-def test_letters_after_the_last_are_not_read():
-    network = build()
+@POOLINGS
+def test_letters_after_the_last_are_not_read(pooling):
+    network = build(letter_pooling=pooling)
     changed = LETTERS.clone()
     changed[2, 3:] = 8
     first, second = (network.read_letters(letters, COUNTS) for letters in (LETTERS, changed))
     torch.testing.assert_close(first, second)
 
 
-def test_words_of_one_spelling_share_its_vector():
-    network = build()
+def test_attention_over_letters_is_a_softmax_of_one_product_each():
+    network = build(letter_pooling="attention")
+    states, _ = network.letter_lstm(network.letters(LETTERS[1:2, : COUNTS[1]]))
+    states = states[0]
+    weights = (states @ network.letter_attention.weight[0]).softmax(0)
+    read = torch.cat([weights @ states, states[-1]])
+    expected = network.letter_map.weight @ read + network.letter_map.bias
+    torch.testing.assert_close(network.read_letters(LETTERS, COUNTS)[1], expected)
+    network.read_letters(LETTERS, COUNTS).square().sum().backward()
+    assert bool(network.letter_attention.structure.materialize().isfinite().all())
+    assert all(bool(parameter.grad.any()) for parameter in network.letter_attention.parameters())
+
+
+def test_size_of_the_released_letter_model():
+    """Beside the LSTM: 200 for the attention, 400·100 + 100 for the map."""
+    with torch.device("meta"):
+        network = BiaffineParser(10, 10, 10, 37, letter_width=200, letter_pooling="attention")
+    assert (
+        sum(p.numel() for part in (network.letter_attention, network.letter_map) for p in part.parameters()) == 40_300
+    )
+
+
+@POOLINGS
+def test_words_of_one_spelling_share_its_vector(pooling):
+    network = build(letter_pooling=pooling)
     spelt = network.read_letters(LETTERS, COUNTS)
     alone = network.read_letters(LETTERS[2:3], COUNTS[2:3])
     torch.testing.assert_close(spelt[2:3], alone)
