@@ -39,6 +39,9 @@ class Experiment(Section):
     batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")
     training: TrainingConfig = Field(TrainingConfig(), description="Length, optimisation, validation, checkpoints.")
     hardware: Annotated[HardwareConfig, Unhashed()] = Field(HardwareConfig(), description="The machine to run on.")
+    score_on: Annotated[tuple[str, ...], Unhashed()] = Field(
+        (), description="Splits that the trained model is scored on beside the test set: dev, or another of the data."
+    )
     unsaid: Annotated[dict[str, str], Unhashed()] = Field(
         {},
         description="Keys whose values the paper that this configuration follows does not say, or contradicts, and "

@@ -136,6 +136,8 @@ def train(
     if derivation:
         marks |= derivation.marks
     verify_sizes(config.data.name, cache_dir())
+    if absent := [split for split in config.score_on if split not in data.files]:
+        raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
     data.prepare()
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
     text = to_yaml(config, _said(origin))
@@ -274,7 +276,8 @@ def _train(
         raise Interrupted(fitted.signal, standing)
     run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
     split = "test" if "test" in data.files else "dev"
-    return _finish(run, fitted, mirror, data, split, config.training.label_smoothing, config.logging.mirrors)
+    splits = [*(name for name in config.score_on if name != split), split]
+    return _finish(run, fitted, mirror, data, splits, config.training.label_smoothing, config.logging.mirrors)
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
@@ -320,16 +323,18 @@ def _finish(
     fitted: Fitted,
     mirror: Mirror,
     data: DataModule,
-    split: str,
+    splits: Sequence[str],
     smoothing: float,
     mirrors: Sequence[str],
 ) -> TrainResult:
-    """Scores the trained model on a split, and closes run and mirror."""
+    """Scores the trained model on some splits, and closes run and mirror; samples are of the last."""
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
     for name, score in _course(run, fitted, smoothing).items():
         run.update_metrics(name, score)
     with _told(run, State.INTERRUPTED, "trained, but not scored: "):
-        metrics = evaluate_run(open_run(run), split=split, data=data)
+        metrics = {}
+        for split in splits:
+            metrics |= evaluate_run(open_run(run), split=split, data=data)
     state = State.DONE if fitted.complete else State.INTERRUPTED
     run.set_state(state, fitted.reason, step=fitted.step, seconds=fitted.seconds)
     samples = run.samples()
