@@ -178,7 +178,9 @@ def run(
                 "--until-decided chooses the seeds and runs on this machine",
                 where="--executor, --script, --seeds, --limit",
             )
-        chosen_rows = sweep_decision.Asked(file, tuple(only or ()), max_seeds, margin, hours, jobs, threads)
+        chosen_rows = sweep_decision.Asked(
+            file, tuple(only or ()), max_seeds, margin, hours, jobs, threads, retry_failed
+        )
         raise typer.Exit(sweep_decision.decide(chosen_rows, runs_dir, plan=plan, as_json=as_json))
     from phmrun.cli import sweep_output, sweep_tuning, sweep_work
     from phmrun.sweeps.executors.slurm import Slurm

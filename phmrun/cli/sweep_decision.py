@@ -30,6 +30,7 @@ class Asked:
         hours: Of this call.
         jobs: Runs at a time.
         threads: CPU threads of a run.
+        retry_failed: Also run what has failed before.
     """
 
     file: str
@@ -39,6 +40,7 @@ class Asked:
     hours: float | None
     jobs: int | None
     threads: int
+    retry_failed: bool = False
 
 
 def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCode:
@@ -65,9 +67,16 @@ def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCo
     deadline = time.monotonic() + 3600 * asked.hours if asked.hours is not None else None
     threads = asked.threads or sweep_work.threads_of_a_run(slots)
     bad: dict[str, list[str]] = {}
-    while left := wanted(stands, terms):
+    while left := wanted(stands, terms):  # a row whose run has failed stays where it is
         bad |= sweep_work.carry_out(
-            left, place, executor, slots=slots, threads=threads, retry_failed=False, limit=None, deadline=deadline
+            left,
+            place,
+            executor,
+            slots=slots,
+            threads=threads,
+            retry_failed=asked.retry_failed,
+            limit=None,
+            deadline=deadline,
         )
         stands = survey(made, runs_dir)
         over = deadline is not None and time.monotonic() >= deadline
