@@ -82,7 +82,7 @@ def built(structure: type[Any], out_features: int, in_features: int, options: Ma
     made = _attempt(structure, "__init__", lambda: structure(*size, **options))
     if "count" in vars(structure):
         said = _attempt(structure, "count", lambda: structure.count(*size, **{**structure.defaults(), **options}))
-        there = sum(parameter.numel() for parameter in made.parameters())
+        there = made.kept()
         if said != there:
             fault = f"counts {said:,} parameters for {out_features}×{in_features}, but has {there:,}"
             raise _slip(structure, fault, "Mend its count, or leave it out: what is built is counted.")

@@ -78,6 +78,8 @@ class Structure(nn.Module):
     """How ``Linear`` applies it unless told otherwise; "factored" where that is cheaper in training too."""
     shareable: ClassVar[tuple[str, ...]] = ()
     """Parameters that maps may have in common, by the option ``share``; see :mod:`phmrun.layers.sharing`."""
+    temporary: ClassVar[tuple[str, ...]] = ()
+    """Parameters of training alone: neither W in evaluation nor the count of what is kept has them."""
     square: ClassVar[bool] = False
     """Whether only square matrices have the structure. A parser's classifiers over such a matrix have the linear terms
     that Matsuno et al. (2018) gave theirs in its place."""
@@ -127,14 +129,18 @@ class Structure(nn.Module):
 
     @classmethod
     def count(cls, out_features: int, in_features: int, **options: Any) -> int:
-        """The number of free parameters of a map that stands alone or is the first to share.
+        """The number of free parameters that are kept, of a map that stands alone or is the first to share.
 
         They are counted on a structure without memory. A closed form that overrides this is compared with what is
         built, whenever it is built.
         """
         with torch.device("meta"):
             structure = cls(out_features, in_features, **options)
-        return sum(parameter.numel() for parameter in structure.parameters())
+        return structure.kept()
+
+    def kept(self) -> int:
+        """The number of its parameters but for those of training alone."""
+        return sum(parameter.numel() for name, parameter in self.named_parameters() if name not in self.temporary)
 
     def reset_parameters(self, std: float) -> None:
         """Draws the parameters so that the entries of ``W`` have mean 0 and standard deviation ``std``."""
@@ -178,6 +184,25 @@ class Structure(nn.Module):
                 outputs is what is made small, not that of the matrix.
         """
         fit_by_gradient(self, weight, covariance)
+
+    def multiplications(self, tokens: int, application: Application | None = None) -> int:
+        """Multiplications that apply W to so many vectors at once, in training.
+
+        Args:
+            tokens: Vectors.
+            application: "dense": W is built once and then applied; "factored": it is not; its own way unless given.
+        """
+        if (application or self.application) == "factored":
+            return tokens * self.token_multiplications()
+        return self.build_multiplications() + tokens * self.out_features * self.in_features
+
+    def token_multiplications(self) -> int:
+        """Multiplications of the factored application to one vector."""
+        return self.out_features * self.in_features
+
+    def build_multiplications(self) -> int:
+        """Multiplications that build W."""
+        return 0
 
     def extra_repr(self) -> str:
         """Sizes and options, as ``torch.nn`` modules print theirs."""

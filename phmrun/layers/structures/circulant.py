@@ -104,6 +104,10 @@ class Circulant(Structure):
             return inputs * self.column
         return convolved(inputs.to(self.column.dtype), self.column)  # no transform in half precision
 
+    def token_multiplications(self) -> int:
+        """d·log₂ d for the transform of d real numbers there and back each, four for each complex product."""
+        return round(2 * self.in_features * math.log2(max(2, self.in_features))) + 4 * (self.in_features // 2 + 1)
+
     def packed(self) -> nn.Module:
         """The eigenvalues, computed once."""
         return PackedCirculant(self.column)

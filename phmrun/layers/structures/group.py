@@ -94,6 +94,10 @@ class Group(Structure):
         outputs = apply_groups(inputs, self.blocks())
         return (outputs.transpose(1, 2) if self.shuffle else outputs).flatten(1)
 
+    def token_multiplications(self) -> int:
+        """k·d/g."""
+        return self.out_features * self.in_features // self.groups
+
     def packed(self) -> nn.Module:
         """The blocks alone."""
         return PackedGroups(self.blocks(), shuffle=self.shuffle)

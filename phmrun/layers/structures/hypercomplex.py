@@ -26,7 +26,14 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.layers.fitting import second_factors
-from phmrun.layers.kronecker_sum import PackedKroneckerSum, apply_factors, factors, kronecker_rows, kronecker_sum
+from phmrun.layers.kronecker_sum import (
+    PackedKroneckerSum,
+    apply_factors,
+    factors,
+    kronecker_rows,
+    kronecker_sum,
+    multiplications,
+)
 from phmrun.layers.structure import Structure, register
 
 Algebra = Literal["complex", "quaternion", "octonion", "sedenion"]
@@ -118,6 +125,14 @@ class Hypercomplex(Structure):
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """As :meth:`packed`, from the parameters as they are (differentiable)."""
         return _apply(inputs, self.layout, *factors(self.a, self.s))
+
+    def build_multiplications(self) -> int:
+        """N for each entry of W."""
+        return len(self.s) * self.out_features * self.in_features
+
+    def token_multiplications(self) -> int:
+        """Those of the two products; see :func:`phmrun.layers.kronecker_sum.multiplications`."""
+        return multiplications(self.a, self.s)
 
     def packed(self) -> nn.Module:
         """A and S laid out as two matrix products."""

@@ -125,6 +125,15 @@ class Kronecker(Structure):
         padded = F.pad(inputs, (0, self.shapes.q * self.shapes.t - self.in_features))
         return apply_factors(padded, *factors(*self._terms()))[:, : self.out_features]
 
+    def build_multiplications(self) -> int:
+        """R for each entry of the matrix that W is cut from."""
+        p, q, s, t = self.shapes
+        return self.a.shape[2] * p * q * s * t
+
+    def token_multiplications(self) -> int:
+        """Those of the two products; see :func:`phmrun.layers.kronecker_sum.multiplications`."""
+        return multiplications(*self._terms())
+
     def packed(self) -> nn.Module | None:
         """A and B laid out as two matrix products, where these take at most twice the multiplications of W."""
         if multiplications(*self._terms()) > 2 * self.out_features * self.in_features:

@@ -10,7 +10,6 @@ It is always applied as two narrow products, in training too: they cost r·(k + 
 of k·d.
 """
 
-from fractions import Fraction
 from typing import Annotated
 
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_low_rank
+from phmrun.layers.budget import check_budget, share_of
 from phmrun.layers.structure import Application, Structure, register
 
 
@@ -52,9 +52,7 @@ class LowRank(Structure):
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
-        if share_of(budget) is None:
-            return f"budget = {budget!r} is no share of the dense parameters; valid: above 0 and up to 1, such as 1/4"
-        return None
+        return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
         """Both factors uniform with standard deviation √(std / √r)."""
@@ -89,6 +87,10 @@ class LowRank(Structure):
         """Two plain linear maps."""
         return nn.Sequential(_plain(self.v), _plain(self.u))
 
+    def token_multiplications(self) -> int:
+        """r·(k + d)."""
+        return self.u.numel() + self.v.numel()
+
     def extra_repr(self) -> str:
         """Sizes and the rank."""
         return f"out_features={self.out_features}, in_features={self.in_features}, rank={self.rank}"
@@ -100,15 +102,6 @@ def chosen_rank(out_features: int, in_features: int, rank: int, budget: float | 
     if rank or share is None:
         return rank
     return max(1, int(share * out_features * in_features / (out_features + in_features)))
-
-
-def share_of(budget: float | str) -> Fraction | None:
-    """The budget as an exact number; ``None`` where it is not one above 0 and up to 1."""
-    try:
-        share = Fraction(str(budget))
-    except (ValueError, ZeroDivisionError):
-        return None
-    return share if 0 < share <= 1 else None
 
 
 def _plain(weight: Tensor) -> nn.Linear:

@@ -26,6 +26,7 @@ from phmrun.layers.kronecker_sum import (
     factors,
     kronecker_rows,
     kronecker_sum,
+    multiplications,
     unit_mixers,
 )
 from phmrun.layers.sharing import Share
@@ -125,6 +126,14 @@ class PHM(Structure):
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """As :meth:`packed`, from the parameters as they are (differentiable)."""
         return apply_factors(inputs, *factors(self.mixers(), self.s))
+
+    def build_multiplications(self) -> int:
+        """N for each entry of W."""
+        return self.n * self.out_features * self.in_features
+
+    def token_multiplications(self) -> int:
+        """Those of the two products; see :func:`phmrun.layers.kronecker_sum.multiplications`."""
+        return multiplications(self.a, self.s)
 
     def packed(self) -> nn.Module:
         """A and S laid out as the two matrix products of the factored application."""

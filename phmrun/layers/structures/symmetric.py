@@ -83,6 +83,10 @@ class Symmetric(Structure):
         """Element by element."""
         return inputs * self.diagonal
 
+    def token_multiplications(self) -> int:
+        """One per feature."""
+        return self.in_features
+
     def packed(self) -> nn.Module:
         """The diagonal alone."""
         return PackedSymmetric(self.diagonal)

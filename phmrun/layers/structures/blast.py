@@ -1,0 +1,113 @@
+"""BLAST: blocks with common factors, coupled by a diagonal matrix each.
+
+Formula:        block (i, j) of W, [k/b, d/b], is B_i diag(D_ij) C_j with B_i [k/b, r], C_j [r, d/b], D_ij [r]
+Parameters:     r·(k + d + b²). ``rank`` 0: the largest r within the budget
+Initialisation: Var(W) = r·Var(B)·E[D²]·Var(C). D is uniform in (0, 2), of mean 1, so that rows and columns of blocks
+                have much in common at first; C has the variance 1 / (d/b) that keeps what it reads; B has the rest
+Source:         Lee et al., "BLAST: Block-level adaptive structured matrices for efficient deep neural network
+                inference", NeurIPS 2024
+
+It contains low rank (every D_ij = 1), block-diagonal matrices (D_ij = 0 off the diagonal) and Monarch (every D_ij picks
+numbers of its own). Where b does not divide a size, the last block is padded, and W cut from the larger matrix.
+"""
+
+import functools
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers.block_matrix import PackedFactors, block_size, choose_blocks, from_blocks, into_blocks
+from phmrun.layers.budget import check_budget, share_of
+from phmrun.layers.structure import Application, Structure, register
+
+
+@register("blast")
+class Blast(Structure):
+    """Blocks that share a left factor along their row and a right one along their column, coupled by a diagonal."""
+
+    formula = "block (i, j) of W = B_i diag(D_ij) C_j"
+    count_formula = "r·(k + d + b²)"
+    constraint = "none; padded where b does not divide k and d"
+    source = "Lee et al. 2024"
+    application: Application = "factored"
+
+    def __init__(
+        self,
+        out_features: int,
+        in_features: int,
+        *,
+        blocks: Annotated[int, "Blocks b each way; 0: as many as for 'monarch'"] = 0,
+        rank: Annotated[int, "Numbers r between the factors; 0: as large as the budget allows"] = 0,
+        budget: Annotated[float | str, "Share of the dense parameters that b and r are chosen for"] = "1/4",
+    ) -> None:
+        super().__init__(out_features, in_features, blocks=blocks, rank=rank, budget=budget)
+        self.blocks = blocks or choose_blocks(out_features, in_features, budget)
+        self.rows_of_block, columns = (block_size(size, self.blocks) for size in (out_features, in_features))
+        numbers = self.blocks * (self.rows_of_block + columns + self.blocks)  # per unit of rank
+        self.rank = rank or max(1, int((share_of(budget) or 1) * out_features * in_features / numbers))
+        self.b = nn.Parameter(torch.empty(self.blocks, self.rows_of_block, self.rank))
+        self.d = nn.Parameter(torch.empty(self.rank, self.blocks, self.blocks))
+        self.c = nn.Parameter(torch.empty(self.blocks, self.rank, columns))
+
+    @classmethod
+    def check(  # type: ignore[override]
+        cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str
+    ) -> str | None:
+        """Whether there can be so many blocks, and numbers between."""
+        most = min(out_features, in_features)
+        if not 0 <= blocks <= most:
+            return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
+        if rank < 0:
+            return f"rank = {rank}; valid rank: 1 or more, or 0 for the budget's"
+        return check_budget(budget)
+
+    def reset_parameters(self, std: float) -> None:
+        """D uniform in (0, 2), C such that it keeps the variance of what it reads, B such that W has ``std``."""
+        of_c = self.c.shape[2] ** -0.5
+        of_b = std / (of_c * (4 / 3 * self.rank) ** 0.5)
+        nn.init.uniform_(self.d, 0.0, 2.0)
+        for factor, deviation in ((self.b, of_b), (self.c, of_c)):
+            nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
+
+    def materialize(self) -> Tensor:
+        """For each row of blocks, B_i times all of diag(D_ij) C_j side by side."""
+        coupled = self.d.permute(1, 0, 2).unsqueeze(-1) * self.c.transpose(0, 1)  # [i, r, j, d/b]
+        matrix = torch.bmm(self.b, coupled.flatten(2)).flatten(0, 1)
+        return matrix[: self.out_features, : self.in_features]
+
+    def rows(self, index: Tensor) -> Tensor:
+        """One row of B_i, times each diag(D_ij) C_j."""
+        flat = index.reshape(-1)
+        own = F.embedding(flat, self.b.flatten(0, 1))  # [tokens, r]
+        couplings = F.embedding(flat // self.rows_of_block, self.d.permute(1, 2, 0).flatten(1))
+        coupled = couplings.view(-1, self.blocks, self.rank) * own.unsqueeze(1)  # [tokens, j, r]
+        vectors = torch.bmm(coupled.transpose(0, 1), self.c).transpose(0, 1).flatten(1)[:, : self.in_features]
+        return vectors.reshape(*index.shape, self.in_features)
+
+    def apply_factored(self, inputs: Tensor) -> Tensor:
+        """Three batched products: over columns of blocks, over the numbers between, over rows of blocks."""
+        return apply_blast(inputs, self.b, self.d, self.c, out_features=self.out_features)
+
+    def packed(self) -> nn.Module:
+        """The three factors."""
+        function = functools.partial(apply_blast, out_features=self.out_features)
+        return PackedFactors(function, self.b, self.d, self.c)
+
+    def token_multiplications(self) -> int:
+        """One for each number of B, C and D."""
+        return self.b.numel() + self.c.numel() + self.d.numel()
+
+    def extra_repr(self) -> str:
+        """Sizes, blocks and rank."""
+        return (
+            f"out_features={self.out_features}, in_features={self.in_features}, blocks={self.blocks}, rank={self.rank}"
+        )
+
+
+def apply_blast(inputs: Tensor, b: Tensor, d: Tensor, c: Tensor, *, out_features: int) -> Tensor:
+    """``[tokens, in] -> [tokens, out]`` by B ``[b, k/b, r]``, D ``[r, b, b]`` and C ``[b, r, d/b]``."""
+    read = torch.bmm(c, into_blocks(inputs, len(c), c.shape[2]))  # [j, r, tokens]
+    coupled = torch.bmm(d, read.transpose(0, 1)).transpose(0, 1)  # [i, r, tokens]
+    return from_blocks(torch.bmm(b, coupled), out_features)

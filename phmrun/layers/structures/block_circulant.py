@@ -1,0 +1,131 @@
+"""Block circulant: blocks of which every one is circulant.
+
+Formula:        block (I, J) of W, [b, b], is [p, q] ↦ c_IJ[(p - q) mod b], I = 1…k/b, J = 1…d/b
+Parameters:     k·d/b
+Initialisation: Every entry of W is an entry of some c: uniform with the dense layer's variance
+Source:         Ding et al., "CirCNN", MICRO 2017; Chen et al., "Parameter-efficient fine-tuning via circular
+                convolution" (C3A), 2024; one block, k = d = b, is the structure "circulant"
+
+Applied between spectra, where each block is diagonal, so that frequencies do not mix: about 2/b of the dense
+multiplications for large b, three eighths for b = 4. Blocks are short; the transform is therefore a product with the
+orthonormal real Fourier basis [b, b], which is faster than many short fast Fourier transforms. Where b is so small that
+this saves nothing, W is built. Where b does not divide a size, the last block is padded.
+"""
+
+import functools
+import math
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.layers.block_matrix import PackedFactors, from_blocks, into_blocks
+from phmrun.layers.structure import Structure, register
+
+GAIN = 0.6
+"""Between spectra it takes so many of the dense multiplications at most; else building W is as fast."""
+
+
+@register("block-circulant")
+class BlockCirculant(Structure):
+    """A matrix of circulant blocks, applied between Fourier spectra."""
+
+    formula = "block (I, J) of W is circulant, c_IJ its first column"
+    count_formula = "k·d/b"
+    constraint = "none; padded where b does not divide k and d"
+    source = "Ding et al. 2017; Chen et al. 2024"
+
+    def __init__(
+        self,
+        out_features: int,
+        in_features: int,
+        *,
+        size: Annotated[int, "Rows and columns b of a block: W takes 1/b of the dense parameters"] = 4,
+    ) -> None:
+        super().__init__(out_features, in_features, size=size)
+        self.size = size
+        self.down, self.across = (-(-each // size) for each in (out_features, in_features))
+        self.columns = nn.Parameter(torch.empty(self.down, self.across, size))
+        saves = self.token_multiplications() <= GAIN * out_features * in_features
+        self.application = "factored" if saves else "dense"
+
+    @classmethod
+    def check(cls, out_features: int, in_features: int, *, size: int) -> str | None:  # type: ignore[override]
+        """Whether a block is no larger than W."""
+        most = max(out_features, in_features)
+        return None if 1 <= size <= most else f"size = {size}; valid size: 1 to {most}"
+
+    def reset_parameters(self, std: float) -> None:
+        """Uniform with standard deviation ``std``."""
+        nn.init.uniform_(self.columns, -math.sqrt(3) * std, math.sqrt(3) * std)
+
+    def materialize(self) -> Tensor:
+        """Every number read again at each of its places."""
+        places = torch.arange(self.size, device=self.columns.device)
+        blocks = self.columns[:, :, (places.unsqueeze(1) - places) % self.size]  # [I, J, p, q]
+        matrix = blocks.transpose(1, 2).reshape(self.down * self.size, self.across * self.size)
+        return matrix[: self.out_features, : self.in_features]
+
+    def rows(self, index: Tensor) -> Tensor:
+        """The numbers of one row of blocks, in the order that the row reads them in."""
+        flat = index.reshape(-1)
+        places = torch.arange(self.size, device=flat.device)
+        order = ((flat % self.size).unsqueeze(1) - places) % self.size  # [tokens, q]
+        blocks = self.columns.index_select(0, flat // self.size)  # [tokens, J, b]
+        vectors = blocks.gather(2, order.unsqueeze(1).expand(-1, self.across, -1)).flatten(1)[:, : self.in_features]
+        return vectors.reshape(*index.shape, self.in_features)
+
+    def spectra(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The blocks' eigenvalues, real ones ``[1 or 2, K, D]`` and complex ones ``[f, 2K, 2D]``, and the basis.
+
+        A complex number z stands as [[Re z, -Im z], [Im z, Re z]], which multiplies real and imaginary part.
+        """
+        basis = real_fourier_basis(self.size).to(self.columns)
+        reals = 2 - self.size % 2
+        values = (self.columns @ basis.t()).permute(2, 0, 1)
+        plain = values[:reals] * self.size**0.5
+        real, imaginary = (values[reals:] * (self.size / 2) ** 0.5).chunk(2)
+        pairs = torch.cat([torch.cat([real, -imaginary], 2), torch.cat([imaginary, real], 2)], 1)
+        return plain, pairs, basis
+
+    def apply_factored(self, inputs: Tensor) -> Tensor:
+        """Spectra of the blocks of inputs, each frequency's product, and back."""
+        return apply_block_circulant(inputs, *self.spectra(), out_features=self.out_features)
+
+    def packed(self) -> nn.Module | None:
+        """The spectra, computed once."""
+        if self.application == "dense":
+            return None
+        function = functools.partial(apply_block_circulant, out_features=self.out_features)
+        return PackedFactors(function, *self.spectra())
+
+    def token_multiplications(self) -> int:
+        """Those of the frequencies, and of the transforms of both sides."""
+        reals = 2 - self.size % 2
+        per_block = reals + 4 * ((self.size - reals) // 2)
+        return self.down * self.across * per_block + (self.down + self.across) * self.size**2
+
+
+def real_fourier_basis(size: int) -> Tensor:
+    """The orthonormal real Fourier basis ``[size, size]`` in double precision: real frequencies, cosines, sines.
+
+    Cosine and sine of a frequency carry the real and the negative imaginary part of the spectrum.
+    """
+    places = torch.arange(size, dtype=torch.float64)
+    angles = torch.arange(1, (size + 1) // 2, dtype=torch.float64).unsqueeze(1) * places * (2 * math.pi / size)
+    alternating = [torch.cos(math.pi * places)] if size % 2 == 0 else []
+    reals = torch.stack([torch.ones_like(places), *alternating]) / size**0.5
+    return torch.cat([reals, angles.cos() * (2 / size) ** 0.5, -angles.sin() * (2 / size) ** 0.5])
+
+
+def apply_block_circulant(inputs: Tensor, plain: Tensor, pairs: Tensor, basis: Tensor, *, out_features: int) -> Tensor:
+    """``[tokens, d] -> [tokens, k]`` by the spectra of the blocks; see :meth:`BlockCirculant.spectra`."""
+    (reals, down, across), tokens, size = plain.shape, inputs.shape[0], len(basis)
+    spectra = torch.matmul(basis, into_blocks(inputs, across, size)).transpose(0, 1)  # [frequency, D, tokens]
+    outputs = [torch.bmm(plain, spectra[:reals])]
+    if len(pairs):
+        both = spectra[reals:].unflatten(0, (2, len(pairs))).transpose(0, 1).flatten(1, 2)  # [f, (part, D), tokens]
+        products = torch.bmm(pairs, both).view(len(pairs), 2, down, tokens)
+        outputs.append(products.transpose(0, 1).flatten(0, 1))
+    back = torch.matmul(basis.t(), torch.cat(outputs).transpose(0, 1))  # [K, b, tokens]
+    return from_blocks(back, out_features)

@@ -1,0 +1,138 @@
+"""Monarch and block tensor train: two block-diagonal matrices with a permutation between them.
+
+Formula:        block (i, j) of W, [k/b, d/b], is L_ij R_ij with L_ij [k/b, r] and R_ij [r, d/b], i, j = 1…b
+Parameters:     r·b·(k + d); with ``normalize`` 2 more. ``rank`` 0: the largest r within the budget
+Initialisation: R has variance 1 / (d/b), times min(1, b·r / (d/b)), as Qiu et al. draw a core; L what then makes the
+                variance of W that of a dense W, r·Var(L)·Var(R)
+Source:         Dao et al., "Monarch: Expressive structured matrices for efficient and accurate training", ICML 2022
+                (r·b² = min(k, d)); r > 1 as in the block tensor train of Qiu et al., "Compute better spent: replacing
+                dense layers with structured matrices", ICML 2024, where b = √d; ``normalize``: section 5.2 there
+
+Applied: every block of inputs is mapped to r numbers for each block of outputs (R), and every block of outputs reads
+what is meant for it (L): r·b·(k + d) multiplications per vector, one for each parameter. Where b does not divide a size,
+the last block is padded, and W cut from the larger matrix.
+"""
+
+import functools
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers.block_matrix import PackedFactors, block_size, choose_blocks, from_blocks, into_blocks, rms
+from phmrun.layers.budget import check_budget, share_of
+from phmrun.layers.structure import Application, Structure, register
+
+
+@register("monarch")
+class Monarch(Structure):
+    """Two block-diagonal matrices with a permutation between them: every block of W has rank r, W can have full rank."""
+
+    formula = "block (i, j) of W = L_ij R_ij, rank r"
+    count_formula = "r·b·(k + d)"
+    constraint = "none; padded where b does not divide k and d"
+    source = "Dao et al. 2022; Qiu et al. 2024"
+    application: Application = "factored"
+
+    def __init__(
+        self,
+        out_features: int,
+        in_features: int,
+        *,
+        blocks: Annotated[int, "Blocks b each way; 0: enough for full rank within the budget"] = 0,
+        rank: Annotated[int, "Rank r of each block; 0: as large as the budget allows"] = 0,
+        budget: Annotated[float | str, "Share of the dense parameters that b and r are chosen for"] = "1/4",
+        normalize: Annotated[bool, "Keep the root mean square of L and R below what it was drawn with"] = False,
+    ) -> None:
+        super().__init__(out_features, in_features, blocks=blocks, rank=rank, budget=budget, normalize=normalize)
+        self.blocks = blocks or choose_blocks(out_features, in_features, budget)
+        self.rows_of_block = block_size(out_features, self.blocks)
+        columns = block_size(in_features, self.blocks)
+        numbers = self.blocks**2 * (self.rows_of_block + columns)  # per unit of rank
+        share = share_of(budget) or 1
+        self.rank = rank or max(1, min(int(share * out_features * in_features / numbers), self.rows_of_block, columns))
+        self.left = nn.Parameter(torch.empty(self.blocks, self.rows_of_block, self.blocks * self.rank))
+        self.right = nn.Parameter(torch.empty(self.blocks, self.blocks * self.rank, columns))
+        self.gain = nn.Parameter(torch.ones(2)) if normalize else None
+        self.drawn = (1.0, 1.0)
+
+    @classmethod
+    def check(  # type: ignore[override]
+        cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str, **_: object
+    ) -> str | None:
+        """Whether there can be so many blocks, and blocks of that rank."""
+        most = min(out_features, in_features)
+        if not 0 <= blocks <= most:
+            return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
+        chosen = blocks or choose_blocks(out_features, in_features, budget)
+        most = min(block_size(out_features, chosen), block_size(in_features, chosen))
+        if not 0 <= rank <= most:
+            return f"rank = {rank} with {chosen} blocks each way; valid rank: 1 to {most}, or 0 for the budget's"
+        return check_budget(budget)
+
+    def reset_parameters(self, std: float) -> None:
+        """R such that it keeps the variance of what it reads, L such that W has standard deviation ``std``."""
+        between, columns = self.right.shape[1:]
+        of_right = (min(1.0, between / columns) / columns) ** 0.5
+        self.drawn = (std / (self.rank**0.5 * of_right), of_right)
+        for factor, deviation in zip((self.left, self.right), self.drawn, strict=True):
+            nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
+        if self.gain is not None:
+            nn.init.ones_(self.gain)
+
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]`` of the formula, normalised where they are to be."""
+        if self.gain is None:
+            return self.left, self.right
+        left, right = (
+            factor * (gain / (rms(factor) / drawn).clamp(min=1.0))
+            for factor, gain, drawn in zip((self.left, self.right), self.gain, self.drawn, strict=True)
+        )
+        return left, right
+
+    def materialize(self) -> Tensor:
+        """The blocks' products as one batch, then one permutation."""
+        left, right = self.factors()
+        b, r = self.blocks, self.rank
+        of_left = left.view(b, -1, b, r).transpose(1, 2)  # [i, j, k/b, r]
+        of_right = right.view(b, b, r, -1).transpose(0, 1)  # [i, j, r, d/b]
+        matrix = (of_left @ of_right).transpose(1, 2).reshape(b * self.rows_of_block, -1)
+        return matrix[: self.out_features, : self.in_features]
+
+    def rows(self, index: Tensor) -> Tensor:
+        """One row of L, set among zeros at the places of its block, times R."""
+        left, right = self.factors()
+        flat, b = index.reshape(-1), self.blocks
+        rows = F.embedding(flat, left.flatten(0, 1)).view(-1, b, self.rank)  # [tokens, j, r]
+        own = F.one_hot(flat // self.rows_of_block, b).to(rows.dtype)
+        spread = torch.einsum("ti,tjr->jtir", own, rows).flatten(2)  # [j, tokens, (i, r)]
+        vectors = torch.bmm(spread, right).transpose(0, 1).flatten(1)[:, : self.in_features]
+        return vectors.reshape(*index.shape, self.in_features)
+
+    def apply_factored(self, inputs: Tensor) -> Tensor:
+        """Two batched products, with one permutation between them."""
+        return apply_monarch(inputs, *self.factors(), out_features=self.out_features)
+
+    def packed(self) -> nn.Module:
+        """The two factors."""
+        return PackedFactors(functools.partial(apply_monarch, out_features=self.out_features), *self.factors())
+
+    def token_multiplications(self) -> int:
+        """One for each number of L and R."""
+        return self.left.numel() + self.right.numel()
+
+    def extra_repr(self) -> str:
+        """Sizes, blocks and rank."""
+        return (
+            f"out_features={self.out_features}, in_features={self.in_features}, blocks={self.blocks}, rank={self.rank}"
+        )
+
+
+def apply_monarch(inputs: Tensor, left: Tensor, right: Tensor, *, out_features: int) -> Tensor:
+    """``[tokens, d] -> [tokens, k]`` by L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]``."""
+    blocks, between, columns = right.shape
+    tokens = inputs.shape[0]
+    sent = torch.bmm(right, into_blocks(inputs, blocks, columns))  # [j, (i, r), tokens]
+    received = sent.view(blocks, blocks, between // blocks, tokens).transpose(0, 1).reshape(blocks, between, tokens)
+    return from_blocks(torch.bmm(left, received), out_features)

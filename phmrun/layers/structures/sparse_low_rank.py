@@ -1,0 +1,141 @@
+"""Sparse plus low rank: the product of two narrow matrices, and numbers of their own at random places.
+
+Formula:        W = U V + S, U [k, r], V [r, d]; S has m numbers in every row, at places that are drawn once
+Parameters:     r·(k + d) + k·m with m = density·d; ``rank`` 0: the largest r within the budget
+Initialisation: The numbers of S have the deviation of a dense W's. U V has what then lacks, so that the mean square
+                over all of W is that of a dense W: Var(U V) = (1 - m/d)·std²
+Source:         Han et al., "SLTrain: a sparse plus low-rank approach for parameter and memory efficient pretraining",
+                NeurIPS 2024 (density 0.03); places are theirs but for the same number in every row
+
+The places are a function of the sizes, the density and ``seed`` alone, so that no run has to store them. In training W
+is built, which costs r multiplications for each entry: products with sparse matrices are slower than dense ones.
+"""
+
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.layers.budget import check_budget, share_of
+from phmrun.layers.structure import Structure, register
+
+AT_ONCE = 1 << 22
+"""Random numbers drawn at a time for the places."""
+
+
+@register("sparse-low-rank")
+class SparseLowRank(Structure):
+    """The product of two narrow matrices, and numbers of their own at random places that stay."""
+
+    formula = "W = U V + S, S at random places"
+    count_formula = "r·(k + d) + k·m, m = density·d"
+    constraint = "r ≤ min(k, d)"
+    source = "Han et al. 2024"
+
+    places: Tensor
+
+    def __init__(
+        self,
+        out_features: int,
+        in_features: int,
+        *,
+        rank: Annotated[int, "Rank r of U V; 0: as large as the budget allows"] = 0,
+        density: Annotated[float, "Share of the entries of W that have a number in S"] = 0.03,
+        budget: Annotated[float | str, "Share of the dense parameters that r is chosen for, S included"] = "1/4",
+        seed: Annotated[int, "What the places are drawn from"] = 0,
+    ) -> None:
+        super().__init__(out_features, in_features, rank=rank, density=density, budget=budget, seed=seed)
+        each = numbers_per_row(in_features, density)
+        share = share_of(budget) or 1
+        left = int(share * out_features * in_features) - out_features * each
+        most = min(out_features, in_features)
+        self.rank = rank or max(1, min(left // (out_features + in_features), most))
+        self.u = nn.Parameter(torch.empty(out_features, self.rank))
+        self.v = nn.Parameter(torch.empty(self.rank, in_features))
+        self.s = nn.Parameter(torch.empty(out_features, each))
+        if self.s.is_meta:
+            places = torch.empty(out_features, each, dtype=torch.long, device="meta")
+        else:
+            places = draw_places(out_features, in_features, each, seed).to(self.s.device)
+        self.register_buffer("places", places, persistent=False)
+
+    @classmethod
+    def check(  # type: ignore[override]
+        cls, out_features: int, in_features: int, *, rank: int, density: float, budget: float | str, seed: int
+    ) -> str | None:
+        """Whether the rank is one that W can have, and the shares are shares."""
+        most = min(out_features, in_features)
+        if not 0 <= rank <= most:
+            return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
+        if not 0 < density <= 1:
+            return f"density = {density}; valid density: above 0 and up to 1"
+        if seed < 0:
+            return f"seed = {seed}; valid seed: 0 or more"
+        return check_budget(budget)
+
+    def reset_parameters(self, std: float) -> None:
+        """S uniform with standard deviation ``std``; U and V alike, with what W then lacks."""
+        share = self.s.shape[1] / self.in_features
+        nn.init.uniform_(self.s, -(3**0.5) * std, 3**0.5 * std)
+        bound = (3 * std * (1 - share) ** 0.5 / self.rank**0.5) ** 0.5
+        for factor in (self.u, self.v):
+            nn.init.uniform_(factor, -bound, bound)
+
+    def materialize(self) -> Tensor:
+        """U V, with S added in its places."""
+        return (self.u @ self.v).scatter_add(1, self.places, self.s)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Rows of U times V, with the rows of S added."""
+        flat = index.reshape(-1)
+        places = self.places.index_select(0, flat)
+        vectors = (F.embedding(flat, self.u) @ self.v).scatter_add(1, places, F.embedding(flat, self.s))
+        return vectors.reshape(*index.shape, self.in_features)
+
+    def packed(self) -> nn.Module:
+        """U, V and S, which few tokens read in the place of W."""
+        return PackedSparse(self)
+
+    def token_multiplications(self) -> int:
+        """One for each number of U, V and S."""
+        return self.u.numel() + self.v.numel() + self.s.numel()
+
+    def build_multiplications(self) -> int:
+        """R for each entry of W."""
+        return self.rank * self.out_features * self.in_features
+
+
+class PackedSparse(nn.Module):
+    """y = U (V x) + S x, for inference on few tokens."""
+
+    places: Tensor
+
+    def __init__(self, structure: SparseLowRank) -> None:
+        super().__init__()
+        self.u, self.v, self.s = (
+            nn.Parameter(factor.detach().clone(), requires_grad=False)
+            for factor in (structure.u, structure.v, structure.s)
+        )
+        self.register_buffer("places", structure.places, persistent=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[tokens, d] -> [tokens, k]``."""
+        sparse = torch.einsum("tkm,km->tk", inputs[:, self.places], self.s)
+        return sparse + F.linear(F.linear(inputs, self.v), self.u)
+
+
+def numbers_per_row(in_features: int, density: float) -> int:
+    """m, at least 1."""
+    return max(1, round(density * in_features))
+
+
+def draw_places(rows: int, columns: int, each: int, seed: int) -> Tensor:
+    """For every row, ``each`` different columns in rising order, all equally likely, ``[rows, each]``."""
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for start in range(0, rows, max(1, AT_ONCE // columns)):
+        count = min(max(1, AT_ONCE // columns), rows - start)
+        drawn = torch.rand(count, columns, generator=generator, device="cpu")
+        found.append(drawn.topk(each, dim=1).indices.sort(dim=1).values)
+    return torch.cat(found)
