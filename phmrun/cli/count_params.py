@@ -52,12 +52,21 @@ def count_params(
     if as_json:
         console.print_json(count)
         return
-    rows = [("scope", scope, *_numbers(entry)) for scope, entry in count["by_scope"].items()]
-    rows += [("module", module["name"], *_numbers(module)) for module in by_depth(count["modules"], depth)]
-    rows.append(("total", "", *_numbers({"count": count["total"], "dense": count["dense_total"]})))
-    memory = [("memory", kind, size, None, None) for kind, size in count.get("memory", {}).items()]
+    rows = [
+        ("scope", scope, *_numbers(entry), entry.get("multiplications")) for scope, entry in count["by_scope"].items()
+    ]
+    rows += [("module", module["name"], *_numbers(module), None) for module in by_depth(count["modules"], depth)]
+    total = _numbers({"count": count["total"], "dense": count["dense_total"]})
+    rows.append(("total", "", *total, count["multiplications"]))
+    if count["trained_total"] > count["total"]:
+        rows.append(("total in training", "", count["trained_total"], None, None, None))
+    memory = [("memory", kind, size, None, None, None) for kind, size in count.get("memory", {}).items()]
     if style is not Format.TEXT:
-        print_formatted(("kind", "name", "parameters or bytes", "dense", "share"), [*rows, *memory], style)
+        print_formatted(
+            ("kind", "name", "parameters or bytes", "dense", "share", "multiplications per vector"),
+            [*rows, *memory],
+            style,
+        )
         return
     _print_text(rows, memory)
 
@@ -77,9 +86,9 @@ def by_depth(modules: list[dict[str, Any]], depth: int) -> list[dict[str, Any]]:
 
 def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> None:
     """Three tables on the terminal: scopes, modules, memory."""
-    scopes = [row[1:] if row[0] == "scope" else ("total", *row[2:]) for row in rows if row[0] != "module"]
-    console.print_table(("scope", "parameters", "dense", "share"), scopes)
-    modules = [row[1:] for row in rows if row[0] == "module"]
+    scopes = [row[1:] if row[0] == "scope" else (row[0], *row[2:]) for row in rows if row[0] != "module"]
+    console.print_table(("scope", "parameters", "dense", "share", "multiplications per vector"), scopes)
+    modules = [row[1:-1] for row in rows if row[0] == "module"]
     if modules:
         console.stdout().print()
         console.print_table(("module", "parameters", "dense", "share"), modules)

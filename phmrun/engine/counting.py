@@ -11,9 +11,15 @@ from phmrun.engine.network import build_module
 from phmrun.engine.optimizers import STATE
 from phmrun.layers import Structure
 from phmrun.registry import EMBEDDINGS
+from phmrun.layers import Embedding, Linear, Structure
+from phmrun.layers.structure import Application
+from phmrun.registry import EMBEDDINGS, TASKS
 
 BYTES = 4
 """Bytes of a weight, a gradient, or a number of the optimizer's state, in single precision."""
+
+TOKENS = 4096
+"""Vectors at a time, over which the building of W is spread in counts of multiplications."""
 
 
 def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -> dict[str, Any]:
@@ -24,10 +30,11 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
         sizes: Of the vocabulary; unless given, the sizes that the config asks for.
 
     Returns:
-        ``total`` and ``dense_total`` (the same model with dense maps, and one table in the place of an embedding of
-        several matrices); ``by_scope`` and ``modules``, whose entries have ``count`` and ``dense``;
-        ``block_matrices``, the weight matrices inside the blocks; ``memory``, bytes in single precision of weights,
-        gradients and the optimizer's state.
+        ``total``, what is kept; ``trained_total``, with what only training has; ``dense_total`` (the same model with
+        dense maps, and one table in the place of an embedding of several matrices); ``by_scope`` and ``modules``, whose
+        entries have ``count`` and ``dense``; ``block_matrices``, the weight matrices inside the blocks; ``memory``,
+        bytes in single precision of weights, gradients and the optimizer's state; ``multiplications`` that the weight
+        matrices take for one vector each, in all and by scope.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
@@ -64,17 +71,26 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
         entry = scopes.setdefault(module["scope"], {"count": 0, "dense": 0})
         entry["count"] += module["count"]
         entry["dense"] += module["dense"]
+    multiplications = _multiplications(network)
+    for scope, entry in scopes.items():
+        entry["multiplications"] = multiplications.get(scope, 0)
     total = sum(entry["count"] for entry in scopes.values())
     blocks = [module for module in modules if module["structure"] and module["scope"] not in ("embedding", "output")]
     return {
         "total": total,
+        "trained_total": trained,
         "dense_total": sum(entry["dense"] for entry in scopes.values()),
+        "multiplications": sum(multiplications.values()),
         "by_scope": scopes,
         "block_matrices": {
             "count": sum(module["count"] for module in blocks),
             "dense": sum(module["dense"] for module in blocks),
         },
-        "memory": {"weights": BYTES * total, "gradients": BYTES * trained, "optimizer": state * BYTES * trained},
+        "memory": {
+            "weights": BYTES * sum(parameter.numel() for parameter in network.parameters()),
+            "gradients": BYTES * trained,
+            "optimizer": state * BYTES * trained,
+        },
         "modules": modules,
     }
 
@@ -83,14 +99,19 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
     """Every module that owns parameters, once, in the order of the network; shared ones where they first stand."""
     seen: set[int] = set()
     for name, module in network.named_modules():
-        own = [parameter for parameter in module.parameters(recurse=False) if id(parameter) not in seen]
+        temporary = module.temporary if isinstance(module, Structure) else ()
+        own = [
+            parameter
+            for label, parameter in module.named_parameters(recurse=False)
+            if id(parameter) not in seen and label not in temporary
+        ]
         seen.update(id(parameter) for parameter in own)
         count = sum(parameter.numel() for parameter in own)
         if not count:
             continue
         structured = isinstance(module, Structure)
         yield {
-            "name": name.removesuffix(".structure"),
+            "name": name.removesuffix(".inside").removesuffix(".structure"),
             "scope": scope_of(name),
             "structure": module.name if isinstance(module, Structure) else None,
             "kind": "matrix" if structured else "norm" if isinstance(module, nn.LayerNorm | nn.RMSNorm) else "other",
@@ -98,6 +119,23 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
             "dense": module.out_features * module.in_features if isinstance(module, Structure) else count,
             "shape": [module.out_features, module.in_features] if structured else [list(p.shape) for p in own],
         }
+
+
+def _multiplications(network: nn.Module) -> dict[str, int]:
+    """By scope, the multiplications of all weight matrices for one vector each, W built once for ``TOKENS`` of them.
+
+    A table that is only looked up takes none. An LSTM's kernel reads W, whatever else its structure could do.
+    """
+    found: dict[str, int] = {}
+    for name, module in network.named_modules():
+        if isinstance(module, Embedding | Structure):
+            continue
+        for structure in module.children():
+            if isinstance(structure, Structure):
+                way: Application | None = None if structure.bilinear else "dense"
+                number = structure.multiplications(TOKENS, module.application if isinstance(module, Linear) else way)
+                found[scope_of(name)] = found.get(scope_of(name), 0) + number
+    return {scope: number // TOKENS for scope, number in found.items()}
 
 
 def scope_of(name: str) -> str:

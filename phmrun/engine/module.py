@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule
 from phmrun.errors import PhmrunError
 from phmrun.export.graph import ExportGraph
-from phmrun.layers import share_parameters
+from phmrun.layers import Structure, share_parameters
 
 
 class Batch(Protocol):
@@ -63,6 +63,7 @@ class TrainingModule(pl.LightningModule):
         share_parameters(network)
         self.make_optimizer = optimizer
         self.schedule = schedule
+        self._changing = [part for part in network.modules() if isinstance(part, Structure) and part.temporary]
 
     def loss(self, batch: Any) -> Loss:
         """The summed loss of one batch."""
@@ -78,6 +79,12 @@ class TrainingModule(pl.LightningModule):
             PhmrunError: It cannot be exported.
         """
         raise PhmrunError("the networks of this task cannot be exported")
+
+    def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
+        """Tells structures that change in the course of training how far it is, as a function of the step alone."""
+        if self.trainer.max_steps > 0:
+            for structure in self._changing:
+                structure.set_progress((self.trainer.global_step + 1) / self.trainer.max_steps)
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
         """The share of the window's mean loss; Lightning divides by the micro-batches, and by processes, again."""

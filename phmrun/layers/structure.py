@@ -204,6 +204,9 @@ class Structure(nn.Module):
         """Multiplications that build W."""
         return 0
 
+    def set_progress(self, done: float) -> None:
+        """Told, before each optimizer step, which share of the training is done with that step; nothing by default."""
+
     def extra_repr(self) -> str:
         """Sizes and options, as ``torch.nn`` modules print theirs."""
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())

@@ -12,12 +12,16 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "my_layers.py"
 load_plugin(EXAMPLE)  # a user's own layer, which every generic test takes like one of ours
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "blast": [{"blocks": 2, "rank": 5}],
+    "block-circulant": [{}],
     "dense": [{}],
     "group": [{"groups": 4}, {"groups": 2, "shared": True}],
     "group-shuffle": [{"groups": 4}],
     "hypercomplex": [{}, {"algebra": "octonion", "layout": "blocks", "init": "quaternion"}],
     "kronecker": [{"rank": 3}],
     "mine": [{"scale": 2.0}],
+    "monarch": [{"blocks": 4, "rank": 2}],
+    "sparse-low-rank": [{"rank": 3}],
     "low-rank": [{"rank": 4}, {"budget": "1/3"}],
     "phm": [{"n": 2}, {"n": 4, "variant": "released"}, {"n": 4, "share": "model", "dual": True}],
 }
@@ -35,7 +39,19 @@ def _cases(names: Iterable[str]) -> list[Any]:
     ]
 
 
-CASES = _cases(name for name in STRUCTURES.names() if name not in SQUARE)
+GUIDED = [pytest.param("guided", {"of": "phm", "options": "n=2"}, id="guided-phm")]
+"""One with parameters that only training has: another matrix in training than in evaluation."""
+
+IN_TASKS = {
+    "blast": ("lm", "nmt", "parse"),
+    "block-circulant": ("nli", "nmt"),
+    "guided": ("nmt", "sva"),
+    "monarch": ("lm", "nmt", "sva"),
+    "sparse-low-rank": ("nmt", "style"),
+}
+"""Structures that are not trained in every task of the tests, but in these."""
+
+CASES = _cases(name for name in STRUCTURES.names() if name not in (*SQUARE, "guided"))
 """``(structure, options)``; the options fit sizes that are multiples of 16."""
 
 SQUARE_CASES = _cases(SQUARE)

@@ -1,7 +1,7 @@
 """Guided: any structure, trained with a dense matrix beside it that fades away.
 
-Formula:        W = α·D + (1 - α)·Ŵ, Ŵ of the structure within, D dense; α = (1 + cos(π·t / until)) / 2 falls from 1 to 0
-                while the share t of the training that is done rises to ``until``, and is 0 from then on
+Formula:        W = α·D + (1 - α)·Ŵ, Ŵ of the structure within, D dense; α = (1 + cos(π·t / until)) / 2 falls from 1
+                to 0 while the share t of the training that is done rises to ``until``, and is 0 from then on
 Parameters:     those of Ŵ; in training k·d more
 Initialisation: D and Ŵ each as they would be drawn alone
 Source:         Wei et al., "Building on efficient foundations: effective training of LLMs with structured feedforward
@@ -51,7 +51,7 @@ class Guided(Structure):
         self.until = until
         self.inside = build_structure(of, out_features, in_features, **parse_options(of, options))
         self.dense = nn.Parameter(torch.empty(out_features, in_features))
-        self.register_buffer("alpha", torch.ones(()), persistent=False)
+        self.register_buffer("alpha", torch.full((), 0.5), persistent=False)  # where nobody sets it, both learn
         self.guides = True
         self.application = self.inside.application
 
@@ -68,7 +68,7 @@ class Guided(Structure):
         return reason
 
     def set_progress(self, done: float) -> None:
-        """Sets α for the share ``done`` of the training."""
+        """Sets α."""
         self.guides = done < self.until
         self.alpha.fill_((1 + math.cos(math.pi * done / self.until)) / 2 if self.guides else 0.0)
 
@@ -108,13 +108,6 @@ class Guided(Structure):
     @property
     def _guiding(self) -> bool:
         return self.training and self.guides
-
-
-def set_progress(network: nn.Module, done: float) -> None:
-    """Tells every guided matrix of ``network`` which share of the training is done."""
-    for module in network.modules():
-        if isinstance(module, Guided):
-            module.set_progress(done)
 
 
 def parse_options(of: str, text: str) -> dict[str, Any]:

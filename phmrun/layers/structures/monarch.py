@@ -9,8 +9,8 @@ Source:         Dao et al., "Monarch: Expressive structured matrices for efficie
                 dense layers with structured matrices", ICML 2024, where b = √d; ``normalize``: section 5.2 there
 
 Applied: every block of inputs is mapped to r numbers for each block of outputs (R), and every block of outputs reads
-what is meant for it (L): r·b·(k + d) multiplications per vector, one for each parameter. Where b does not divide a size,
-the last block is padded, and W cut from the larger matrix.
+what is meant for it (L): r·b·(k + d) multiplications per vector, one for each parameter. Where b does not divide a
+size, the last block is padded, and W cut from the larger matrix.
 """
 
 import functools
@@ -27,7 +27,7 @@ from phmrun.layers.structure import Application, Structure, register
 
 @register("monarch")
 class Monarch(Structure):
-    """Two block-diagonal matrices with a permutation between them: every block of W has rank r, W can have full rank."""
+    """Two block-diagonal matrices with a permutation between them: blocks of rank r, of which W can have full rank."""
 
     formula = "block (i, j) of W = L_ij R_ij, rank r"
     count_formula = "r·b·(k + d)"

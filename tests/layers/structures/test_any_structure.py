@@ -15,7 +15,29 @@ from phmrun.registry import STRUCTURES
 SIZES = st.integers(1, 40)
 ORDERS = st.sampled_from([1, 2, 3, 4, 5, 8])
 
+BLOCKS = st.fixed_dictionaries(
+    {
+        "blocks": st.integers(-1, 9),
+        "rank": st.integers(-1, 4),
+        "budget": st.sampled_from(["1/4", "1/8", 0.5, "0"]),
+    }
+)
+
 OPTIONS = {
+    "blast": BLOCKS,
+    "block-circulant": st.fixed_dictionaries({"size": st.integers(0, 9)}),
+    "guided": st.fixed_dictionaries(
+        {"of": st.sampled_from(["low-rank", "monarch", "dense"]), "until": st.sampled_from([0.0, 0.5, 1.0])}
+    ),
+    "monarch": BLOCKS.flatmap(lambda options: st.booleans().map(lambda on: {**options, "normalize": on})),
+    "sparse-low-rank": st.fixed_dictionaries(
+        {
+            "rank": st.integers(-1, 4),
+            "density": st.sampled_from([0.03, 0.5, 1.0, 0.0]),
+            "budget": st.sampled_from(["1/4", "x"]),
+            "seed": st.integers(-1, 3),
+        }
+    ),
     "circulant": st.just({}),
     "dense": st.just({}),
     "group": st.fixed_dictionaries({"groups": ORDERS, "shared": st.booleans()}),
@@ -73,7 +95,8 @@ def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, s
     structure = build_structure(name, *size, **options)
     structure.reset_parameters(0.7)
     structure.double()
-    assert structure_class.count(*size, **options) == sum(parameter.numel() for parameter in structure.parameters())
+    kept = [parameter for name, parameter in structure.named_parameters() if name not in structure.temporary]
+    assert structure_class.count(*size, **options) == sum(parameter.numel() for parameter in kept)
 
     weight = structure.materialize()
     assert weight.shape == size
@@ -84,13 +107,14 @@ def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, s
     if reduced is not None:
         torch.testing.assert_close(F.linear(*reduced), expected)
         assert reduced[1].shape[1] <= size[1]
+    index = torch.randint(size[0], (2, 4))
+    torch.testing.assert_close(structure.rows(index), weight[index])
+    structure.eval()
     packed = structure.packed()
     if packed is not None:
         outputs = packed(inputs)
-        torch.testing.assert_close(outputs, expected)
+        torch.testing.assert_close(outputs, F.linear(inputs, structure.materialize()))
         assert not any(parameter.requires_grad for parameter in packed.parameters())
-    index = torch.randint(size[0], (2, 4))
-    torch.testing.assert_close(structure.rows(index), weight[index])
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -118,7 +142,7 @@ def test_gradients_do_not_depend_on_the_way(name, data, size):
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_no_tokens_any_strides_and_copies(name):
-    structure = build_structure(name, 16, 16)
+    structure = build_structure(name, 16, 16).eval()
     structure.reset_parameters(1.0)
     for inputs in (torch.randn(0, 16), torch.randn(16, 5).t(), torch.randn(5, 32)[:, ::2]):
         expected = inputs @ structure.materialize().t()
@@ -129,7 +153,7 @@ def test_no_tokens_any_strides_and_copies(name):
     assert structure.rows(torch.zeros(0, dtype=torch.long)).shape == (0, 16)
     assert structure.rows(torch.tensor(3)).shape == (16,)
     twin = copy.deepcopy(structure)
-    other = build_structure(name, 16, 16)
+    other = build_structure(name, 16, 16).eval()
     other.load_state_dict(structure.state_dict())
     for same in (twin, other):
         torch.testing.assert_close(same.materialize(), structure.materialize())
