@@ -120,7 +120,8 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
     config, origin = request.resolved.config, request.resolved.origin
     if as_json:
         report: dict[str, Any] = {"config": config.model_dump(mode="json"), "origin": dict(origin)}
-        console.print_json({**report, "data": plan.data, "parameters": plan.parameters})
+        rates = [rate._asdict() for rate in plan.rates]
+        console.print_json({**report, "data": plan.data, "parameters": plan.parameters, "rates": rates})
         return
     from phmrun.config import to_yaml
     from phmrun.ledger.values import flat
@@ -134,3 +135,15 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
     unsaid = [(key, value, text) for key, (value, text) in config.unsaid_values().items()]
     if unsaid:
         console.print_table(("not said by the paper", "here", "from"), unsaid)
+    if plan.rates:
+        rows = [(rate.name, f"{rate.rate:.4g}", f"{rate.decay:.4g}") for rate in plan.rates]
+        console.print_table(("parameter", "learning rate ×", "weight decay ×"), rows)
+        out.print()
+
+
+def _flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested facts as one level of names joined by dots."""
+    flat: dict[str, Any] = {}
+    for name, value in facts.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

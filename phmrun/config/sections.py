@@ -121,6 +121,11 @@ class OptimizerConfig(Section):
     )
     eps: float = Field(1e-9, gt=0, description="Added to the denominator of the update.")
     weight_decay: float = Field(0.0, ge=0, description="Decay of the weights per unit of learning rate.")
+    rates: Literal["one", "structure"] = Field(
+        "one",
+        description="one: all parameters have the same learning rate; structure: each factor of a weight matrix has "
+        "that which its shape asks for (Qiu et al. 2024), shown by --dry-run.",
+    )
 
 
 class ScheduleConfig(Section):

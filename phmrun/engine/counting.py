@@ -39,18 +39,18 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
     Raises:
         PhmrunError: Sizes and structures that do not go together.
     """
-    counts = count_network(_on_meta(config, sizes), config.training.optimizer.name)
+    counts = count_network(network_without_weights(config, sizes), config.training.optimizer.name)
     if config.embedding.structure not in EMBEDDINGS:
         return counts
     tables = {"embedding": EmbeddingConfig(), "output": LayerConfig()}  # the two may be tied
-    plain = count_network(_on_meta(config.model_copy(update=tables), sizes))
+    plain = count_network(network_without_weights(config.model_copy(update=tables), sizes))
     for scope in {**counts["by_scope"], **plain["by_scope"]}:
         entry = counts["by_scope"].setdefault(scope, {"count": 0})
         entry["dense"] = plain["by_scope"].get(scope, {"dense": 0})["dense"]
     return {**counts, "dense_total": plain["dense_total"]}
 
 
-def _on_meta(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
+def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
     """The network of an experiment without weights."""
     with torch.device("meta"):
         return build_module(config, *(sizes or config.sizes)).network

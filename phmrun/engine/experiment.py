@@ -17,12 +17,15 @@ from phmrun.datasets.reading import verify_sizes
 from phmrun.disk import disk_errors
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters
+from phmrun.engine.checkpoints import LAST
+from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule
 from phmrun.engine.environment import continued, recorded
 from phmrun.engine.fit import Fitted, check_hardware, fit, is_leader, processes, quiet_lightning, seed_everything
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.network import build_module
 from phmrun.engine.predictor import Predictor
+from phmrun.engine.rates import Rate, rate_table
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, remove_unfinished, write_text
@@ -47,11 +50,13 @@ class DryRun:
         data: Statistics of the prepared data.
         parameters: The counts of the model.
         run_id: The name that the run would have.
+        rates: What each parameter gets of learning rate and weight decay; empty where all get the same.
     """
 
     data: dict[str, Any]
     parameters: dict[str, Any]
     run_id: str
+    rates: list[Rate]
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,10 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
     verify_sizes(config.data.name, cache_dir())
     data.prepare()
-    return DryRun(data.statistics(), count_parameters(config, data.vocabulary.sizes), name)
+    sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
+    structured = optimizer.rates == "structure"
+    rates = rate_table(network_without_weights(config, sizes), optimizer.name) if structured else []
+    return DryRun(data.statistics(), count_parameters(config, sizes), name, rates)
 
 
 def train(

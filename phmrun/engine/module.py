@@ -96,7 +96,7 @@ class TrainingModule(pl.LightningModule):
         """The optimiser, with the schedule applied at every optimizer step."""
         # Lightning cannot clip the gradients of a fused optimiser that would unscale them itself.
         fused = "mixed" not in str(self.trainer.precision)
-        optimizer = self.make_optimizer(self.network.parameters(), fused=fused)
+        optimizer = self.make_optimizer(self.network, fused=fused)
         scheduler = LambdaLR(optimizer, lambda step: self.schedule(step + 1))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

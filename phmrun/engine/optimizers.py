@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from phmrun.config import OptimizerConfig, TrainingConfig
+from phmrun.engine.rates import parameter_groups
 from phmrun.errors import PhmrunError, unknown
 
 OPTIMIZERS = {
@@ -34,27 +35,29 @@ Schedule = Callable[[int], float]
 class OptimizerBuilder(Protocol):
     """Builds the optimiser of some parameters."""
 
-    def __call__(self, parameters: Iterable[nn.Parameter], *, fused: bool = True) -> Optimizer:
+    def __call__(self, parameters: Iterable[nn.Parameter] | nn.Module, *, fused: bool = True) -> Optimizer:
         """``fused``: whether one kernel updates all parameters."""
 
 
 def build_optimizer(
-    parameters: Iterable[nn.Parameter],
+    parameters: Iterable[nn.Parameter] | nn.Module,
     *,
     name: str = "adam",
     betas: tuple[float, float] = (0.9, 0.98),
     eps: float = 1e-9,
     weight_decay: float = 0.0,
+    rates: str = "one",
     fused: bool = True,
 ) -> Optimizer:
     """An optimiser whose learning rate is 1, because the schedule gives the rate itself.
 
     Args:
-        parameters: What to optimise.
+        parameters: What to optimise: parameters, or a network with all of its.
         name: "adam", a variant of it, "sgd", or "lamb" (You et al. 2020).
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the root in the update's denominator.
         weight_decay: L2 penalty; per unit of learning rate (adamw); part of the update that is then scaled (lamb).
+        rates: "one" for all; "structure": of a network's factors, by their shapes (:mod:`phmrun.engine.rates`).
         fused: Whether one kernel updates all parameters, where the optimiser has one.
 
     Raises:
@@ -64,7 +67,11 @@ def build_optimizer(
     known = inspect.signature(optimizer).parameters
     wanted: dict[str, Any] = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused}
     wanted["weight_decouple"] = False  # of Lamb only, which is then as published
-    return optimizer(parameters, lr=1.0, **{key: value for key, value in wanted.items() if key in known})  # type: ignore[call-arg]
+    trained: Any = parameters
+    if isinstance(parameters, nn.Module):
+        structured = rates == "structure"
+        trained = parameter_groups(parameters, name, weight_decay) if structured else parameters.parameters()
+    return optimizer(trained, lr=1.0, **{key: value for key, value in wanted.items() if key in known})  # type: ignore[call-arg]
 
 
 def optimizer_class(name: str) -> type[Optimizer]:
@@ -143,7 +150,12 @@ def build_schedule(
 def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
     """What builds the optimiser that a config describes."""
     return partial(
-        build_optimizer, name=config.name, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
+        build_optimizer,
+        name=config.name,
+        betas=config.betas,
+        eps=config.eps,
+        weight_decay=config.weight_decay,
+        rates=config.rates,
     )
 
 

@@ -204,6 +204,14 @@ class Structure(nn.Module):
         """Multiplications that build W."""
         return 0
 
+    def factors_read(self) -> dict[str, tuple[int, int]]:
+        """By the names of its own parameters that are factors of W: how many numbers each makes, out of how many.
+
+        Their learning rates follow from it where ``training.optimizer.rates`` is "structure"; see
+        :mod:`phmrun.engine.rates`. What is not named here has the rate of a dense matrix.
+        """
+        return {}
+
     def set_progress(self, done: float) -> None:
         """Told, before each optimizer step, which share of the training is done with that step; nothing by default."""
 

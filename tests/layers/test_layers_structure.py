@@ -99,7 +99,7 @@ def test_every_parameter_gets_a_gradient_by_every_way(name, options):
 
 
 def test_options_are_read_from_the_constructor():
-    n, variant, _, _ = options_of("phm")
+    n, variant, *_ = options_of("phm")
     assert n[:3] == ("n", int, 4)
     assert "divides" in n.help
     assert variant[:3] == ("variant", Literal["paper", "released"], "paper")
@@ -121,7 +121,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_names():
         Linear(4, 4, structure="phm", varient="released")
     assert "option of layer 'phm'" in str(caught.value)
     assert "Did you mean 'variant'" in str(caught.value)
-    assert caught.value.valid == ("dual", "n", "share", "variant")
+    assert caught.value.valid == ("dual", "freeze", "n", "share", "variant")
     with pytest.raises(PhmrunError, match="option of layer 'dense'"):
         Embedding(4, 4, n=2)
 

@@ -12,7 +12,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "my_layers.py"
 load_plugin(EXAMPLE)  # a user's own layer, which every generic test takes like one of ours
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
-    "blast": [{"blocks": 2, "rank": 5}],
+    "blast": [{"blocks": 4, "rank": 8}],
     "block-circulant": [{}],
     "dense": [{}],
     "group": [{"groups": 4}, {"groups": 2, "shared": True}],

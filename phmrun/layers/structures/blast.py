@@ -95,6 +95,14 @@ class Blast(Structure):
         function = functools.partial(apply_blast, out_features=self.out_features)
         return PackedFactors(function, self.b, self.d, self.c)
 
+    def factors_read(self) -> dict[str, tuple[int, int]]:
+        """C on a block of inputs, D on one number of every block, B on the numbers of one."""
+        return {
+            "c": (self.rank, self.c.shape[2]),
+            "d": (self.blocks, self.blocks),
+            "b": (self.rows_of_block, self.rank),
+        }
+
     def token_multiplications(self) -> int:
         """One for each number of B, C and D."""
         return self.b.numel() + self.c.numel() + self.d.numel()

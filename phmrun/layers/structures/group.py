@@ -94,6 +94,10 @@ class Group(Structure):
         outputs = apply_groups(inputs, self.blocks())
         return (outputs.transpose(1, 2) if self.shuffle else outputs).flatten(1)
 
+    def factors_read(self) -> dict[str, tuple[int, int]]:
+        """A block of inputs makes a block of outputs."""
+        return {"block": (self.block.shape[1], self.block.shape[2])}
+
     def token_multiplications(self) -> int:
         """k·d/g."""
         return self.out_features * self.in_features // self.groups

@@ -130,6 +130,12 @@ class Kronecker(Structure):
         p, q, s, t = self.shapes
         return self.a.shape[2] * p * q * s * t
 
+    def factors_read(self) -> dict[str, tuple[int, int]]:
+        """As the two cores of a tensor train: A first, on q numbers, then B, on t numbers of each of r."""
+        p, q, s, t = self.shapes
+        rank = self.a.shape[2]
+        return {"a": (p * rank, q), "b": (s, t * rank)}
+
     def token_multiplications(self) -> int:
         """Those of the two products; see :func:`phmrun.layers.kronecker_sum.multiplications`."""
         return multiplications(*self._terms())

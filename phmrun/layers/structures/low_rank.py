@@ -87,6 +87,10 @@ class LowRank(Structure):
         """Two plain linear maps."""
         return nn.Sequential(_plain(self.v), _plain(self.u))
 
+    def factors_read(self) -> dict[str, tuple[int, int]]:
+        """V first, then U."""
+        return {"v": (self.rank, self.in_features), "u": (self.out_features, self.rank)}
+
     def token_multiplications(self) -> int:
         """r·(k + d)."""
         return self.u.numel() + self.v.numel()

@@ -118,6 +118,11 @@ class Monarch(Structure):
         """The two factors."""
         return PackedFactors(functools.partial(apply_monarch, out_features=self.out_features), *self.factors())
 
+    def factors_read(self) -> dict[str, tuple[int, int]]:
+        """R on a block of inputs, then L on what all blocks send to one of the outputs."""
+        _, between, columns = self.right.shape
+        return {"right": (between, columns), "left": (self.rows_of_block, between)}
+
     def token_multiplications(self) -> int:
         """One for each number of L and R."""
         return self.left.numel() + self.right.numel()

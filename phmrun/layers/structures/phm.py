@@ -56,11 +56,12 @@ class PHM(Structure):
             Share, "One A for all maps of the 'model', or for all of a 'kind' (the same place in every layer)"
         ] = "none",
         dual: Annotated[bool, "A·σ(B) in the place of A, with n³ more parameters, as in the authors' code"] = False,
+        freeze: Annotated[Literal["none", "a"], "'a': A stays as it was drawn"] = "none",
     ) -> None:
-        super().__init__(out_features, in_features, n=n, variant=variant, share=share, dual=dual)
+        super().__init__(out_features, in_features, n=n, variant=variant, share=share, dual=dual, freeze=freeze)
         self.n = n
         self.variant = variant
-        self.a = nn.Parameter(torch.empty(n, n, n))
+        self.a = nn.Parameter(torch.empty(n, n, n), requires_grad=freeze == "none")
         self.b = nn.Parameter(torch.empty(n, n, n)) if dual else None
         self.s = nn.Parameter(torch.empty(n, out_features // n, in_features // n))
 
@@ -130,6 +131,10 @@ class PHM(Structure):
     def build_multiplications(self) -> int:
         """N for each entry of W."""
         return self.n * self.out_features * self.in_features
+
+    def factors_read(self) -> dict[str, tuple[int, int]]:
+        """As the two cores of a tensor train of rank n: A first, on n numbers, then S, on d/n numbers of each of n."""
+        return {"a": (self.n**2, self.n), "s": (self.out_features // self.n, self.in_features)}
 
     def token_multiplications(self) -> int:
         """Those of the two products; see :func:`phmrun.layers.kronecker_sum.multiplications`."""

@@ -97,6 +97,11 @@ class SparseLowRank(Structure):
         """U, V and S, which few tokens read in the place of W."""
         return PackedSparse(self)
 
+    def factors_read(self) -> dict[str, tuple[int, int]]:
+        """U and V one after the other, S beside them."""
+        k, d, r = self.out_features, self.in_features, self.rank
+        return {"v": (r, d), "u": (k, r), "s": (k, self.s.shape[1])}
+
     def token_multiplications(self) -> int:
         """One for each number of U, V and S."""
         return self.u.numel() + self.v.numel() + self.s.numel()

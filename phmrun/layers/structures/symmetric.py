@@ -83,6 +83,10 @@ class Symmetric(Structure):
         """Element by element."""
         return inputs * self.diagonal
 
+    def factors_read(self) -> dict[str, tuple[int, int]]:
+        """One number each."""
+        return {"diagonal": (1, 1)}
+
     def token_multiplications(self) -> int:
         """One per feature."""
         return self.in_features
