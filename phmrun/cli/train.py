@@ -139,11 +139,3 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
         rows = [(rate.name, f"{rate.rate:.4g}", f"{rate.decay:.4g}") for rate in plan.rates]
         console.print_table(("parameter", "learning rate ×", "weight decay ×"), rows)
         out.print()
-
-
-def _flat(facts: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested facts as one level of names joined by dots."""
-    flat: dict[str, Any] = {}
-    for name, value in facts.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat

@@ -9,11 +9,9 @@ from torch import nn
 from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
 from phmrun.engine.network import build_module
 from phmrun.engine.optimizers import STATE
-from phmrun.layers import Structure
-from phmrun.registry import EMBEDDINGS
 from phmrun.layers import Embedding, Linear, Structure
 from phmrun.layers.structure import Application
-from phmrun.registry import EMBEDDINGS, TASKS
+from phmrun.registry import EMBEDDINGS
 
 BYTES = 4
 """Bytes of a weight, a gradient, or a number of the optimizer's state, in single precision."""

@@ -16,8 +16,6 @@ from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, wi
 from phmrun.datasets.reading import verify_sizes
 from phmrun.disk import disk_errors
 from phmrun.engine.checkpoints import LAST, save_start
-from phmrun.engine.counting import count_parameters
-from phmrun.engine.checkpoints import LAST
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule
 from phmrun.engine.environment import continued, recorded

@@ -1,4 +1,4 @@
-"""Rates by the shape of a factor: the multipliers of the paper, that they do what they are for, and what an optimizer gets."""
+"""Rates by the shape of a factor: the paper's multipliers, what they do to the output, and what an optimizer gets."""
 
 import pytest
 import torch
@@ -35,11 +35,8 @@ def test_a_factor_gets_the_rate_that_its_shape_asks_for(name, options, expected)
 
 
 def test_other_optimizers():
-    assert {label: rate.rate for label, rate in of("low-rank", "lamb", rank=8).items()} == {
-        "v": 0.5,
-        "u": 0.5,
-        "bias": 1.0,
-    }
+    lamb = {label: rate.rate for label, rate in of("low-rank", "lamb", rank=8).items()}
+    assert lamb == {"v": 0.5, "u": 0.5, "bias": 1.0}
     found = of("low-rank", "sgd", rank=8)
     assert found["v"].rate == pytest.approx((8 / 512) / (2048 / 512) / 2)
     assert found["u"].rate == pytest.approx((2048 / 8) / (2048 / 512) / 2)
@@ -83,7 +80,7 @@ def test_one_rate_is_one_group_and_the_default():
     groups = build_optimizer(network, name="adamw", weight_decay=0.1, rates="structure").param_groups
     assert {group["lr"] for group in groups} == {2.0, 0.5, 1.0}
     assert sum(len(group["params"]) for group in groups) == 3
-    assert {group["lr"] * group["weight_decay"] for group in groups} == {pytest.approx(0.05), pytest.approx(0.1)}
+    assert sorted(group["lr"] * group["weight_decay"] for group in groups) == pytest.approx([0.05, 0.05, 0.1])
 
 
 def test_a_frozen_algebra_stays():
