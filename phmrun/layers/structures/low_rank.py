@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.fitting import best_low_rank
 from phmrun.layers.budget import check_budget, share_of
+from phmrun.layers.fitting import best_low_rank
 from phmrun.layers.structure import Application, Structure, register
 
 
