@@ -13,6 +13,11 @@ def tasks(incomplete: str) -> list[str]:
     return _beginning(TASKS.names(), incomplete)
 
 
+def schemas(incomplete: str) -> list[str]:
+    """What has a JSON Schema: tasks, and sweep files."""
+    return _beginning([*TASKS.names(), "sweep"], incomplete)
+
+
 def layers(incomplete: str) -> list[str]:
     """Weight structures, those of installed packages included."""
     return _beginning(STRUCTURES.names(), incomplete)

@@ -1,4 +1,4 @@
-"""``phmrun schema``: the configuration's JSON Schema, for editors."""
+"""``phmrun schema``: the JSON Schema of configuration files and of sweep files, for editors."""
 
 import json
 from typing import Annotated
@@ -12,13 +12,22 @@ EPILOG = """Example:
 
 phmrun schema nmt > nmt.schema.json, and in the first line of a YAML file:
 
-# yaml-language-server: $schema=nmt.schema.json"""
+# yaml-language-server: $schema=nmt.schema.json
+
+phmrun schema sweep describes the files of `phmrun sweep`."""
+
+SWEEP = "sweep"
 
 
 def schema(
-    task: Annotated[str, typer.Argument(help="Name of a task.", autocompletion=completion.tasks)],
+    task: Annotated[str, typer.Argument(help="Name of a task, or: sweep.", autocompletion=completion.schemas)],
 ) -> None:
-    """Prints the JSON Schema of a task's configuration files: keys, types, bounds, meanings."""
+    """Prints the JSON Schema of a task's configuration files, or of sweep files: keys, types, bounds, meanings."""
+    if task == SWEEP:
+        from phmrun.sweeps.file import json_schema as sweep_schema
+
+        print(json.dumps(sweep_schema(), indent=2, ensure_ascii=False))
+        return
     found = TASKS.get(task).load("schema")
     from phmrun.config import json_schema
     from phmrun.layers import options_of

@@ -14,6 +14,14 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.papers import PaperTable, load_table
 
 MOST_SEEDS = 10_000
+EXAMPLE: dict[str, Any] = {
+    "title": "What does 1/n of the weights cost?",
+    "task": "nmt",
+    "base": {"training": {"max_steps": 200}},
+    "grid": {"layer": ["dense", "phm"], "layer.n": [2, 4]},
+    "seeds": 3,
+}
+"""A sweep over three models: dense, phm n=2, phm n=4."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -109,6 +117,17 @@ class Sweep:
         if missing > 0:
             seeds += range(max(seeds) + 1, max(seeds) + 1 + missing)
         return seeds if count is None else seeds[:count]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a sweep's file, with an example."""
+    schema = SweepFile.model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "phmrun sweep",
+        "examples": [EXAMPLE],
+    }
 
 
 def load_sweep(name: str) -> Sweep:

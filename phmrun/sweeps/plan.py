@@ -21,6 +21,8 @@ from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.selection import fits
 
 SEED = "seed"
+LAYERS = {"layer", "embedding", "output"}
+"""Keys whose value is a layer with options of its own."""
 MOST_CELLS = 100_000
 """Cells of a sweep, each of which is resolved and named before anything starts."""
 
@@ -150,16 +152,16 @@ def plan(
     _check_size(sweep, len(numbers))
     wanted = {key: values for key, values in (only or {}).items() if key != SEED}
     kept_seeds = [seed for seed in numbers if fits({SEED: seed}, None, _seeds_of(only))]
-    remembered = cache(options_of)  # which reads the metadata of packages each time
+    remembered: OptionsOf = cache(options_of)  # which reads the metadata of packages each time
     cells: list[Cell] = []
-    for outline in _outlines(sweep):
+    for outline in _outlines(sweep, remembered):
         config, origin, fault = _resolved(outline, remembered)
         if any(fits(outline.at, config, pattern) for pattern in _exclusions(sweep)):
             continue
         if fits(outline.at, config, wanted):
             cells += _with_seeds(outline, config, origin, fault, kept_seeds, inspect)
     if not cells:
-        raise _nothing_left(sweep, only or {})
+        raise _nothing_left(sweep, only or {}, remembered)
     return Plan(sweep, cells)
 
 
@@ -196,11 +198,11 @@ def _check_size(sweep: Sweep, seeds: int) -> None:
         )
 
 
-def _nothing_left(sweep: Sweep, only: Mapping[str, Sequence[Any]]) -> PhmrunError:
+def _nothing_left(sweep: Sweep, only: Mapping[str, Sequence[Any]], options_of: OptionsOf) -> PhmrunError:
     if not only:
         return PhmrunError("every cell of the sweep is excluded", where=sweep.where)
     asked = ", ".join(f"{key}={label_of(value)}" for key, values in only.items() for value in values)
-    names = dict.fromkeys(name for outline in _outlines(sweep) for name in (*outline.at, SEED))
+    names = dict.fromkeys(name for outline in _outlines(sweep, options_of) for name in (*outline.at, SEED))
     hint = f"A key is one of the sweep ({', '.join(names)}) or a dotted one of the configuration."
     return PhmrunError(f"no cell of the sweep fits {asked}", where=sweep.where, hint=hint)
 
@@ -251,7 +253,7 @@ def _resolved(outline: _Outline, options_of: OptionsOf) -> tuple[Experiment | No
     return config, said, None
 
 
-def _outlines(sweep: Sweep) -> Iterator[_Outline]:
+def _outlines(sweep: Sweep, options_of: OptionsOf) -> Iterator[_Outline]:
     """Every cell without its seed."""
     file = sweep.file
     files = [config_source(name) for name in file.config]
@@ -265,18 +267,49 @@ def _outlines(sweep: Sweep) -> Iterator[_Outline]:
         own = Source(sweep.where, settings, _below(sweep.source.lines, f"tasks.{name}"))
         at = {"task": name} if file.tasks else {}
         first = [task_defaults(task.name), *files, base, own]
-        for values in _combinations(sweep):
+        for values in _combinations(sweep, options_of):
             cell = [Source(f"{sweep.where} ({key}={label_of(v)})", nested({key: v})) for key, v in _ordered(values)]
             yield _Outline(at | values, task.name, [*first, *cell])
 
 
-def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
-    """The values that make a cell: of the grid, then those that are included."""
+def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any]]:
+    """The values that make a cell: of the grid, then those that are included.
+
+    An option is varied only for the layers that have it: ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense,
+    phm n=2, phm n=4.
+    """
     file = sweep.file
     if file.grid or not file.include:
+        foreign = {(key, str(value)): names for key, value, names in _foreign_options(file.grid, options_of)}
+        seen: list[dict[str, Any]] = []
         for combination in product(*file.grid.values()):
-            yield dict(zip(file.grid, combination, strict=True))
+            values = dict(zip(file.grid, combination, strict=True))
+            without = {name for key, value in values.items() for name in foreign.get((key, str(value)), ())}
+            if without:
+                values = {key: value for key, value in values.items() if key not in without}
+                if values in seen:
+                    continue
+                seen.append(values)
+            yield values
     yield from file.include
+
+
+def _foreign_options(
+    grid: Mapping[str, Sequence[Any]], options_of: OptionsOf
+) -> Iterator[tuple[str, Any, Sequence[str]]]:
+    """For each layer of the grid, the keys of the grid that are options of another layer there, and not its own."""
+    for key in LAYERS & grid.keys():
+        of_layer: list[tuple[Any, set[str]]] = []
+        for value in grid[key]:
+            structure = value.get("structure") if isinstance(value, Mapping) else value
+            try:
+                found = options_of(str(structure), table=key == "embedding")
+            except PhmrunError:
+                continue  # no such layer, which its cell says
+            of_layer.append((value, {f"{key}.{option.name}" for option in found}))
+        somewhere = set[str]().union(*(names for _, names in of_layer)) & grid.keys()
+        for value, names in of_layer:
+            yield key, value, sorted(somewhere - names)
 
 
 def _ordered(values: Mapping[str, Any]) -> list[tuple[str, Any]]:

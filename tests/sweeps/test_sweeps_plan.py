@@ -47,6 +47,16 @@ def test_impossible_cells_say_why(planned):
     assert "sweep.yaml" in str(wrong[1].fault)
 
 
+def test_an_option_is_varied_only_for_the_layers_that_have_it(planned):
+    grid = {"layer.n": [2, 3], "layer": ["dense", "phm"], "training.clip": [0, 1]}
+    cells = planned({"task": "toy", "base": {"model": {"width": 12}}, "grid": grid}).cells
+    assert [cell.fault for cell in cells] == [None] * 6
+    found = [(cell.config.layer.structure, cell.config.layer.options.get("n"), cell.config.training.clip) for cell in cells]
+    assert sorted(found, key=str) == [
+        ("dense", None, 0.0), ("dense", None, 1.0), *(("phm", n, clip) for n in (2, 3) for clip in (0.0, 1.0))
+    ]  # fmt: skip
+
+
 def test_missing_data_block_a_cell(planned):
     cells = planned({"task": "toy", "grid": {"data": [{"name": "lost"}, {"name": "builtin"}]}}).cells
     assert [cell.blocked for cell in cells] == [True, False]
