@@ -184,6 +184,27 @@ def path(
         typer.echo(folder)
 
 
+@app.command("formats", epilog="Example: phmrun data formats nli")
+def formats(
+    task: Annotated[str, typer.Argument(help="Name of a task.", autocompletion=completion.tasks)],
+    as_json: Json = False,
+) -> None:
+    """Print a valid sample of each format in which a task reads your own files."""
+    from phmrun.datasets.formats import FORMATS
+
+    if task not in FORMATS:
+        raise unknown("task", task, FORMATS)
+    if as_json:
+        print_json([{"name": each.name, "says": each.says, "files": dict(each.files)} for each in FORMATS[task]])
+        return
+    for each in FORMATS[task]:
+        typer.echo(f"# {each.name}: {each.says}", err=True)
+        for name, text in each.files.items():
+            typer.echo(f"# {name}", err=True)
+            typer.echo(text, nl=False)
+        typer.echo(err=True)
+
+
 def _summary(dataset: Dataset) -> dict[str, Any]:
     """What ``list`` says of a dataset, for JSON."""
     return {

@@ -88,7 +88,11 @@ def _simple(line: str, attractors: int | None, where: str) -> Item:
     """A line of ``rnn_agr_simple``; its files by attractors hold homogeneous items alone."""
     cells = line.split("\t")
     if len(cells) != 2:
-        raise malformed(f"the line has {len(cells)} columns instead of 2: {' or '.join(LABELS)}, a tab, words", where)
+        columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+        what = (
+            f"the line has {columns} instead of 2 separated by a tab: {' or '.join(LABELS)}, the words before the verb"
+        )
+        raise malformed(what, where, "`phmrun data formats sva` prints a sample.")
     return _item(cells[1], cells[0], attractors, None if attractors is None else True, where)
 
 
@@ -98,7 +102,7 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
     missing = [column for column in _COLUMNS if column not in header]
     if missing:
         what = f"neither a line of {' or '.join(LABELS)}, a tab and words, nor a header: no {', '.join(missing)}"
-        raise malformed(what, f"{path}:1")
+        raise malformed(what, f"{path}:1", "`phmrun data formats sva` prints a sample.")
     rows = csv.reader((f"{line}\n" for _, line in lines), delimiter="\t")
     try:
         for row in rows:

@@ -13,14 +13,16 @@
 ``sick``
     SICK's tables: ``SICK.txt``, or the SemEval files.
 ``tsv``
-    The user's own: premise, hypothesis, label, separated by tabs; labels as in SNLI.
+    The user's own: premise, hypothesis, label, separated by tabs; or a table whose header names these columns, in any
+    order and beside others; or one JSON object a line with these keys. SNLI's names (sentence1, sentence2, gold_label)
+    do as well. Labels as in SNLI, or by a mapping.
 
 Labels come out under common names (``LABELS``), sentences with every run of white space as one space.
 """
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +50,10 @@ SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "tsv": {},
 }
 NO_LABEL = "-"
+COLUMNS = ("premise", "hypothesis", "label")
+"""Of a file of the user's own."""
+_OWN_NAMES = (("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"))
+_NAMES = {name for names in _OWN_NAMES for name in names}
 WHOLE_FILE = 1 << 30
 """Bytes of the longest line of a JSON array, which is often all on one line."""
 
@@ -70,17 +76,19 @@ class PairReader(Iterator[Pair]):
     Args:
         path: The file, UTF-8, plain or gzip.
         format: One of ``LABELS``.
+        names: The classes by the labels of the file, instead of the format's own.
 
     Attributes:
         dropped: Pairs without a gold label, or with an empty question, among those read so far.
     """
 
-    def __init__(self, path: Path, format: str) -> None:
+    def __init__(self, path: Path, format: str, names: Mapping[str, str] | None = None) -> None:
         if format not in _ROWS:
             raise PhmrunError(f"there is no format {format!r} of inference pairs", valid=sorted(_ROWS))
         self.path = path
         self.format = format
         self.dropped = 0
+        self.names = names or {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
         self._read = 0
         self._rows = _ROWS[format](path)
 
@@ -106,33 +114,37 @@ class PairReader(Iterator[Pair]):
 
     def _label(self, label: Any, where: str) -> str | None:
         """The label's common name, or None where the annotators did not agree."""
-        if self.format in ("snli", "tsv") and label == NO_LABEL:
-            return None
-        names = LABELS[self.format]
+        if isinstance(label, int | float) and self.format == "tsv":
+            label = json.dumps(label)  # true, 1
         if isinstance(label, str):
             label = label.strip()
-            name = SYNONYMS[self.format].get(label, label)
-            if name in names:
-                return name
+            if label in self.names:
+                return self.names[label]
+        if self.format in ("snli", "tsv") and label == NO_LABEL:
+            return None
         raise PhmrunError(
             f"there is no label {label!r}",
             where=where,
-            valid=sorted({*names, *SYNONYMS[self.format]}),
+            valid=sorted(self.names),
+            hint=f"Say what it stands for: --set 'data.labels={{{label}: entailment, …}}'; any classes will do."
+            if self.format == "tsv"
+            else None,
             code=ExitCode.DATA,
         )
 
 
-def read_pairs(path: str | PathLike[str], format: str) -> PairReader:
+def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] | None = None) -> PairReader:
     """Reads labelled sentence pairs one at a time; ``dropped`` of what it returns counts those left out.
 
     Args:
         path: The file, UTF-8, plain or gzip.
         format: One of ``LABELS``: the catalogue's ``format``.
+        names: The classes by the labels of the file, instead of the format's own.
 
     Raises:
         PhmrunError: There is no such format (exit 2); while iterating, a fault of the file with its line (exit 3).
     """
-    return PairReader(Path(path), format)
+    return PairReader(Path(path), format, names)
 
 
 def _sentence(text: Any, place: str, where: str) -> str:
@@ -188,13 +200,42 @@ def _three_columns(path: Path) -> Iterator[Row]:
     yield from _cells(path, 3)
 
 
+def _own(path: Path) -> Iterator[Row]:
+    """Three columns, a table with a header, or JSON lines: the first line shows which."""
+    first = next((line for _, line in numbered_lines(path) if line.strip()), "")
+    if first.lstrip().startswith("{"):
+        try:
+            record = parse_json(first)
+        except (ValueError, RecursionError):
+            record = {}  # the reader of lines says what is wrong with it
+        yield from _json_lines(path, _fields(record if isinstance(record, dict) else {}))
+        return
+    header = first.split("\t")
+    if len(set(header) & _NAMES) >= 2:
+        yield from _table(path, _fields(header))
+        return
+    for number, line in numbered_lines(path):
+        cells = line.split("\t")
+        if len(cells) != len(COLUMNS):
+            columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+            what = f"the line has {columns} instead of 3 separated by tabs: {', '.join(COLUMNS)}"
+            raise malformed(what, f"{path}:{number}", "`phmrun data formats nli` prints a sample of each format.")
+        yield number, cells
+
+
+def _fields(there: Container[str]) -> tuple[str, str, str]:
+    """The names of the three columns in a file of the user's own; the first of each where it has none."""
+    first, second, label = (next((name for name in names if name in there), names[0]) for names in _OWN_NAMES)
+    return first, second, label
+
+
 _ROWS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
     "snli": _snli,
     "scitail": _scitail,
     "dnli": _dnli,
     "quora": _quora,
     "sick": _sick,
-    "tsv": _three_columns,
+    "tsv": _own,
 }
 
 

@@ -1,9 +1,9 @@
 """The configuration of natural language inference."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from phmrun.config.sections import ModelConfig
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
@@ -19,9 +19,35 @@ class NLIDataConfig(ClassificationDataConfig):
         "directory (glove/glove.6B.300d.txt); null: vectors are learnt.",
     )
 
+    labels: dict[str, str] | None = Field(
+        None,
+        description="Of own files: the class that each label stands for, as {yes: entailment, no: contradiction}, or "
+        "a list of labels; any number of classes. null: entailment, neutral, contradiction.",
+    )
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {_label(key): _label(name) for key, name in value.items()}
+        return {_label(name): _label(name) for name in value} if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _of_own_files(self) -> Self:
+        if self.labels is not None and self.name != "files":
+            raise ValueError(f"labels are those of your own files (name=files), not of name={self.name}")
+        if self.labels is not None and len(set(self.labels.values())) < 2:
+            raise ValueError("labels name at least two classes")
+        return self
+
     def testing(self, *paths: Path) -> Self:
         """The section with the user's own pairs as the test set and nothing to learn from."""
         return super().testing(*paths).model_copy(update={"vectors": None})
+
+
+def _label(value: Any) -> Any:
+    """A label as it stands in a file: YAML takes 0 for a number and no for false."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class NLIModelConfig(ModelConfig):
@@ -65,6 +91,8 @@ class NLIExperiment(ClassificationExperiment):
         """How the second sentence can relate to the first."""
         from phmrun.text.nli_pairs import LABELS
 
+        if self.data.labels is not None:
+            return tuple(dict.fromkeys(self.data.labels.values()))
         return LABELS[self.format]
 
     @property

@@ -71,14 +71,15 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
     return _corpus(config, readers, paths, checksums(name, splits))
 
 
-def read(path: Path, format: str) -> Iterator[Item | LeftOut]:
+def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> Iterator[Item | LeftOut]:
     """The pairs of a file, and how many have no label.
 
     Args:
         path: The file.
         format: See :mod:`phmrun.text.nli_pairs`.
+        labels: The classes by the labels of the file, instead of the format's own.
     """
-    pairs = read_pairs(path, format)
+    pairs = read_pairs(path, format, labels)
     for pair in pairs:
         yield Item((pair.premise, pair.hypothesis), pair.label)
     if pairs.dropped:
@@ -103,7 +104,7 @@ def find_vectors(path: Path) -> Path:
 
 
 def _readers(config: NLIExperiment, paths: Mapping[str, Path]) -> dict[str, Reader]:
-    return {split: partial(read, path, config.format) for split, path in paths.items()}
+    return {split: partial(read, path, config.format, config.data.labels) for split, path in paths.items()}
 
 
 def _corpus(
@@ -117,10 +118,16 @@ def _corpus(
 ) -> ClassificationCorpus:
     """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
     files = {split: [path] for split, path in paths.items()} if whole else {}
-    about = {"format": config.format, **reading}
+    mapped = {} if config.data.labels is None else {"labels": _written(config.data.labels)}
+    about = {"format": config.format, **mapped, **reading}
     return ClassificationCorpus(
         readers, list(paths.values()), fingerprints, config.labels, 2, about, split_sources=files
     )
+
+
+def _written(labels: Mapping[str, str]) -> str:
+    """A mapping of labels as a signature has it: ``yes=entailment,no=contradiction``."""
+    return ",".join(name if name == label else f"{label}={name}" for label, name in labels.items())
 
 
 def _builtin(config: NLIExperiment, cache: Path) -> ClassificationCorpus:

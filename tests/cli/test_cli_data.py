@@ -172,3 +172,31 @@ def test_help_imports_nothing_heavy():
     assert done.stderr.strip() == "[]"
     for verb in ("list", "info", "fetch", "import", "check", "path"):
         assert verb in done.stdout
+
+
+@pytest.mark.parametrize("task", ["nmt", "style", "sva", "nli", "parse", "lm"])
+def test_every_sample_of_a_format_is_read(phmrun, task, tmp_path):
+    from phmrun.text.agreement import read_agreement
+    from phmrun.text.conllu import load
+    from phmrun.text.lines import numbered_lines
+    from phmrun.text.nli_pairs import read_pairs
+    from phmrun.text.parallel import read_parallel
+
+    printed = json.loads(phmrun("data", "formats", task, "--json").out)
+    assert printed
+    for sample in printed:
+        paths = []
+        for name, text in sample["files"].items():
+            paths.append(tmp_path / name)
+            paths[-1].write_text(text)
+        readers = {
+            "sva": read_agreement,
+            "nli": lambda path: read_pairs(path, "tsv"),
+            "parse": load,
+            "lm": numbered_lines,
+        }
+        assert list(readers.get(task, read_parallel)(*paths))
+        if task == "sva":
+            assert next(read_agreement(paths[0])).prefix == "the dog near the cats"
+    shown = phmrun("data", "formats", task).out
+    assert all(text in shown for sample in printed for text in sample["files"].values())

@@ -51,7 +51,9 @@ def test_an_option_is_varied_only_for_the_layers_that_have_it(planned):
     grid = {"layer.n": [2, 3], "layer": ["dense", "phm"], "training.clip": [0, 1]}
     cells = planned({"task": "toy", "base": {"model": {"width": 12}}, "grid": grid}).cells
     assert [cell.fault for cell in cells] == [None] * 6
-    found = [(cell.config.layer.structure, cell.config.layer.options.get("n"), cell.config.training.clip) for cell in cells]
+    found = [
+        (cell.config.layer.structure, cell.config.layer.options.get("n"), cell.config.training.clip) for cell in cells
+    ]
     assert sorted(found, key=str) == [
         ("dense", None, 0.0), ("dense", None, 1.0), *(("phm", n, clip) for n in (2, 3) for clip in (0.0, 1.0))
     ]  # fmt: skip

@@ -109,9 +109,9 @@ def test_attractors_are_read_off_the_name(tmp_path, name, attractors):
     ("content", "line", "message"),
     [
         ("VBP\tthe keys\nVBD\tthe key", 2, "the label is 'VBD'"),
-        ("VBP\tthe keys\nthe key", 2, "1 columns instead of 2"),
+        ("VBP\tthe keys\nthe key", 2, "1 column instead of 2"),
         ("VBP\tthe keys\nVBZ\tthe\tkey", 2, "3 columns instead of 2"),
-        ("VBP\tthe keys\n\n", 2, "1 columns instead of 2"),
+        ("VBP\tthe keys\n\n", 2, "1 column instead of 2"),
         ("VBP\t \n", 1, "no word before the verb"),
         ("nan\tthe keys\n", 1, "nor a header"),
         ("sentence\tverb_pos\n", 1, "no verb_index"),

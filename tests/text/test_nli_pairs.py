@@ -228,3 +228,41 @@ def test_the_published_files(name, file, count, dropped):
     labels = Counter(pair.label for pair in reader)
     assert (labels.total(), reader.dropped) == (count, dropped)
     assert set(labels) == set(LABELS[name])
+
+
+OWN = [("a b", "c", "yes"), ("d", "e f", "no")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a b\tc\tyes\nd\te f\tno\n",
+        "id\tlabel\thypothesis\tpremise\n1\tyes\tc\ta b\n2\tno\te f\td\n",
+        "gold_label\tsentence1\tsentence2\nyes\ta b\tc\nno\td\te f\n",
+        '{"premise": "a b", "hypothesis": "c", "label": "yes"}\n{"premise": "d", "hypothesis": "e f", "label": "no"}\n',
+    ],
+)
+def test_own_files_in_every_form_and_labels_by_mapping(tmp_path, text):
+    path = tmp_path / "own"
+    path.write_text(text)
+    assert [tuple(pair) for pair in read_pairs(path, "tsv", {"yes": "yes", "no": "no"})] == OWN
+    mapped = read_pairs(path, "tsv", {"yes": "entailment", "no": "neutral"})
+    assert [pair.label for pair in mapped] == ["entailment", "neutral"]
+    with pytest.raises(PhmrunError, match="no label 'yes'") as caught:
+        list(read_pairs(path, "tsv"))
+    assert "data.labels={yes: entailment" in str(caught.value)
+
+
+def test_labels_that_are_numbers(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text('{"premise": "a", "hypothesis": "b", "label": 0}\n')
+    assert [pair.label for pair in read_pairs(path, "tsv", {"0": "different", "1": "same"})] == ["different"]
+
+
+def test_a_wrong_number_of_columns_names_those_expected(tmp_path):
+    path = tmp_path / "own.tsv"
+    path.write_text("only words\n")
+    with pytest.raises(PhmrunError, match="1 column instead of 3") as caught:
+        list(read_pairs(path, "tsv"))
+    assert "premise, hypothesis, label" in str(caught.value)
+    assert "data formats nli" in str(caught.value)
