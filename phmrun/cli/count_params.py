@@ -37,7 +37,7 @@ def count_params(
     ] = Format.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Counts the parameters of a model, beside the dense model of the same shape; no weight is allocated."""
+    """Counts the parameters of a model as it would be trained, beside the dense one; no weight is allocated."""
     if paper is not None:
         _audit(paper, style, as_json)
         return
@@ -47,11 +47,18 @@ def count_params(
 
     request = resolve_options(options)
     from phmrun.engine.counting import count_parameters
+    from phmrun.engine.experiment import vocabulary_sizes
 
-    count = count_parameters(request.resolved.config)
+    config = request.resolved.config
+    learnt = vocabulary_sizes(config)
+    count = count_parameters(config, learnt)
     if as_json:
-        console.print_json(count)
+        console.print_json({**count, "sizes": list(learnt or config.sizes), "exact": learnt is not None})
         return
+    if learnt is None:
+        asked = f"with a vocabulary of up to {max(config.sizes):,}"
+        text = f"The data ({config.data.name}) are not on this machine: counted {asked}."
+        console.stderr().print(text, markup=False, highlight=False, soft_wrap=True)
     rows = [
         ("scope", scope, *_numbers(entry), entry.get("multiplications")) for scope, entry in count["by_scope"].items()
     ]

@@ -23,11 +23,13 @@ def show(plan: Plan, stands: Sequence[Stand], slots: int) -> None:
     rows = []
     for found in groups.values():
         labels = found[0].cell.labels
-        rows.append([*(labels.get(key, "") for key in keys), found[0].parameters, len(found), _counted(tally(found))])
+        rows.append([*(labels.get(key, "") for key in keys), found[0].size, len(found), _counted(tally(found))])
     out = console.stdout()
     if plan.sweep.title:
         out.print(plan.sweep.title, style="italic", markup=False, soft_wrap=True)
     console.print_table([*keys, "parameters", "seeds", "state"], rows)
+    if any(isinstance(stand.size, str) for stand in stands):
+        out.print("≤: with a vocabulary as large as is asked for; that of the data may be smaller", markup=False)
     for stand in stands:
         if stand.standing is Standing.RUNNING:
             out.print(f"running: {stand.cell.label}{_progress(stand)}", markup=False, soft_wrap=True)
@@ -49,6 +51,7 @@ def facts(plan: Plan, stands: Sequence[Stand], slots: int) -> dict[str, Any]:
             "state": str(stand.standing),
             "reason": stand.reason or None,
             "parameters": stand.parameters,
+            "parameters_are_exact": not isinstance(stand.size, str),
             "metrics": stand.run.metrics if stand.run else {},
         }
         for stand in stands

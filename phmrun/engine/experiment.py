@@ -103,6 +103,21 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     return DryRun(data.statistics(), count_parameters(config, sizes), name, rates)
 
 
+def vocabulary_sizes(config: Experiment) -> tuple[int, ...] | None:
+    """The sizes of the vocabulary that ``train`` would learn; ``None`` where the data are not on this machine.
+
+    Raises:
+        PhmrunError: (exit 3) The data are there and malformed.
+    """
+    try:
+        data = build_data(config)
+    except PhmrunError as error:
+        if error.code == ExitCode.DATA:
+            return None
+        raise
+    return data.vocabulary.sizes
+
+
 def train(
     config: Experiment,
     *,

@@ -110,9 +110,7 @@ def _runs(stands: Iterable[Stand]) -> Listing:
         value = number(run.score(score)) if run and score else None
         seconds = duration(status.seconds) if status and status.seconds else None
         reason = "" if stand.standing is Standing.DONE else stand.reason
-        rows.append(
-            (stand.cell.label, str(stand.standing), stand.parameters, value, seconds, stand.cell.run_id, reason)
-        )
+        rows.append((stand.cell.label, str(stand.standing), stand.size, value, seconds, stand.cell.run_id, reason))
     return Listing(("cell", "state", "parameters", "score", "training", "run", ""), rows)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from phmrun.config import Experiment
 from phmrun.engine.counting import count_parameters
+from phmrun.engine.data import DataModule
 from phmrun.engine.experiment import build_data, fingerprints
 from phmrun.errors import PhmrunError
 from phmrun.sweeps.plan import Inspect, Inspected
@@ -23,16 +24,46 @@ def inspector(plugins: Mapping[Path, str]) -> Inspect:
     Args:
         plugins: SHA-256 of the user's own layers, by file.
     """
-    count = _remembered(lambda config: int(count_parameters(config)["total"]))
-    marks = _remembered(lambda config: fingerprints(build_data(config), plugins))
+
+    def look(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
+        data = build_data(config)
+        return fingerprints(data, plugins), _learnt_sizes(data)
+
+    data_of = _remembered(look)
+    counts: dict[str, int | PhmrunError] = {}
 
     def inspect(config: Experiment) -> Inspected:
         values = config.model_dump(mode="json", exclude=COURSE)
-        network = {key: value for key, value in values.items() if key != "data"} | {"sizes": config.sizes}
-        data = {key: value for key, value in values.items() if key not in LAYERS}
-        return Inspected(count(config, _key(network)), marks(config, _key(data)))
+        absent: PhmrunError | None = None
+        try:
+            marks, learnt = data_of(config, _key({key: value for key, value in values.items() if key not in LAYERS}))
+        except PhmrunError as error:
+            absent, marks, learnt = error, {}, None
+        sizes = learnt or config.sizes
+        key = _key({name: value for name, value in values.items() if name != "data"} | {"sizes": sizes})
+        if key not in counts:
+            try:
+                counts[key] = int(count_parameters(config, sizes)["total"])
+            except PhmrunError as error:
+                counts[key] = error
+        count = counts[key]
+        if isinstance(count, PhmrunError):
+            raise count
+        if absent is not None:
+            raise absent
+        return Inspected(count, marks, learnt is not None)
 
     return inspect
+
+
+def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
+    """Of the vocabulary that is learnt from the data; ``None``: they are too large to be read for a plan."""
+    size = sum(path.stat().st_size for path in data.sources("train"))
+    return data.vocabulary.sizes if size <= SMALL else None
+
+
+SMALL = 32 << 20
+"""Bytes of training data that are read for a plan; what is learnt from more is counted by what is asked for."""
 
 
 def _key(values: Any) -> str:

@@ -31,12 +31,14 @@ class Inspected(NamedTuple):
     """What is to be known of an experiment beyond its configuration.
 
     Attributes:
-        parameters: Of its network, for the vocabulary that it asks for.
+        parameters: Of its network.
         fingerprints: SHA-256 sums of its data and plug-ins, by name.
+        exact: They are for the vocabulary that its data have, not for the largest that it asks for.
     """
 
     parameters: int
     fingerprints: Mapping[str, str]
+    exact: bool = True
 
 
 Inspect = Callable[[Experiment], Inspected]
@@ -56,6 +58,7 @@ class Cell:
         fault: Why it cannot be run.
         marks: SHA-256 sums of its data and plug-ins, by name; empty where the data are missing.
         departs: In what its network is another than the one of its row in the paper.
+        exact: Whether ``parameters`` are for the vocabulary of its data, not for the largest that it asks for.
     """
 
     at: Mapping[str, Any]
@@ -66,6 +69,7 @@ class Cell:
     fault: PhmrunError | None
     marks: Mapping[str, str] = field(default_factory=dict)
     departs: str = ""
+    exact: bool = True
 
     @property
     def label(self) -> str:
@@ -238,7 +242,8 @@ def _with_seeds(
         seeded = config.model_copy(update={SEED: seed})
         name = run_id(seeded, fingerprints=inspected.fingerprints)
         departs = outline.departs(seeded)
-        yield Cell(at, seeded, origin, name, inspected.parameters, None, inspected.fingerprints, departs)
+        marks, exact = inspected.fingerprints, inspected.exact
+        yield Cell(at, seeded, origin, name, inspected.parameters, None, marks, departs, exact)
 
 
 def _resolved(outline: _Outline, options_of: OptionsOf) -> tuple[Experiment | None, dict[str, str], PhmrunError | None]:

@@ -79,8 +79,19 @@ class Stand:
     @property
     def parameters(self) -> int | None:
         """Of the trained network, or else of the one that is asked for."""
+        return self.cell.parameters if self._trained is None else self._trained
+
+    @property
+    def size(self) -> str | int | None:
+        """The parameters, marked ≤ where they are for the largest vocabulary that may be learnt."""
+        found = self.parameters
+        exact = self.cell.exact or self._trained is not None
+        return found if exact or found is None else f"≤ {found:,}"
+
+    @property
+    def _trained(self) -> int | None:
         trained = self.run.about("parameters") if self.run else None
-        return trained if isinstance(trained, int) else self.cell.parameters
+        return trained if isinstance(trained, int) else None
 
 
 def look(cell: Cell, runs_dir: Path) -> Stand:

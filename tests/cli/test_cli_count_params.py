@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture
 def counting(monkeypatch):
     module = types.ModuleType("phmrun.engine.counting")
-    module.count_parameters = lambda config: {
+    module.count_parameters = lambda config, sizes: {
         "total": 600,
         "dense_total": 1100,
         "by_scope": {"layer": {"count": 500, "dense": 1000}, "output": {"count": 100, "dense": 100}},
@@ -19,6 +19,9 @@ def counting(monkeypatch):
         "seen": config.layer.options,
     }
     monkeypatch.setitem(sys.modules, "phmrun.engine.counting", module)
+    training = types.ModuleType("phmrun.engine.experiment")
+    training.vocabulary_sizes = lambda config: None
+    monkeypatch.setitem(sys.modules, "phmrun.engine.experiment", training)
 
 
 def test_table(phmrun, counting):
@@ -44,6 +47,20 @@ def test_formats(phmrun, counting, style, sign):
     out = phmrun("count-params", "nmt", "--format", style).out
     assert sign.replace("| layer", "| layer |") in out
     assert "output" in out
+
+
+def test_data_that_are_not_here_are_counted_by_what_is_asked_for(phmrun, counting):
+    result = phmrun("count-params", "nmt", "--data", "multi30k")
+    assert "with a vocabulary of up to 4,000" in result.err
+    assert json.loads(phmrun("count-params", "nmt", "--json").out)["exact"] is False
+
+
+@pytest.mark.parametrize("task", ["nmt", "style", "sva", "nli", "parse", "lm"])
+def test_counts_are_those_of_a_dry_run(phmrun, task):
+    counted = json.loads(phmrun("count-params", task, "--json").out)
+    planned = json.loads(phmrun("train", task, "--dry-run", "--json").out)["parameters"]
+    assert counted["total"] == planned["total"]
+    assert counted["exact"]
 
 
 def test_neither_task_nor_paper(phmrun):

@@ -64,15 +64,29 @@ def test_names_and_counts_are_those_of_train(nmt, tmp_path):
         handed = tmp_path / "config.yaml"
         handed.write_text(to_yaml(cell.config, cell.origin))
         config = load_run_config(handed, options_of=options_of)
-        assert experiment.dry_run(config).run_id == cell.run_id
-        assert count_parameters(config)["total"] == cell.parameters
+        dry = experiment.dry_run(config)
+        assert (dry.run_id, dry.parameters["total"]) == (cell.run_id, cell.parameters)
+        assert cell.exact
+        assert count_parameters(config)["total"] > cell.parameters  # fewer words are there than are asked for
+
+
+def test_counts_of_large_data_are_marked(nmt, monkeypatch, tmp_path):
+    from phmrun.sweeps import inspection
+    from phmrun.sweeps.standing import look
+
+    monkeypatch.setattr(inspection, "SMALL", 10)
+    cell = plan(load_sweep(str(nmt)), inspector({}), options_of).cells[0]
+    assert count_parameters(cell.config)["total"] == cell.parameters
+    assert not cell.exact
+    assert look(cell, tmp_path / "runs").size == f"≤ {cell.parameters:,}"
 
 
 def test_what_is_the_same_is_looked_at_once(nmt, monkeypatch):
     from phmrun.sweeps import inspection
 
     built, read = [], []
-    monkeypatch.setattr(inspection, "count_parameters", lambda config: built.append(config) or {"total": 1})
+    monkeypatch.setattr(inspection, "count_parameters", lambda config, sizes: built.append(config) or {"total": 1})
+    monkeypatch.setattr(inspection, "_learnt_sizes", lambda data: (160, 160))
     monkeypatch.setattr(inspection, "build_data", lambda config: read.append(config))
     monkeypatch.setattr(inspection, "fingerprints", lambda data, plugins: {"plugin": str(plugins)})
     nmt.write_text(nmt.read_text().replace("grid: {", "grid: {training.clip: [1, 2], "))
