@@ -12,6 +12,13 @@ from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
 
 app = typer.Typer(help="Weight structures and embeddings: formulas, options, constraints.", no_args_is_help=True)
 
+LETTERS = (
+    "k: numbers of an output vector (rows of W) · d: numbers of an input vector (columns) · V: words · m: numbers of "
+    "a word's vector\nn: order of phm and hypercomplex (1/n of the parameters) · r: rank, or number of terms · g: groups · "
+    "b: blocks along a side, or their size"
+)
+"""What stands in the formulas."""
+
 _FACTS = ("formula", "count_formula", "constraint", "source")
 
 
@@ -29,6 +36,7 @@ def list_layers(*, plugin: Plugin = None, as_json: Json = False) -> None:
     console.stdout().print()
     rows = [[fact["name"], *(fact[name] for name in _FACTS)] for fact in tables]
     console.print_table(("embedding", "vector of word v, m numbers", "parameters", "constraint", "paper"), rows)
+    console.stdout().print(f"\n{LETTERS}", markup=False, highlight=False)
 
 
 @app.command("show")

@@ -12,7 +12,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from phmrun.config.documents import parse_mapping, read_config_text
 from phmrun.config.experiment import Experiment
 from phmrun.config.identity import semantic_values
-from phmrun.config.problems import ConfigError, Problem, choices, from_validation, unknown_key
+from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
 from phmrun.config.schema import Section, is_section
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.errors import PhmrunError, nearest
@@ -249,9 +249,11 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
     try:
         options = {option.name: option for option in options_of(structure, table=issubclass(section, EmbeddingConfig))}
     except PhmrunError as error:
-        close = nearest(structure, error.valid)
         said_by = merged.origin.get(f"{name}.structure")
-        merged.problems.append(Problem(f"{name}.structure", error.what, said_by, error.valid, close))
+        advice = advise(name, structure)
+        what = f"{error.what}; {advice}" if advice else f"{error.what}; one of your own needs --plugin FILE"
+        close = [] if advice else nearest(structure, error.valid)
+        merged.problems.append(Problem(f"{name}.structure", what, said_by, error.valid, close))
         return None
     within: dict[str, LayerConfig] = {}
     for part in section.model_fields.keys() - {"structure"}:

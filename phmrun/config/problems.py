@@ -57,7 +57,38 @@ class ConfigError(PhmrunError):
 def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
     """The problem of a key that the schema does not have; ``known`` are its neighbours, ``key`` is dotted."""
     names = list(known)
+    if key == "model.network":
+        what = "this task has one network, so that there is none to choose; --layer says how its matrices are built"
+        return Problem(key, what, source)
     return Problem(key, "there is no such key", source, valid=names, suggestion=nearest(key.rpartition(".")[2], names))
+
+
+_ALGEBRAS = {
+    "complex": "complex",
+    "quaternion": "quaternion",
+    "quaternions": "quaternion",
+    "octonion": "octonion",
+    "octonions": "octonion",
+    "sedenion": "sedenion",
+    "sedenions": "sedenion",
+}
+_PAPERS_NAMES = {
+    "shapeshifter": "kronecker",
+    "lowrank": "low-rank",
+    "svd": "low-rank",
+    "linear": "dense",
+}
+"""Structures by the names that papers and other programs have for them."""
+
+
+def advise(scope: str, name: str) -> str:
+    """What to say instead of the name of a layer that is a setting of another one; empty: nothing is known of it."""
+    flag = f"--{scope}" if scope in ("layer", "embedding", "output") else f"--set {scope}.structure"
+    sign = " " if flag == f"--{scope}" else "="
+    plain = name.lower()
+    if plain in _ALGEBRAS:
+        return f"say {flag}{sign}hypercomplex --set {scope}.algebra={_ALGEBRAS[plain]}"
+    return f"say {flag}{sign}{_PAPERS_NAMES[plain]}" if plain in _PAPERS_NAMES else ""
 
 
 def from_validation(error: ValidationError, schema: type[Section], origin: Mapping[str, str]) -> list[Problem]:

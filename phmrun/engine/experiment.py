@@ -31,6 +31,7 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.data import DataRecord
 from phmrun.ledger.environment import Segment
+from phmrun.ledger.history import is_share, shown
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
@@ -395,7 +396,10 @@ def _report(row: Mapping[str, Any]) -> None:
     """Says a validation's result; the training loss has lines of its own."""
     scores = {name: value for name, value in row.items() if name.startswith("val/")}
     if scores:
-        figures = " · ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        figures = " · ".join(
+            f"{name} {shown(name, value):.2f} %" if is_share(name) else f"{name} {value:.4f}"
+            for name, value in scores.items()
+        )
         LOG.info("validation at step %s: %s", row["step"], figures)
 
 

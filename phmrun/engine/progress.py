@@ -67,7 +67,7 @@ class TrainingProgress(Callback):
             return
         pace = self._units / max(now - self._last, 1e-9)
         self._last, self._units = now, 0
-        text = f"loss {self.loss:.3f} · lr {current_rate(trainer):.2e} · {pace:,.0f} {self.unit}/s"
+        text = f"smoothed loss {self.loss:.3f} · lr {current_rate(trainer):.2e} · {pace:,.0f} {self.unit}/s"
         if self._bar:
             self._bar.update(self._bar.task_ids[0], completed=trainer.global_step, description=text)
         else:

@@ -1,10 +1,12 @@
 """Runs beside each other: in what their configurations, sizes and scores differ, and how their training went."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from phmrun.errors import unknown
 from phmrun.ledger.about import config_values
+from phmrun.ledger.history import shown
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run
 from phmrun.ledger.values import flat
@@ -55,9 +57,14 @@ def scores(runs: Sequence[Run]) -> list[ScoreRow]:
     rows = []
     for name in names:
         entries = [found.get(name) for found in metrics]
-        signatures = {str(entry.get("signature")) for entry in entries if isinstance(entry, Mapping)}
+        signatures = {_way(entry) for entry in entries if isinstance(entry, Mapping)}
         rows.append(ScoreRow(name, tuple(score_value(entry) for entry in entries), len(signatures) <= 1))
     return [row for row in rows if any(value is not None for value in row.values)]
+
+
+def _way(score: Mapping[str, Any]) -> str:
+    """How a score was computed, without the optimizer step of the weights: an outcome of training, no choice."""
+    return re.sub(r"(weights:[a-z]+)@\d+", r"\1", str(score.get("signature")))
 
 
 def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | None]]]:
@@ -65,13 +72,13 @@ def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | Non
 
     Args:
         runs: The runs.
-        figure: Its name in the history: "val/loss".
+        figure: Its name in the history: "val/loss"; shares are given in per cent.
 
     Raises:
         PhmrunError: No run has that figure.
     """
     histories = [run.history.read() for run in runs]
-    by_run = [{row["step"]: row[figure] for row in history if figure in row} for history in histories]
+    by_run = [{row["step"]: shown(figure, row[figure]) for row in history if figure in row} for history in histories]
     if not any(by_run):
         known = dict.fromkeys(name for history in histories for row in history for name in row)
         raise unknown("figure", figure, [name for name in known if "/" in name], where="--figure")

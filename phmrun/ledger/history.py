@@ -14,6 +14,20 @@ Row = dict[str, Any]
 _MOST_BYTES = 2**32
 
 
+SHARES = ("accuracy", "uas", "las")
+"""Figures of validations that the history holds as shares of 1."""
+
+
+def shown(name: str, value: float) -> float:
+    """A figure of the history as people see it: shares in per cent, as test scores are; all else as it is."""
+    return 100 * value if is_share(name) else value
+
+
+def is_share(name: str) -> bool:
+    """Whether a figure is a share: "val/accuracy"."""
+    return name.rpartition("/")[2] in SHARES
+
+
 class History:
     """The rows of ``history.jsonl``.
 

@@ -10,6 +10,7 @@ from phmrun.config import load_run_config, semantic_values
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
+from phmrun.ledger.history import is_share, shown
 from phmrun.plots.canvas import PALETTE, new_figure
 
 Axis = Literal["epoch", "step", "time"]
@@ -69,7 +70,7 @@ def draw_history(drawn: Sequence[Course], score: str, axis: Axis, *, log: bool =
         marker = "o" if len(course.places) == 1 else None
         axes.plot(course.places, course.values, dashes, color=colour, label=course.label, linewidth=1.4, marker=marker)
     axes.set_xlabel(LABELS[axis])
-    axes.set_ylabel(score)
+    axes.set_ylabel(f"{score} (%)" if is_share(score) else score)
     if log:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
@@ -112,4 +113,4 @@ def _course(run: Run, label: str, score: str, axis: Axis) -> Course:
         places = [row["step"] / length for row in rows]
     else:
         places = [row["step"] if axis == "step" else row["time"] / 60 for row in rows]
-    return Course(label, [float(place) for place in places], [float(row[score]) for row in rows])
+    return Course(label, [float(place) for place in places], [shown(score, float(row[score])) for row in rows])

@@ -11,6 +11,8 @@ def counting(monkeypatch):
     module.count_parameters = lambda config, sizes: {
         "total": 600,
         "dense_total": 1100,
+        "trained_total": 600,
+        "multiplications": 600,
         "by_scope": {"layer": {"count": 500, "dense": 1000}, "output": {"count": 100, "dense": 100}},
         "modules": [
             {"name": "encoder", "count": 500, "dense": 1000},

@@ -1,6 +1,8 @@
 import pytest
 
 from phmrun.config import ConfigError, Source, leaves, nested, read_source, resolve
+from phmrun.errors import PhmrunError
+from phmrun.experiments import resolve_request
 
 
 def problems(schema, options_of, *sources):
@@ -189,3 +191,28 @@ def test_configs_are_frozen(schema, options_of):
 
 def test_nested():
     assert nested({"a.b.c": 1, "a.d": 2, "e": 3}) == {"a": {"b": {"c": 1}, "d": 2}, "e": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("quaternion", "--layer hypercomplex --set layer.algebra=quaternion"),
+        ("octonion", "--layer hypercomplex --set layer.algebra=octonion"),
+        ("sedenion", "--layer hypercomplex --set layer.algebra=sedenion"),
+        ("shapeshifter", "--layer kronecker"),
+        ("mine", "--plugin FILE"),
+    ],
+)
+def test_names_that_people_try_say_the_command_that_works(name, command):
+    with pytest.raises(PhmrunError) as caught:
+        resolve_request("nmt", [("layer.structure", name, "--layer")])
+    assert command in str(caught.value)
+    if name != "mine":
+        settings = command.replace("--layer ", "layer.structure=").replace("--set ", "").split()
+        resolve_request("nmt", [(*setting.split("="), "test") for setting in settings])
+
+
+def test_a_task_of_one_network_says_so():
+    with pytest.raises(PhmrunError, match="one network") as caught:
+        resolve_request("nmt", [("model.network", "lstm", "--model")])
+    assert "'norm'" not in str(caught.value)

@@ -20,7 +20,7 @@ def test_a_log_has_a_line_every_so_often(tmp_path, monkeypatch, caplog):
         train_toy(tmp_path, max_steps=3, accumulate=2)
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step ")]
     assert [line.split(" · ")[0] for line in lines] == ["step 1 of 3", "step 2 of 3", "step 3 of 3"]
-    pattern = r"step \d of 3 · loss \d+\.\d{3} · lr \d\.\d\de[+-]\d\d · [\d,]+ items/s · \d:\d\d:\d\d left"
+    pattern = r"step \d of 3 · smoothed loss \d+\.\d{3} · lr \d\.\d\de[+-]\d\d · [\d,]+ items/s · \d:\d\d:\d\d left"
     assert all(re.fullmatch(pattern, line) for line in lines)
     assert lines[-1].endswith("0:00:00 left")
     assert "lr 3.33e-01" in lines[-1]

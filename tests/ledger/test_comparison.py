@@ -48,12 +48,24 @@ def test_scores_and_whether_they_compare(pair):
     ]
 
 
+def test_the_step_of_the_best_checkpoint_is_no_way_of_measuring(pair):
+    for run, step, beam in zip(pair, (40, 30), (1, 1), strict=True):
+        run.update_metrics("test/las", {"value": 1.0, "signature": f"beam:{beam}|weights:best@{step}"})
+    pair[0].update_metrics("test/ter", {"value": 1.0, "signature": "weights:best@40"})
+    pair[1].update_metrics("test/ter", {"value": 1.0, "signature": "weights:last@40"})
+    alike = {row.name: row.alike for row in scores(pair)}
+    assert alike["test/las"]
+    assert not alike["test/ter"]
+
+
 def test_curves_by_step(pair):
     assert figures(pair) == ["val/loss"]
     assert curves(pair, "val/loss") == [(10, [1.0, None]), (20, [2.0, 1.0]), (40, [None, 2.0])]
+    pair[0].history.append({"step": 30, "val/accuracy": 0.455})
+    assert curves(pair, "val/accuracy") == [(30, [pytest.approx(45.5), None])]
     with pytest.raises(PhmrunError, match="there is no figure 'val/los'") as caught:
         curves(pair, "val/los")
-    assert caught.value.valid == ("train/loss", "val/loss")
+    assert caught.value.valid == ("train/loss", "val/accuracy", "val/loss")
 
 
 def test_a_damaged_configuration(pair):
