@@ -13,9 +13,8 @@ from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
 app = typer.Typer(help="Weight structures and embeddings: formulas, options, constraints.", no_args_is_help=True)
 
 LETTERS = (
-    "k: numbers of an output vector (rows of W) · d: numbers of an input vector (columns) · V: words · m: numbers of "
-    "a word's vector\nn: order of phm and hypercomplex (1/n of the parameters) · r: rank, or number of terms · g: groups · "
-    "b: blocks along a side, or their size"
+    "k: numbers of an output vector (rows of W) · d: of an input vector (columns) · V: words · m: numbers of a word\n"
+    "n: order of phm and hypercomplex (1/n of the parameters) · r: rank, or number of terms · g: groups · b: blocks"
 )
 """What stands in the formulas."""
 
