@@ -239,8 +239,8 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
                     extract(plan.archives[part.archive], part.member, stage / file.path, limit=file.bytes)
                     staged.paths[file.path] = stage / file.path
     by_path = {file.path: file for file in dataset.files}
-    for path, source in plan.direct.items():
-        _refuse_other_splits(dataset, by_path[path], source)
+    for name, source in plan.direct.items():
+        _refuse_other_splits(dataset, by_path[name], source)
     staged.paths |= {path: _copied(source, by_path[path], stage) for path, source in plan.direct.items()}
     if not staged.paths:
         raise _incomplete(dataset, plan)

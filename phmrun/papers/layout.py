@@ -177,8 +177,8 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):
         yield "±: the deviation over seeds; --json has the 95 % intervals of the mean over seeds and of one further run"
     for (row, column), difference in sorted(differences.items()):
-        heading = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
-        yield f"{' '.join(filter(None, table.rows[row]))}{heading}: {_sentence(difference)}"
+        under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
+        yield f"{' '.join(filter(None, table.rows[row]))}{under}: {_sentence(difference)}"
     figures = [figure for line in table.figures for figure in line if figure.runs]
     if paper and any(figure.printed and not figure.comparable for figure in figures):
         yield "(Δ): not measured alike, or the paper does not say how; see the signatures"

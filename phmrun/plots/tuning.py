@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from phmrun.plots.canvas import PALETTE, new_figure
 from phmrun.statistics.expected_best import expected_best
@@ -34,7 +35,7 @@ def draw_tuning(efforts: Sequence[Effort], score: str) -> Figure:
     axes.set_title("Expected best validation by trials", fontsize=10)
     axes.set_xlabel("trials")
     axes.set_ylabel(f"expected best {score}")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     return figure

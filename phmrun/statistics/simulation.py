@@ -31,7 +31,7 @@ def sequential(
     called, seeds = [], []
     for _ in range(trials):
         base = stream.normal(size=FIXED)
-        found = standings(design, [stream.normal(effect, 1, FIXED) for _ in range(rows)], base)
+        found = standings(design, [stream.normal(effect, 1, FIXED).tolist() for _ in range(rows)], base.tolist())
         different = [each.verdict is Verdict.DIFFERENT for each in found]
         alarms += any(different)
         wrong += any(each.verdict is Verdict.NOT_WORSE for each in found)
@@ -55,7 +55,9 @@ def fixed(stream: np.random.Generator, trials: int, rows: int, effect: float, se
     alarms, called, held = 0, [], []
     for _ in range(trials):
         base = stream.normal(size=seeds)
-        comparisons = [compare_scores(stream.normal(effect, 1, seeds), base, paired=False) for _ in range(rows)]
+        comparisons = [
+            compare_scores(stream.normal(effect, 1, seeds).tolist(), base.tolist(), paired=False) for _ in range(rows)
+        ]
         made = [each for each in comparisons if each is not None]
         different = [each.verdict is Verdict.DIFFERENT for each in decide(made, lower_is_better=False)]
         alarms += any(different)
