@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any, get_args
 
 import typer
 
@@ -28,11 +29,49 @@ def embeddings(incomplete: str) -> list[str]:
     return _beginning([*STRUCTURES.names(), *EMBEDDINGS.names()], incomplete)
 
 
-def datasets(incomplete: str) -> list[str]:
-    """The built-in corpus and the datasets of the catalogue."""
+def datasets(context: typer.Context, incomplete: str) -> list[str]:
+    """The built-in corpus and the datasets of the catalogue; of a task, where one has been typed, its own."""
     from phmrun.datasets import CATALOGUE
 
-    return _beginning(sorted({"builtin", *CATALOGUE.names()}), incomplete)
+    return _beginning(sorted({"builtin", *CATALOGUE.names(_task(context))}), incomplete)
+
+
+def presets(context: typer.Context, incomplete: str) -> list[str]:
+    """Sizes of the model of the task that has been typed."""
+    section = _section(context, "model")
+    return _beginning(list(section.presets) if section else [], incomplete)
+
+
+def networks(context: typer.Context, incomplete: str) -> list[str]:
+    """Networks of the task that has been typed."""
+    section = _section(context, "model")
+    field = section.model_fields.get("network") if section else None
+    return _beginning(list(get_args(field.annotation)) if field else [], incomplete)
+
+
+def keys(context: typer.Context, incomplete: str) -> list[str]:
+    """Keys of the configuration of the task that has been typed, with the sign that follows them."""
+    from phmrun.config import leaves
+
+    schema = _schema(context)
+    return _beginning([f"{key}=" for key, _ in leaves(schema())] if schema else [], incomplete)
+
+
+def _schema(context: typer.Context) -> Any:
+    """The configuration's schema of the task that has been typed; ``None`` where there is none."""
+    task = _task(context)
+    return TASKS.get(task).load("schema") if task else None
+
+
+def _task(context: typer.Context) -> str | None:
+    """The task that has been typed: before an option without its value, arguments are still unread."""
+    known = TASKS.names()
+    return next((word for word in (context.params.get("task"), *context.args) if word in known), None)
+
+
+def _section(context: typer.Context, name: str) -> Any:
+    schema = _schema(context)
+    return schema.model_fields[name].annotation if schema else None
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:

@@ -114,12 +114,20 @@ class ExperimentOptions:
     model: Annotated[
         str | None,
         Key("model.network"),
-        typer.Option(help="Network, for tasks with several (default: the task's first).", rich_help_panel=LAYER),
+        typer.Option(
+            help="Network, for tasks with several (default: the task's first).",
+            rich_help_panel=LAYER,
+            autocompletion=completion.networks,
+        ),
     ] = None
     preset: Annotated[
         str | None,
         Key("model.preset"),
-        typer.Option(help="Size of the model: tiny (default), small, base.", rich_help_panel=LAYER),
+        typer.Option(
+            help="Size of the model: tiny (default), small, base.",
+            rich_help_panel=LAYER,
+            autocompletion=completion.presets,
+        ),
     ] = None
     plugin: Annotated[
         list[Path] | None,
@@ -256,6 +264,7 @@ class ExperimentOptions:
             metavar="KEY=VALUE",
             help="Any key of the configuration, as in --set model.dropout=0.3; may be repeated, over --config.",
             rich_help_panel=CONFIG,
+            autocompletion=completion.keys,
         ),
     ] = None
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -73,10 +74,15 @@ def _lines(exact: bool = False) -> Iterator[str]:
 def _prompted(prompt: str) -> Iterator[str]:
     """Lines typed at a prompt, until the end of input."""
     console.stderr().print(f"Type {prompt}; end with Ctrl-D.", style="dim", markup=False)
+    with suppress(ImportError):
+        import readline  # noqa: F401  (line editing and history in input(); not on every system)
+    on_screen = sys.stdout.isatty()  # else the prompt would stand in a file, among the answers
     while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
+        if not on_screen:
+            print("> ", end="", file=sys.stderr, flush=True)
+        try:
+            line = input("> " if on_screen else "")
+        except EOFError:
             print(file=sys.stderr)
             return
-        yield line.rstrip("\r\n")
+        yield line.rstrip("\r")

@@ -20,26 +20,49 @@ def read_parallel(source: str | PathLike[str], target: str | PathLike[str]) -> I
         PhmrunError: (exit 3) A file is missing, damaged or not UTF-8, a line is empty, or the files differ in length.
     """
     source, target = Path(source), Path(target)
-    pairs = zip_longest(read_lines(source), read_lines(target))
-    for left, right in pairs:
+    pairs = zip_longest(read_lines(source, empty=True), read_lines(target, empty=True))
+    empty: list[tuple[Path, int]] = []
+    for number, (left, right) in enumerate(pairs, 1):
         if left is None or right is None:
             rest = 1 + sum(1 for _ in pairs)
             shorter, longer = (source, target) if left is None else (target, source)
             raise _misaligned(shorter, longer, rest)
-        yield left, right
+        if not (left.strip() and right.strip()):
+            empty.append((target if left.strip() else source, number))
+        elif not empty:
+            yield left, right
+    if empty:
+        raise _empty(empty)
 
 
-def read_lines(path: str | PathLike[str]) -> Iterator[str]:
+def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[str]:
     """Yields the lines of one file, under the same rules as :func:`read_parallel`.
+
+    Args:
+        path: The file.
+        empty: Let empty lines pass.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, or a line is empty.
     """
     for number, line in numbered_lines(Path(path)):
-        if not line.strip():
+        if not (empty or line.strip()):
             hint = f"Remove line {number} from both files of the pair."
             raise malformed("the line is empty", f"{path}:{number}", hint)
         yield line
+
+
+def _empty(places: list[tuple[Path, int]]) -> PhmrunError:
+    """The error for pairs of which a side is empty: all are counted, the first are named."""
+    path, first = places[0]
+    shown = ", ".join(str(number) for _, number in places[:5]) + (" …" if len(places) > 5 else "")
+    one = len(places) == 1
+    return PhmrunError(
+        "the line is empty" if one else f"the line is empty, and {len(places) - 1:,} more are on one side or both",
+        where=f"{path}:{first}",
+        hint=f"Remove {'line' if one else 'lines'} {shown} from both files of the pair.",
+        code=ExitCode.DATA,
+    )
 
 
 def _misaligned(shorter: Path, longer: Path, rest: int) -> PhmrunError:

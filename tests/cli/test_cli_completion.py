@@ -10,14 +10,26 @@ from phmrun.cli import completion
 class Context:
     def __init__(self, **params):
         self.params = params
+        self.args = []
 
 
 def test_names():
     assert "nmt" in completion.tasks("n")
     assert completion.layers("ph") == ["phm"]
-    assert {"builtin", "multi30k"} <= set(completion.datasets(""))
+    assert {"builtin", "multi30k"} <= set(completion.datasets(Context(), ""))
     assert "configs/tasks/nmt.yaml" in completion.configs("configs/")
     assert completion.tasks("zzz") == []
+
+
+def test_what_fits_the_task_that_has_been_typed():
+    parse = completion.datasets(Context(task="parse"), "")
+    assert "builtin" in parse
+    assert "multi30k" not in parse
+    assert completion.presets(Context(task="nmt"), "b") == ["base"]
+    assert completion.networks(Context(task="nmt"), "") == []
+    assert "lstm" in completion.networks(Context(task="sva"), "")
+    assert "training.optimizer.lr=" in completion.keys(Context(task="nmt"), "training.opt")
+    assert completion.keys(Context(), "") == []
 
 
 def test_run_ids(run_dir, monkeypatch, tmp_path):
@@ -32,7 +44,9 @@ def test_run_ids(run_dir, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("phmrun train n", "nmt"), ("phmrun train nmt --layer p", "phm"), ("phmrun train nmt --data m", "multi30k"),
+        ("phmrun train n", "nmt"), ("phmrun train nmt --preset b", "base"),
+        ("phmrun train nmt --set model.w", "model.width="),
+        ("phmrun train nmt --layer p", "phm"), ("phmrun train nmt --data m", "multi30k"),
         ("phmrun layers show d", "dense"), ("phmrun schema ", "nmt"), ("phmrun eval nmt-b", "nmt-builtin-phm-7"),
         ("phmrun predict ", "nmt-builtin-phm-7"), ("phmrun co", "count-params"),
     ],
@@ -53,5 +67,5 @@ def test_the_shell_is_answered(words, expected, run_dir):
 
 
 def test_no_name_is_offered_twice():
-    names = completion.datasets("")
+    names = completion.datasets(Context(), "")
     assert len(names) == len(set(names))

@@ -95,6 +95,13 @@ def test_damaged_gzip_is_placed(tmp_path, damage):
     assert "gzip" in error.what or "UTF-8" in error.what or "empty" in error.what
 
 
+def test_all_empty_lines_are_counted_in_one_message(tmp_path):
+    error = failure(write(tmp_path / "a", "x\n\ny\nz\n \n"), write(tmp_path / "b", "x\nq\n\nz\n\n"))
+    assert error.where == f"{tmp_path / 'a'}:2"
+    assert "2 more" in error.what
+    assert "lines 2, 3, 5 from both files" in error.hint
+
+
 def test_missing_empty_and_directory(tmp_path):
     good = write(tmp_path / "good", "x\n")
     assert "does not exist" in failure(tmp_path / "absent", good).what
