@@ -44,6 +44,15 @@ def test_a_prefix_is_more_than_a_directory(directory):
     assert own_files(config_of(prefix=f"{directory}/news-").data)["dev"][0] == directory / "news-dev.aa"
 
 
+def test_one_text_on_both_sides_is_warned_of(directory, tmp_path, caplog):
+    corpus(config_of(prefix=f"{directory}/").data, tmp_path, no_builtin)
+    assert "same content" not in caplog.text
+    (directory / "train.bb").write_bytes((directory / "train.aa").read_bytes())
+    corpus(config_of(prefix=f"{directory}/").data, tmp_path, no_builtin)
+    assert "train: source and target have the same content" in caplog.text
+    assert "dev:" not in caplog.text
+
+
 def test_compressed_files_are_found(directory):
     for path in list(directory.iterdir()):
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))

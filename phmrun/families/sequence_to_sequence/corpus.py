@@ -1,5 +1,6 @@
 """Where the sentence pairs of a sequence-to-sequence experiment come from: built-in, a dataset, the user's files."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from phmrun.files import sha256_of
 from phmrun.text.vocabularies import Vocabularies
 
 Files = dict[str, tuple[Path, Path]]
+
+LOG = logging.getLogger("phmrun.engine")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,9 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
     if data.name == "files":
         files = own_files(data)
         sums = {f"{split}.{side}": sha256_of(path) for split, pair in files.items() for side, path in _sides(pair)}
+        for split in files:
+            if sums[f"{split}.source"] == sums[f"{split}.target"]:
+                LOG.warning("%s: source and target have the same content: %s", split, files[split][0])
         return ParallelCorpus(files, sums)
     located = locate(data.name)
     require_languages(data, tuple(located["train"]))
