@@ -9,7 +9,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
-from phmrun.engine.checkpoints import window_completed
+from phmrun.engine.periodic_checkpoints import window_completed
 
 
 class Averaging(Callback):

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-import pytorch_lightning as pl
-
 from phmrun.ledger.data import Split
 
 
@@ -24,19 +22,20 @@ class Vocabulary(Protocol):
         """Reads what ``save`` wrote."""
 
 
-class DataModule(pl.LightningDataModule):
+class DataModule:
     """Data of one experiment: where they come from, how they are batched, what is to be known about them.
 
     Attributes:
         files: What belongs to each split; a split that is there can be scored.
         start_step: Optimizer steps already done; the first training batch is the one after them.
         unit: What losses are averaged over, in the plural: "tokens".
+        trainer: Lightning's trainer while it trains on the data, else ``None``.
     """
 
     unit = "items"
+    trainer: Any = None
 
     def __init__(self) -> None:
-        super().__init__()
         self.files: dict[str, Any] = {}
         self.start_step = 0
 

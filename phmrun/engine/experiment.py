@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,10 +19,10 @@ from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule
 from phmrun.engine.environment import continued, recorded
-from phmrun.engine.fit import Fitted, check_hardware, fit, is_leader, processes, quiet_lightning, seed_everything
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.network import build_module
 from phmrun.engine.predictor import Predictor
+from phmrun.engine.processes import is_leader
 from phmrun.engine.rates import Rate, rate_table
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
@@ -35,6 +35,9 @@ from phmrun.ledger.history import is_share, shown
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
+
+if TYPE_CHECKING:
+    from phmrun.engine.fit import Fitted
 
 LOG = logging.getLogger("phmrun.engine")
 
@@ -146,6 +149,8 @@ def train(
         PhmrunError: The data are missing (exit 3), the loss is no number or memory ran out (exit 4), another process
             holds the run (exit 2).
     """
+    from phmrun.engine.fit import check_hardware, quiet_lightning
+
     quiet_lightning(verbosity > 0)
     check_hardware(config.training, config.hardware)
     config = with_absolute_paths(config)
@@ -204,7 +209,6 @@ def check_extension(parent: Run, config: Experiment) -> None:
 
 def evaluate(run: Run, **settings: Any) -> dict[str, Any]:
     """Scores a trained run again; see :func:`phmrun.engine.trained_model.evaluate_run`."""
-    quiet_lightning(False)
     return evaluate_run(open_run(run), **settings)
 
 
@@ -246,6 +250,9 @@ def _train(
     segment: Segment | None,
 ) -> TrainResult:
     """Everything between the lock and the result."""
+    from phmrun.engine.fit import fit
+    from phmrun.engine.randomness import seed_everything
+
     leader = is_leader()
     seed_everything(config.seed)
     module = build_module(config, *data.vocabulary.sizes)
@@ -304,6 +311,8 @@ def _train(
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
     """Fills the run directory with what is known before training, and opens the mirror."""
+    from phmrun.engine.fit import processes
+
     run.set_state(State.RUNNING)
     data.vocabulary.save(run.vocabulary)
     for path in plugins:
@@ -342,7 +351,7 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
 
 def _finish(
     run: Run,
-    fitted: Fitted,
+    fitted: "Fitted",
     mirror: Mirror,
     data: DataModule,
     splits: Sequence[str],
@@ -373,7 +382,7 @@ def _finish(
     return TrainResult(run.id, run.path, metrics, state)
 
 
-def _course(run: Run, fitted: Fitted, smoothing: float) -> dict[str, dict[str, Any]]:
+def _course(run: Run, fitted: "Fitted", smoothing: float) -> dict[str, dict[str, Any]]:
     """The best validation, its loss, and the last training loss, in nats per unit of the task."""
     scores: dict[str, dict[str, Any]] = {}
     rows = run.history.read()

@@ -1,15 +1,12 @@
 """One call that trains a module from where it stands to its end, exactly resumable."""
 
 import logging
-import os
-import random
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
@@ -17,10 +14,12 @@ from pytorch_lightning.callbacks import Callback
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.averaging import Averaging
-from phmrun.engine.checkpoints import LAST, AtomicCheckpointIO, Checkpoints, adopt, load_checkpoint, remove_after
+from phmrun.engine.checkpoints import LAST, adopt, load_checkpoint, remove_after
 from phmrun.engine.data import DataModule
+from phmrun.engine.lightning_modules import LightningData, LightningTraining
 from phmrun.engine.meter import Meter, Record
 from phmrun.engine.module import TrainingModule
+from phmrun.engine.periodic_checkpoints import AtomicCheckpointIO, PeriodicCheckpoints
 from phmrun.engine.progress import TrainingProgress
 from phmrun.engine.randomness import Randomness
 from phmrun.engine.stopping import Stopping
@@ -52,18 +51,6 @@ class Fitted:
     complete: bool
     reason: str
     signal: int | None = None
-
-
-def is_leader() -> bool:
-    """Whether this process is the one that writes: the first of its run, on all machines."""
-    return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
-
-
-def seed_everything(seed: int) -> None:
-    """Seeds torch, NumPy and Python, before the model is built."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
 
 
 def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataModule) -> int:
@@ -147,7 +134,7 @@ def fit(
         return Fitted(data.start_step, meter.seconds, validation.best, validation.best_step, True, reason)
     progress = TrainingProgress(lines_every, data.unit, total)
     stopping = Stopping()
-    checkpoints = Checkpoints(
+    checkpoints = PeriodicCheckpoints(
         directory,
         training.checkpoint_every,
         training.keep_last,
@@ -235,7 +222,10 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*does not have many workers.*")
             warnings.filterwarnings("ignore", message=".*treespec.*", category=FutureWarning)
-            trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+            module.trainer = data.trainer = trainer
+            trainer.fit(
+                LightningTraining(module), datamodule=LightningData(data), ckpt_path=checkpoint, weights_only=True
+            )
     except SystemExit as error:
         if trainer.interrupted:
             raise (
@@ -248,6 +238,8 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
         if "can't allocate memory" in str(error) or "not enough memory" in str(error):
             raise out_of_memory(error) from error
         raise
+    finally:
+        module.trainer = data.trainer = None
 
 
 def out_of_memory(error: BaseException) -> PhmrunError:

@@ -10,7 +10,8 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
-from phmrun.engine.checkpoints import diverged, window_completed
+from phmrun.engine.checkpoints import diverged
+from phmrun.engine.periodic_checkpoints import window_completed
 from phmrun.engine.processes import gathered, rank, world
 
 Record = Callable[[dict[str, Any]], None]
@@ -116,5 +117,5 @@ def _as_list(value: Any) -> list[Any]:
 
 def current_rate(trainer: pl.Trainer) -> float:
     """The learning rate of the step that has just been made."""
-    module = trainer.lightning_module
-    return float(module.schedule(max(trainer.global_step, 1)))  # type: ignore[operator]
+    module = trainer.lightning_module.objective
+    return float(module.schedule(max(trainer.global_step, 1)))  # type: ignore[operator, union-attr]

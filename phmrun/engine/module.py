@@ -1,10 +1,9 @@
-"""What every task's Lightning module has in common: one loss, weighted by tokens, and its optimiser."""
+"""What every task's module has in common: one loss, weighted by tokens, and its optimiser. It needs no Lightning."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
@@ -40,7 +39,7 @@ class Loss(NamedTuple):
     hits: Mapping[str, Tensor] = MappingProxyType({})
 
 
-class TrainingModule(pl.LightningModule):
+class TrainingModule(nn.Module):
     """A network with its objective; a task's module says what the loss of a batch is.
 
     Every unit of a window weighs the same in the gradient, however the window is cut into micro-batches and processes:
@@ -53,9 +52,11 @@ class TrainingModule(pl.LightningModule):
 
     Attributes:
         counted: The names of the hits that the losses report.
+        trainer: Lightning's trainer while it trains the module, else ``None``.
     """
 
     counted: tuple[str, ...] = ()
+    trainer: Any = None
 
     def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
         super().__init__()
@@ -64,6 +65,11 @@ class TrainingModule(pl.LightningModule):
         self.make_optimizer = optimizer
         self.schedule = schedule
         self._changing = [part for part in network.modules() if isinstance(part, Structure) and part.temporary]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
 
     def loss(self, batch: Any) -> Loss:
         """The summed loss of one batch."""
@@ -92,6 +98,15 @@ class TrainingModule(pl.LightningModule):
         share = self.trainer.accumulate_grad_batches * self.trainer.world_size / batch.window_units
         return {"loss": loss.total * share, "nll": loss.nll.detach(), "units": loss.units}
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Told before each optimizer step, once the gradients are complete."""
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds to a checkpoint what exact resume needs beyond the weights."""
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes up again what :meth:`on_save_checkpoint` added."""
+
     def configure_optimizers(self) -> Any:
         """The optimiser, with the schedule applied at every optimizer step."""
         # Lightning cannot clip the gradients of a fused optimiser that would unscale them itself.
@@ -110,18 +125,20 @@ class TrainingModule(pl.LightningModule):
         Returns:
             ``loss``, the negative log-likelihood in nats, and the shares of the units that count as hits, by name.
         """
-        training = self.training
+        from pytorch_lightning.utilities import move_data_to_device
+
+        training, device = self.training, self.device
         self.eval()
-        totals = {name: torch.zeros((), dtype=torch.float64, device=self.device) for name in ("loss", *self.counted)}
+        totals = {name: torch.zeros((), dtype=torch.float64, device=device) for name in ("loss", *self.counted)}
         units = 0
         with torch.inference_mode():
             for batch in batches:
                 with self.trainer.precision_plugin.val_step_context():
-                    loss = self.loss(self.transfer_batch_to_device(batch, self.device, 0))
+                    loss = self.loss(move_data_to_device(batch, device))
                 units += loss.units
                 for name, value in {"loss": loss.nll, **loss.hits}.items():
                     totals[name] += value
         self.train(training)
-        sums = torch.stack([*totals.values(), torch.tensor(units, dtype=torch.float64, device=self.device)])
+        sums = torch.stack([*totals.values(), torch.tensor(units, dtype=torch.float64, device=device)])
         *values, count = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
         return {name: value / count for name, value in zip(totals, values, strict=True)}

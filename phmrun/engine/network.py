@@ -7,7 +7,7 @@ from phmrun.registry import TASKS
 
 
 def build_module(config: Experiment, *sizes: int) -> TrainingModule:
-    """The Lightning module of an experiment, on the current default device.
+    """The module of an experiment, on the current default device.
 
     Args:
         config: The resolved config.

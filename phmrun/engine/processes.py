@@ -1,5 +1,6 @@
 """What the processes that train together know of each other."""
 
+import os
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +12,11 @@ Value = TypeVar("Value")
 def together() -> bool:
     """Whether this process trains with others."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def is_leader() -> bool:
+    """Whether this process is the one that writes: the first of its run, on all machines."""
+    return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
 
 
 def rank() -> int:

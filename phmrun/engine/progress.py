@@ -10,8 +10,8 @@ from pytorch_lightning.callbacks import Callback
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from phmrun.engine.checkpoints import window_completed
 from phmrun.engine.meter import current_rate
+from phmrun.engine.periodic_checkpoints import window_completed
 
 LOG = logging.getLogger("phmrun.engine")
 MEMORY = 0.98

@@ -38,6 +38,13 @@ class Randomness(Callback):
             self._restored = None
 
 
+def seed_everything(seed: int) -> None:
+    """Seeds torch, NumPy and Python, before the model is built."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
 def random_states() -> dict[str, Any]:
     """All global random states, in types that load with ``weights_only=True``."""
     version, internal, gauss = random.getstate()

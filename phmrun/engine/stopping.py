@@ -9,7 +9,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
-from phmrun.engine.checkpoints import window_completed
+from phmrun.engine.periodic_checkpoints import window_completed
 from phmrun.engine.processes import largest
 from phmrun.errors import Interrupted
 

@@ -16,8 +16,9 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
 from phmrun.engine.averaging import Averaging
-from phmrun.engine.checkpoints import BEST, diverged, save_weights, window_completed
+from phmrun.engine.checkpoints import BEST, diverged
 from phmrun.engine.meter import Meter, Record
+from phmrun.engine.periodic_checkpoints import save_weights, window_completed
 from phmrun.engine.processes import largest
 
 LOG = logging.getLogger("phmrun.engine")
@@ -91,10 +92,10 @@ class Validation(Callback):
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is no number.
         """
-        batches = trainer.datamodule.validation_batches()  # type: ignore[attr-defined]
-        scores = module.validate(batches)
+        data, objective = trainer.datamodule.source, module.objective  # type: ignore[attr-defined]
+        scores = objective.validate(data.validation_batches())
         if self.monitor not in scores:
-            scores.update(module.validation_scores(trainer.datamodule))  # type: ignore[attr-defined]
+            scores.update(objective.validation_scores(data))
         self.record(
             {
                 "step": trainer.global_step,

@@ -98,13 +98,13 @@ class LanguageModelModule(TrainingModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds what the network remembers, of every process."""
         state = self.memory.get(True, ())
-        world = self._trainer.world_size if self._trainer is not None else 1
+        world = self.trainer.world_size if self.trainer is not None else 1
         gathered = [part.detach()[None] if world == 1 else self.trainer.strategy.all_gather(part) for part in state]
         checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Takes this process's part of it up again; with another number of processes, all begin without memory."""
-        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self._trainer is not None else (0, 1)
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
         state = checkpoint.get(MEMORY)
         if state and all(len(part) == world for part in state):
             self.memory[True] = tuple(part[rank].clone() for part in state)
@@ -127,7 +127,7 @@ def perplexity(loss: float) -> float:
 
 
 def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageModelModule:
-    """The Lightning module of an experiment.
+    """The module of an experiment.
 
     Args:
         config: The resolved config.

@@ -10,7 +10,7 @@ from phmrun.tasks.nli.config import NLIExperiment
 
 
 def build_module(config: NLIExperiment, words: int, classes: int) -> ClassificationModule:
-    """The Lightning module of an experiment.
+    """The module of an experiment.
 
     Args:
         config: The resolved config.

@@ -77,7 +77,7 @@ def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
 
 
 def build_module(config: ParsingExperiment, words: int, tags: int, letters: int, labels: int) -> ParserModule:
-    """The Lightning module of an experiment.
+    """The module of an experiment.
 
     Args:
         config: The resolved config.

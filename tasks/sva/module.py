@@ -13,7 +13,7 @@ from phmrun.tasks.sva.encoder_classifier import EncoderClassifier
 
 
 def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
-    """The Lightning module of an experiment.
+    """The module of an experiment.
 
     Args:
         config: The resolved config.

@@ -10,7 +10,7 @@ import pytest
 import torch
 from toy import ToyModule, train_toy
 
-from phmrun.engine import checkpoints, validation
+from phmrun.engine import checkpoints, periodic_checkpoints, validation
 from phmrun.engine.checkpoints import adopt, averaged_weights, load_checkpoint, remove_after, step_checkpoints
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -82,7 +82,9 @@ def test_the_kept_weights_do_not_depend_on_stops(tmp_path, monkeypatch):
 
 
 def test_checkpoints_by_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=itertools.count(step=30).__next__))
+    monkeypatch.setattr(
+        periodic_checkpoints, "time", types.SimpleNamespace(monotonic=itertools.count(step=30).__next__)
+    )
     with pytest.raises(RuntimeError, match="killed"):
         train_toy(
             tmp_path, ToyModule({5: RuntimeError("killed")}), checkpoint_every=100, checkpoint_minutes=1, keep_last=3

@@ -10,7 +10,9 @@ from toy import ToyData, ToyModule, train_toy
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine import fit
 from phmrun.engine.checkpoints import load_checkpoint
-from phmrun.engine.fit import is_leader, seed_everything, total_steps
+from phmrun.engine.fit import total_steps
+from phmrun.engine.processes import is_leader
+from phmrun.engine.randomness import seed_everything
 from phmrun.errors import ExitCode, PhmrunError
 
 CPU = HardwareConfig(accelerator="cpu")

@@ -98,7 +98,7 @@ def test_the_validation_loss_is_the_mean_over_tokens_without_smoothing(corpus, p
     data = data_of(corpus, prepared_corpora, 1)
     module = module_of(data.vocabulary.sizes[0]).double().train(training)
     module.network.dropout = 0.5
-    module._trainer = Trainer()
+    module.trainer = Trainer()
     value = module.validate(data.validation_batches())["loss"]
     assert module.training is training
     assert module.network.training is training
@@ -134,7 +134,7 @@ def test_a_fused_optimiser_only_where_lightning_can_clip_its_gradients(precision
         return SGD(parameters, lr=1.0)
 
     module = TrainingModule(torch.nn.Linear(1, 1), remember, lambda step: 1.0)
-    module._trainer = type("Precise", (), {"precision": precision})()
+    module.trainer = type("Precise", (), {"precision": precision})()
     module.configure_optimizers()
     assert asked == [fused]
 

@@ -69,7 +69,7 @@ class SequenceToSequenceModule(TrainingModule):
 def build_sequence_to_sequence(
     config: SequenceToSequenceExperiment, source_size: int, target_size: int
 ) -> SequenceToSequenceModule:
-    """The Lightning module of an experiment.
+    """The module of an experiment.
 
     Args:
         config: The resolved config.

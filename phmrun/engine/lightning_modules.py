@@ -1,0 +1,74 @@
+"""Lightning's view of a task's module and data, for as long as a model trains.
+
+Tasks write a plain :class:`~phmrun.engine.module.TrainingModule` and :class:`~phmrun.engine.data.DataModule`, so that
+what only uses a trained network does without Lightning.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+from torch.optim import Optimizer
+
+from phmrun.engine.data import DataModule
+from phmrun.engine.module import Batch, TrainingModule
+
+
+class LightningTraining(pl.LightningModule):
+    """Hands Lightning's calls on to a task's module; a checkpoint's weights have the names that they have there.
+
+    Args:
+        objective: The network with its loss.
+    """
+
+    def __init__(self, objective: TrainingModule) -> None:
+        super().__init__()
+        self.objective = objective
+
+    def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
+        """What the task does before a batch."""
+        self.objective.on_train_batch_start(batch, batch_index)
+
+    def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
+        """The loss of a batch; see :meth:`TrainingModule.training_step`."""
+        return self.objective.training_step(batch, batch_index)
+
+    def configure_optimizers(self) -> Any:
+        """The optimiser and its schedule."""
+        return self.objective.configure_optimizers()
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """What the task does before an optimizer step."""
+        self.objective.on_before_optimizer_step(optimizer)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds what the task keeps beyond the weights."""
+        self.objective.on_save_checkpoint(checkpoint)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Gives it back to the task."""
+        self.objective.on_load_checkpoint(checkpoint)
+
+    def state_dict(self, *arguments: Any, **keywords: Any) -> dict[str, Any]:  # type: ignore[override]
+        """The task's module's, so that its names do not tell of this wrapper."""
+        return self.objective.state_dict(*arguments, **keywords)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Into the task's module."""
+        return self.objective.load_state_dict(state_dict, strict, assign)
+
+
+class LightningData(pl.LightningDataModule):
+    """Hands a task's training batches to Lightning.
+
+    Args:
+        source: The task's data.
+    """
+
+    def __init__(self, source: DataModule) -> None:
+        super().__init__()
+        self.source = source
+
+    def train_dataloader(self) -> Iterable[Any]:
+        """Training batches without end, from the one after the source's ``start_step`` on."""
+        return self.source.train_dataloader()
