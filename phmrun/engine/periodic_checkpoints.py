@@ -9,7 +9,6 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import Callback
-from torch import nn
 
 from phmrun.engine.checkpoints import LAST, diverged, step_checkpoints, write_checkpoint
 from phmrun.engine.processes import largest

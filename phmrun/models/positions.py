@@ -32,6 +32,8 @@ class SinusoidalPositions(nn.Module):
 
 def sinusoids(length: int, width: int, *, paper: bool = False) -> Tensor:
     """Position vectors ``[length, width]``, computed in double precision; see :class:`SinusoidalPositions`."""
+    if torch.get_default_device().type == "meta":  # torch would load its compiler to compute the shapes
+        return torch.empty(length, 2 * (width // 2))
     last = width // 2 if paper else max(width // 2 - 1, 1)
     rates = torch.exp(torch.arange(width // 2, dtype=torch.float64) * (-math.log(10000.0) / last))
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates

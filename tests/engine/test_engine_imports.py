@@ -1,0 +1,45 @@
+"""What only counts or uses a network does without Lightning, and without what Lightning brings along."""
+
+import subprocess
+import sys
+
+import pytest
+
+from phmrun.registry import TASKS
+
+TRAINING = {"pytorch_lightning", "lightning_fabric", "torchmetrics", "transformers"}
+COMPILER = {"torch._dynamo", "torch.fx.experimental.symbolic_shapes"}
+
+
+def imported(code):
+    """The modules that are there after some code, in a process of its own."""
+    code = f"import sys\n{code}\nprint(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def test_counting_parameters():
+    code = (
+        "from phmrun.cli.app import main\n"
+        "try:\n    main(['count-params', 'nmt'])\n"
+        "except SystemExit as end:\n    assert not end.code"
+    )
+    found = imported(code)
+    assert "phmrun.engine.counting" in found
+    assert not (TRAINING | COMPILER) & found
+
+
+def test_training_is_what_brings_lightning():
+    assert "pytorch_lightning" in imported("import phmrun.engine.fit")
+
+
+@pytest.mark.parametrize("task", ["lm", "nli", "nmt", "parse", "style", "sva"])
+def test_all_that_a_trained_run_needs(task):
+    loads = "".join(f"task.load({part!r})\n" for part in ("module", "data", "vocabulary", "predictor"))
+    code = (
+        "import phmrun.engine.experiment, phmrun.engine.trained_model\n"
+        f"from phmrun.registry import TASKS\ntask = TASKS.get({task!r})\n{loads}"
+    )
+    assert task in TASKS
+    assert not TRAINING & imported(code)
