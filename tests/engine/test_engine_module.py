@@ -34,8 +34,8 @@ def module_of(size, smoothing=0.1):
     still = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
     network = Transformer(size, size, **sizes, **still, layer={"structure": "phm", "n": 2})
 
-    def plain(parameters, *, fused=True):
-        return SGD(parameters, lr=1.0)
+    def plain(network, *, fused=True):
+        return SGD(network.parameters(), lr=1.0)
 
     return SequenceToSequenceModule(network, plain, lambda step: 1.0, smoothing=smoothing)
 
@@ -129,9 +129,9 @@ def test_learning_rates_follow_the_schedule_from_step_one(tmp_path):
 def test_a_fused_optimiser_only_where_lightning_can_clip_its_gradients(precision, fused):
     asked = []
 
-    def remember(parameters, *, fused=True):
+    def remember(network, *, fused=True):
         asked.append(fused)
-        return SGD(parameters, lr=1.0)
+        return SGD(network.parameters(), lr=1.0)
 
     module = TrainingModule(torch.nn.Linear(1, 1), remember, lambda step: 1.0)
     module.trainer = type("Precise", (), {"precision": precision})()

@@ -93,8 +93,8 @@ class ToyModule(TrainingModule):
         return self.scores.pop(0)
 
 
-def _sgd(parameters: Iterable[nn.Parameter], *, fused: bool = True) -> SGD:
-    return SGD(parameters, lr=1.0)
+def _sgd(network: nn.Module, *, fused: bool = True) -> SGD:
+    return SGD(network.parameters(), lr=1.0)
 
 
 class Toy(NamedTuple):
