@@ -107,8 +107,8 @@ def test_weights_that_are_no_numbers_are_not_kept(tmp_path, monkeypatch):
 class Broken(torch.optim.SGD):
     """Makes of every weight what is no number."""
 
-    def __init__(self, parameters, **_):
-        super().__init__(parameters, lr=1.0)
+    def __init__(self, network, **_):
+        super().__init__(network.parameters(), lr=1.0)
 
     def step(self, closure=None):
         loss = super().step(closure)
