@@ -363,7 +363,7 @@ def _finish(
     for name, score in _course(run, fitted, smoothing).items():
         run.update_metrics(name, score)
     with _told(run, State.INTERRUPTED, "trained, but not scored: "):
-        metrics = {}
+        metrics: dict[str, Any] = {}
         for split in splits:
             metrics |= evaluate_run(open_run(run), split=split, data=data)
     state = State.DONE if fitted.complete else State.INTERRUPTED
