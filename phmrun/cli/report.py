@@ -12,7 +12,7 @@ from phmrun.errors import unknown
 
 if TYPE_CHECKING:
     from phmrun.sweeps import Plan
-    from phmrun.sweeps.standing import Stand
+    from phmrun.sweeps.cell_status import CellStatus
 
 EPILOG = """Example:
 
@@ -75,7 +75,7 @@ def report(
         console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
-def _checklist(name: str, made: "Plan", stands: "Sequence[Stand]", out: Path, as_json: bool) -> None:
+def _checklist(name: str, made: "Plan", stands: "Sequence[CellStatus]", out: Path, as_json: bool) -> None:
     """Writes a filled checklist as HTML and as Markdown.
 
     Raises:

@@ -183,8 +183,8 @@ def run(
         )
         raise typer.Exit(sweep_decision.decide(chosen_rows, runs_dir, plan=plan, as_json=as_json))
     from phmrun.cli import sweep_output, sweep_tuning, sweep_work
+    from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import Slurm
-    from phmrun.sweeps.standing import survey
 
     made = sweep_work.planned(file, only, seeds)
     if plan or script or executor is not ExecutorName.LOCAL:
@@ -234,13 +234,13 @@ def status(
 ) -> None:
     """Shows how far the cells of a sweep are, those at work one by one, and the last lines of those that failed."""
     from phmrun.cli import sweep_output, sweep_tuning, sweep_work
-    from phmrun.sweeps.standing import Standing, survey
+    from phmrun.sweeps.cell_status import CellState, survey
 
     made = sweep_tuning.chosen(sweep_work.planned(file, only, seeds), runs_dir)
     stands = survey(made, runs_dir)
     _show(made, stands, jobs or 1, as_json)
     if not as_json:
-        sweep_output.tell_failures([stand for stand in stands if stand.standing is Standing.FAILED], {})
+        sweep_output.tell_failures([stand for stand in stands if stand.standing is CellState.FAILED], {})
 
 
 @app.command("search")
@@ -290,8 +290,8 @@ def cancel(
 ) -> None:
     """Interrupts the planners and the runs of a sweep on this machine, and its jobs in SLURM; all can be continued."""
     from phmrun.cli import sweep_work
+    from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import cancel_jobs
-    from phmrun.sweeps.standing import survey
     from phmrun.sweeps.stopping import cancel as end
 
     made = sweep_work.planned(file, seeds=seeds)

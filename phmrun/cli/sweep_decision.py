@@ -13,9 +13,9 @@ from phmrun.ledger.card import duration
 from phmrun.progress import note
 from phmrun.statistics.decision import Verdict
 from phmrun.sweeps import Plan
+from phmrun.sweeps.cell_status import CellState, CellStatus, survey
 from phmrun.sweeps.estimate import Estimate
 from phmrun.sweeps.sequential import Known, Terms, families, fix_terms, known, main_score, scores_of, wanted
-from phmrun.sweeps.standing import Stand, Standing, survey
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,19 @@ def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCo
         )
         stands = survey(made, runs_dir)
         over = deadline is not None and time.monotonic() >= deadline
-        done = {stand.cell.run_id for stand in stands if stand.standing is Standing.DONE}
+        done = {stand.cell.run_id for stand in stands if stand.standing is CellState.DONE}
         for each in known(stands, terms):
             note(_said(each, terms))
         if over:
             note("the time is over; the same command goes on")
         if over or any(stand.cell.run_id not in done for stand in left):
             break
-    sweep_output.tell_failures([s for s in stands if s.cell.run_id in bad and s.standing is not Standing.DONE], bad)
+    sweep_output.tell_failures([s for s in stands if s.cell.run_id in bad and s.standing is not CellState.DONE], bad)
     _shown(stands, terms, as_json)
     return ExitCode.SWEEP if bad else ExitCode.OK
 
 
-def _require_baseline(stands: Sequence[Stand], made: Plan) -> None:
+def _require_baseline(stands: Sequence[CellStatus], made: Plan) -> None:
     for family in families(stands):
         if family.baseline is None or not family.rows:
             raise PhmrunError(
@@ -101,7 +101,7 @@ def _require_baseline(stands: Sequence[Stand], made: Plan) -> None:
             )
 
 
-def _tell_plan(stands: Sequence[Stand], terms: Terms, asked: Asked, slots: int) -> None:
+def _tell_plan(stands: Sequence[CellStatus], terms: Terms, asked: Asked, slots: int) -> None:
     """What each row costs, at least and at most, and when the time ends."""
     design, estimate = terms.design(main_score(stands)), Estimate(stands)
     note(f"looks at {', '.join(map(str, design.looks))} seeds; level {design.level:g} over all rows and looks")
@@ -121,7 +121,7 @@ def _tell_plan(stands: Sequence[Stand], terms: Terms, asked: Asked, slots: int) 
         note(f"at most {duration(total / slots)} of training, {slots} at a time{limit}")
 
 
-def _shown(stands: Sequence[Stand], terms: Terms, as_json: bool) -> ExitCode:
+def _shown(stands: Sequence[CellStatus], terms: Terms, as_json: bool) -> ExitCode:
     """Prints what is known of every row."""
     found = known(stands, terms)
     if as_json:

@@ -7,15 +7,15 @@ from phmrun.cli import console
 from phmrun.errors import ExitCode
 from phmrun.ledger.card import duration
 from phmrun.sweeps import Plan
+from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, distinct, tally
 from phmrun.sweeps.estimate import Estimate, progress
 from phmrun.sweeps.plan import SEED
-from phmrun.sweeps.standing import LEFT, Stand, Standing, distinct, tally
 from phmrun.sweeps.workplace import LOG, last_lines
 
 
-def show(plan: Plan, stands: Sequence[Stand], slots: int) -> None:
+def show(plan: Plan, stands: Sequence[CellStatus], slots: int) -> None:
     """The cells, their sizes and how far they are; the seeds of one cell in one row."""
-    groups: dict[tuple[str, ...], list[Stand]] = {}
+    groups: dict[tuple[str, ...], list[CellStatus]] = {}
     for stand in stands:
         place = tuple(f"{key}={value}" for key, value in stand.cell.labels.items() if key != SEED)
         groups.setdefault(place, []).append(stand)
@@ -31,7 +31,7 @@ def show(plan: Plan, stands: Sequence[Stand], slots: int) -> None:
     if any(isinstance(stand.size, str) for stand in stands):
         out.print("≤: with a vocabulary as large as is asked for; that of the data may be smaller", markup=False)
     for stand in stands:
-        if stand.standing is Standing.RUNNING:
+        if stand.standing is CellState.RUNNING:
             out.print(f"running: {stand.cell.label}{_progress(stand)}", markup=False, soft_wrap=True)
     tell_faults(stands)
     runs = distinct(stands)
@@ -42,7 +42,7 @@ def show(plan: Plan, stands: Sequence[Stand], slots: int) -> None:
     out.print("\n" + " · ".join(parts), markup=False, soft_wrap=True)
 
 
-def facts(plan: Plan, stands: Sequence[Stand], slots: int) -> dict[str, Any]:
+def facts(plan: Plan, stands: Sequence[CellStatus], slots: int) -> dict[str, Any]:
     """The same as plain values, cell by cell."""
     cells = [
         {
@@ -65,9 +65,9 @@ def facts(plan: Plan, stands: Sequence[Stand], slots: int) -> dict[str, Any]:
     }
 
 
-def tell_faults(stands: Iterable[Stand]) -> None:
+def tell_faults(stands: Iterable[CellStatus]) -> None:
     """Says on stderr which cells cannot be run, and why; a reason once."""
-    by_reason: dict[str, list[Stand]] = {}
+    by_reason: dict[str, list[CellStatus]] = {}
     for stand in stands:
         if stand.cell.fault is not None:
             by_reason.setdefault(str(stand.cell.fault), []).append(stand)
@@ -77,7 +77,7 @@ def tell_faults(stands: Iterable[Stand]) -> None:
         console.stderr().print(head + reason, markup=False, highlight=False, soft_wrap=True)
 
 
-def tell_failures(stands: Iterable[Stand], bad: Mapping[str, Sequence[str]]) -> None:
+def tell_failures(stands: Iterable[CellStatus], bad: Mapping[str, Sequence[str]]) -> None:
     """Says on stderr which runs did not end well, with the last lines that they wrote."""
     err = console.stderr()
     for stand in stands:
@@ -88,7 +88,7 @@ def tell_failures(stands: Iterable[Stand], bad: Mapping[str, Sequence[str]]) -> 
             err.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 
-def outcome(stands: Sequence[Stand], bad: Mapping[str, Sequence[str]], as_json: bool) -> ExitCode:
+def outcome(stands: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as_json: bool) -> ExitCode:
     """Says how the sweep ended; its exit code.
 
     Args:
@@ -96,28 +96,28 @@ def outcome(stands: Sequence[Stand], bad: Mapping[str, Sequence[str]], as_json: 
         bad: The last lines of the runs that did not end well just now, by their names.
         as_json: Whether the figures are printed otherwise.
     """
-    failed = [stand for stand in distinct(stands) if stand.standing is Standing.FAILED or stand.cell.run_id in bad]
+    failed = [stand for stand in distinct(stands) if stand.standing is CellState.FAILED or stand.cell.run_id in bad]
     tell_failures(failed, bad)
     if not as_json:
         console.stdout().print(f"{len(stands)} cells: {_counted(tally(stands))}", markup=False)
     if any(stand.cell.run_id not in bad for stand in failed):
         console.stderr().print("--retry-failed runs failed cells again.", markup=False)
-    blocked = any(stand.standing is Standing.BLOCKED for stand in stands)
+    blocked = any(stand.standing is CellState.BLOCKED for stand in stands)
     return ExitCode.SWEEP if failed or blocked else ExitCode.OK
 
 
-def _counted(counts: Mapping[Standing, int]) -> str:
+def _counted(counts: Mapping[CellState, int]) -> str:
     return " · ".join(f"{count} {standing}" for standing, count in counts.items())
 
 
-def _progress(stand: Stand) -> str:
+def _progress(stand: CellStatus) -> str:
     """How far a run is and where."""
     share = progress(stand)
     far = f", {share:.0%} of its steps" if share is not None else ""
     return f"{far}, process {stand.holder.pid} on {stand.holder.host}" if stand.holder else far
 
 
-def _time_left(runs: Sequence[Stand], slots: int) -> list[str]:
+def _time_left(runs: Sequence[CellStatus], slots: int) -> list[str]:
     left = [stand for stand in runs if stand.standing in LEFT]
     if not left:
         return []

@@ -8,9 +8,9 @@ from phmrun.cli import console, sweep_work
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note
 from phmrun.sweeps import Cell, Plan
+from phmrun.sweeps.cell_status import look
 from phmrun.sweeps.plan import varied
 from phmrun.sweeps.search import Search, Trial, Variation
-from phmrun.sweeps.standing import look
 
 JOURNAL = "search.journal"
 """Beside the sweep's other files: what was tried."""

@@ -7,7 +7,7 @@ from phmrun.cli.sweep_search import maker
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note
 from phmrun.sweeps import Plan
-from phmrun.sweeps.standing import Standing
+from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.tuning import Tuned, settled, with_choices
 
 
@@ -39,7 +39,7 @@ def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Plan:
     while True:
         space, rows = settled(made, runs_dir, made.sweep.file.tune, make)
         stands = [stand for row in rows for _, stand in row.trials]
-        left = [s for s in stands if s.standing not in (Standing.DONE, Standing.FAILED, Standing.INVALID)]
+        left = [s for s in stands if s.standing not in (CellState.DONE, CellState.FAILED, CellState.INVALID)]
         if not left:
             break
         note(

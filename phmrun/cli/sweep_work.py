@@ -10,6 +10,7 @@ from phmrun.config.layering import OptionsOf
 from phmrun.progress import note
 from phmrun.registry import load_plugins
 from phmrun.sweeps import Plan, load_sweep, plan
+from phmrun.sweeps.cell_status import CellState, CellStatus, distinct
 from phmrun.sweeps.executors.executor import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
@@ -17,7 +18,6 @@ from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.plan import Inspect
 from phmrun.sweeps.scheduler import Event, Scheduler
 from phmrun.sweeps.selection import read_selection
-from phmrun.sweeps.standing import Stand, Standing, distinct
 from phmrun.sweeps.view import Course, shown
 from phmrun.sweeps.workplace import Workplace
 
@@ -49,16 +49,16 @@ def workplace(made: Plan, runs_dir: Path) -> Workplace:
     return Workplace(runs_dir, made.sweep.name, tuple(made.sweep.file.plugins))
 
 
-def require_cells(stands: Sequence[Stand]) -> None:
+def require_cells(stands: Sequence[CellStatus]) -> None:
     """Refuses a sweep of which no cell can be run, by the fault of the first."""
     faults = [stand.cell.fault for stand in stands if stand.cell.fault is not None]
     if len(faults) == len(stands):
         raise faults[0]
 
 
-def to_run(stands: Sequence[Stand], retry_failed: bool) -> list[Stand]:
+def to_run(stands: Sequence[CellStatus], retry_failed: bool) -> list[CellStatus]:
     """The cells that are not over, each experiment once."""
-    over = {Standing.DONE} if retry_failed else {Standing.DONE, Standing.FAILED}
+    over = {CellState.DONE} if retry_failed else {CellState.DONE, CellState.FAILED}
     return [stand for stand in distinct(stands) if stand.standing not in over]
 
 
@@ -75,7 +75,7 @@ def threads_of_a_run(slots: int) -> int:
 
 
 def carry_out(
-    stands: Sequence[Stand],
+    stands: Sequence[CellStatus],
     place: Workplace,
     executor: Executor,
     *,
@@ -97,7 +97,7 @@ def carry_out(
     with place.registration(), shown(course, console.stderr()) as view:
 
         def watch(event: Event | None) -> None:
-            if event is not None and event.code and event.stand.standing is not Standing.DONE:
+            if event is not None and event.code and event.stand.standing is not CellState.DONE:
                 bad[str(event.stand.cell.run_id)] = event.log
             view(event)
 
@@ -105,7 +105,7 @@ def carry_out(
     return bad
 
 
-def hand_over(stands: Sequence[Stand], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool) -> int:
+def hand_over(stands: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool) -> int:
     """Hands the cells that nobody works at over to SLURM as one array job.
 
     Args:
@@ -119,7 +119,7 @@ def hand_over(stands: Sequence[Stand], place: Workplace, slurm: Slurm, *, limit:
         How many runs were handed over, or are named in the script.
     """
     queued = slurm.queued()
-    free = [s for s in stands if s.standing is not Standing.RUNNING and s.cell.run_id not in queued][:limit]
+    free = [s for s in stands if s.standing is not CellState.RUNNING and s.cell.run_id not in queued][:limit]
     if not free:
         console.stderr().print(f"there is nothing to submit; {len(queued)} runs are in the queue", markup=False)
         return 0

@@ -17,7 +17,7 @@ from phmrun.ledger.card import duration, number
 from phmrun.ledger.environment import read_segments, summary
 from phmrun.report.document import Document, Listing, Section, Text
 from phmrun.sweeps import Plan
-from phmrun.sweeps.standing import Stand, Standing
+from phmrun.sweeps.cell_status import CellState, CellStatus
 
 BLANK = "✎ to be filled in by the authors"
 _MOST = 12
@@ -31,11 +31,11 @@ class Evidence:
         stands: Its cells, as they stand.
     """
 
-    def __init__(self, plan: Plan, stands: Sequence[Stand]) -> None:
+    def __init__(self, plan: Plan, stands: Sequence[CellStatus]) -> None:
         self.plan = plan
         self.stands = stands
         self.done: list[tuple[str, RunSummary]] = [
-            (stand.cell.label, stand.run) for stand in stands if stand.run and stand.standing is Standing.DONE
+            (stand.cell.label, stand.run) for stand in stands if stand.run and stand.standing is CellState.DONE
         ]
 
     @cached_property
@@ -78,7 +78,7 @@ class Filled(NamedTuple):
     answer: str
 
 
-def fill(name: str, plan: Plan, stands: Sequence[Stand]) -> list[Filled]:
+def fill(name: str, plan: Plan, stands: Sequence[CellStatus]) -> list[Filled]:
     """The items of a checklist with what the record says to them.
 
     Args:

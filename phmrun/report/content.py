@@ -18,13 +18,13 @@ from phmrun.plots.pareto import draw_pareto, points_of
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_html, to_markdown
 from phmrun.report.environments import environments
 from phmrun.sweeps import Plan
-from phmrun.sweeps.standing import Stand, Standing, tally
+from phmrun.sweeps.cell_status import CellState, CellStatus, tally
 
 MOST_CURVES = 12
 
 
 def write_report(
-    plan: Plan, stands: Sequence[Stand], table: ResultTable, differences: Differences, path: Path
+    plan: Plan, stands: Sequence[CellStatus], table: ResultTable, differences: Differences, path: Path
 ) -> list[Path]:
     """Writes the page as HTML and as Markdown, with its pictures beside it.
 
@@ -48,7 +48,7 @@ def write_report(
 
 
 def _document(
-    plan: Plan, stands: Sequence[Stand], table: ResultTable, differences: Differences, pictures: Sequence[Picture]
+    plan: Plan, stands: Sequence[CellStatus], table: ResultTable, differences: Differences, pictures: Sequence[Picture]
 ) -> Document:
     counts = " · ".join(f"{count} {kind}" for kind, count in tally(stands).items())
     seconds = sum(s.run.status.seconds for s in stands if s.run and s.run.status)
@@ -78,11 +78,11 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
             yield Picture(file, f"{heading.name} against parameters; mean and deviation over seeds")
 
 
-def _curves(stands: Sequence[Stand], path: Path) -> Iterable[Picture]:
+def _curves(stands: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
     """The course of training, of the first seed of each cell, for every task apart."""
-    first: dict[tuple[Any, ...], Stand] = {}
+    first: dict[tuple[Any, ...], CellStatus] = {}
     for stand in stands:
-        if stand.run and stand.cell.config and stand.standing is Standing.DONE:
+        if stand.run and stand.cell.config and stand.standing is CellState.DONE:
             at = tuple(value for key, value in stand.cell.labels.items() if key != "seed")
             first.setdefault((stand.cell.config.task, *at), stand)
     tasks = dict.fromkeys(key[0] for key in first)
@@ -102,24 +102,24 @@ def _curves(stands: Sequence[Stand], path: Path) -> Iterable[Picture]:
         yield Picture(file, f"{score} over the training, {task}; the first seed of each cell")
 
 
-def _runs(stands: Iterable[Stand]) -> Listing:
+def _runs(stands: Iterable[CellStatus]) -> Listing:
     rows = []
     for stand in stands:
         run, status = stand.run, stand.run.status if stand.run else None
         score = run.main_score if run else None
         value = number(run.score(score)) if run and score else None
         seconds = duration(status.seconds) if status and status.seconds else None
-        reason = "" if stand.standing is Standing.DONE else stand.reason
+        reason = "" if stand.standing is CellState.DONE else stand.reason
         rows.append((stand.cell.label, str(stand.standing), stand.size, value, seconds, stand.cell.run_id, reason))
     return Listing(("cell", "state", "parameters", "score", "training", "run", ""), rows)
 
 
-def _faults(stands: Iterable[Stand]) -> list[Text]:
+def _faults(stands: Iterable[CellStatus]) -> list[Text]:
     reasons = dict.fromkeys(str(stand.cell.fault) for stand in stands if stand.cell.fault)
     return [Text(f"Not run: {reason}", note=True) for reason in reasons]
 
 
-def _settings(plan: Plan, stands: Sequence[Stand]) -> Iterable[Part]:
+def _settings(plan: Plan, stands: Sequence[CellStatus]) -> Iterable[Part]:
     """The sweep's file, and the whole configuration of one cell of each task."""
     path = Path(plan.sweep.where)
     if path.is_file():

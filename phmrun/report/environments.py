@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from phmrun.ledger import Run
 from phmrun.ledger.environment import differences, read_segments, summary
 from phmrun.report.document import Listing, Part, Text
-from phmrun.sweeps.standing import Stand
+from phmrun.sweeps.cell_status import CellStatus
 
 MOST_DIFFERENCES = 12
 
 
-def environments(stands: Sequence[Stand]) -> list[Part]:
+def environments(stands: Sequence[CellStatus]) -> list[Part]:
     """A row for each environment with the cells that were made in it; notes on what differs."""
     found = {stand.cell.label: read_segments(Run(stand.run.path)) for stand in stands if stand.run}
     cells: dict[str, list[str]] = {}

@@ -58,7 +58,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Standing:
+class CellState:
     """What is known of a row.
 
     Attributes:
@@ -72,7 +72,7 @@ class Standing:
     better: bool
 
 
-def standings(design: Design, rows: Sequence[Sequence[float]], baseline: Sequence[float]) -> list[Standing]:
+def standings(design: Design, rows: Sequence[Sequence[float]], baseline: Sequence[float]) -> list[CellState]:
     """What is known of some rows by the scores of their seeds, in the order of the seeds.
 
     Args:
@@ -95,7 +95,7 @@ def standings(design: Design, rows: Sequence[Sequence[float]], baseline: Sequenc
         for kind, decided in ((Verdict.DIFFERENT, different), (Verdict.NOT_WORSE, not_worse)):
             if place in decided and (verdict is Verdict.UNDECIDED or decided[place] < seeds):
                 verdict, seeds = kind, decided[place]
-        found.append(Standing(verdict, seeds, better))
+        found.append(CellState(verdict, seeds, better))
     return found
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from statistics import fmean
 
 from phmrun.config import semantic_values
+from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus
 from phmrun.sweeps.plan import SEED, Cell
-from phmrun.sweeps.standing import LEFT, Stand, Standing
 
 
 class Estimate:
@@ -20,10 +20,10 @@ class Estimate:
         stands: Cells, among them those that are done.
     """
 
-    def __init__(self, stands: Iterable[Stand]) -> None:
+    def __init__(self, stands: Iterable[CellStatus]) -> None:
         self._measured: dict[str, list[float]] = defaultdict(list)
         for stand in stands:
-            if stand.standing is Standing.DONE and stand.run and stand.run.status:
+            if stand.standing is CellState.DONE and stand.run and stand.run.status:
                 self.learn(stand.cell, stand.run.status.seconds)
 
     def learn(self, cell: Cell, seconds: float) -> None:
@@ -39,7 +39,7 @@ class Estimate:
                 return fmean(found)
         return None
 
-    def left(self, stand: Stand) -> float | None:
+    def left(self, stand: CellStatus) -> float | None:
         """Seconds that a cell still takes; its own pace decides where it has begun."""
         if stand.standing not in LEFT:
             return 0.0
@@ -51,14 +51,14 @@ class Estimate:
             return spent * (1 / share - 1)
         return None if whole is None else max(0.0, whole - spent)
 
-    def total(self, stands: Iterable[Stand], slots: int) -> float | None:
+    def total(self, stands: Iterable[CellStatus], slots: int) -> float | None:
         """Seconds until all are done, so many at a time; ``None`` where that cannot be told of every one."""
         left = [self.left(stand) for stand in stands]
         known = [seconds for seconds in left if seconds is not None]
         return sum(known) / max(slots, 1) if len(known) == len(left) else None
 
 
-def progress(stand: Stand) -> float | None:
+def progress(stand: CellStatus) -> float | None:
     """The share of its optimizer steps that a run has made, where their number is fixed."""
     steps = stand.cell.config.training.max_steps if stand.cell.config else None
     if not steps or stand.run is None or stand.run.status is None:

@@ -10,11 +10,11 @@ from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.ledger.listing import RunSummary, list_runs
 from phmrun.papers.entries import entry_of_run, settings_of
+from phmrun.sweeps.cell_status import CellState, CellStatus, look, survey
 from phmrun.sweeps.plan import Plan
-from phmrun.sweeps.standing import Stand, Standing, look, survey
 
 
-def survey_without_data(plan: Plan, runs_dir: Path, options_of: OptionsOf) -> list[Stand]:
+def survey_without_data(plan: Plan, runs_dir: Path, options_of: OptionsOf) -> list[CellStatus]:
     """What has become of every cell; where data are missing, by the runs that have the cell's settings and seed.
 
     Without its data the name of a run cannot be told, which holds their checksums.
@@ -28,16 +28,16 @@ def survey_without_data(plan: Plan, runs_dir: Path, options_of: OptionsOf) -> li
         PhmrunError: Two runs have the settings of a cell, on data that differ.
     """
     stands = survey(plan, runs_dir)
-    if not any(stand.standing is Standing.BLOCKED for stand in stands):
+    if not any(stand.standing is CellState.BLOCKED for stand in stands):
         return stands
     by_settings: dict[str, list[RunSummary]] = {}
     for run in list_runs(runs_dir):
         entry = entry_of_run(run, options_of)
         by_settings.setdefault(_key(entry.settings, entry.seed), []).append(run)
-    return [_found(stand, by_settings, runs_dir) if stand.standing is Standing.BLOCKED else stand for stand in stands]
+    return [_found(stand, by_settings, runs_dir) if stand.standing is CellState.BLOCKED else stand for stand in stands]
 
 
-def _found(stand: Stand, by_settings: Mapping[str, list[RunSummary]], runs_dir: Path) -> Stand:
+def _found(stand: CellStatus, by_settings: Mapping[str, list[RunSummary]], runs_dir: Path) -> CellStatus:
     cell = stand.cell
     if cell.config is None:
         return stand

@@ -8,8 +8,8 @@ from phmrun.ledger.listing import RunSummary
 from phmrun.ledger.status import State
 from phmrun.papers.entries import Entry, entry_of_run, recorded_marks, settings_of, telling_keys
 from phmrun.papers.results import Heading, ResultTable, paper_headings, score_headings, tabulate
+from phmrun.sweeps.cell_status import CellStatus
 from phmrun.sweeps.plan import SEED, Plan, column_groups
-from phmrun.sweeps.standing import Stand
 
 COLUMN_KEYS = ("task", "data", "data.name")
 """Keys of a sweep whose values make columns unless asked otherwise: other data is another score."""
@@ -17,7 +17,7 @@ COLUMN_KEYS = ("task", "data", "data.name")
 
 def table_of_sweep(
     plan: Plan,
-    stands: Iterable[Stand],
+    stands: Iterable[CellStatus],
     *,
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
@@ -95,7 +95,7 @@ def _headings(plan: Plan) -> list[Heading]:
     return paper_headings(sweep.table, groups if several else {}, sweep.file.columns)
 
 
-def _entry(stand: Stand) -> Entry:
+def _entry(stand: CellStatus) -> Entry:
     """A cell; the scores of a run count once it is done."""
     cell = stand.cell
     done = stand.run is not None and stand.run.status is not None and stand.run.status.state is State.DONE

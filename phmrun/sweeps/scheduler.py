@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Lock, Run, State
 from phmrun.ledger.run import directory_of
+from phmrun.sweeps.cell_status import CellState, CellStatus, look, orphans
 from phmrun.sweeps.executors.executor import Ended, Executor, Job
 from phmrun.sweeps.plan import Cell
-from phmrun.sweeps.standing import Stand, Standing, look, orphans
 from phmrun.sweeps.workplace import Workplace, last_lines
 
 POLL = 0.2
@@ -35,7 +35,7 @@ class Event:
         log: The last lines of a run that did not end well.
     """
 
-    stand: Stand
+    stand: CellStatus
     seconds: float | None = None
     code: int | None = None
     log: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Scheduler:
         deadline: When to stop, by ``time.monotonic``; what is at work then is interrupted, and can be continued.
     """
 
-    stands: Iterable[Stand]
+    stands: Iterable[CellStatus]
     workplace: Workplace
     executor: Executor
     threads: int = 0
@@ -67,8 +67,8 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         stands = list(self.stands)
-        self._elsewhere = {str(s.cell.run_id): s for s in stands if s.standing is Standing.RUNNING}
-        self._pending = deque(stand.cell for stand in stands if stand.standing is not Standing.RUNNING)
+        self._elsewhere = {str(s.cell.run_id): s for s in stands if s.standing is CellState.RUNNING}
+        self._pending = deque(stand.cell for stand in stands if stand.standing is not CellState.RUNNING)
         self._mine: dict[str, tuple[Cell, Lock, float]] = {}
         self._started = 0
         self._attempts: dict[str, int] = {}
@@ -132,19 +132,19 @@ class Scheduler:
         self._attempts[name] = self._attempts.get(name, 0) + 1
         self._mine[name] = (cell, claim, time.monotonic())
         job = self.workplace.job(cell, self.threads)
-        self.watch(Event(Stand(cell, Standing.RUNNING, stand.run)))
+        self.watch(Event(CellStatus(cell, CellState.RUNNING, stand.run)))
         return job
 
-    def _wanted(self, stand: Stand) -> bool:
+    def _wanted(self, stand: CellStatus) -> bool:
         """Whether a cell is to be run now; what others do is kept in mind, what is over is told."""
         name = str(stand.cell.run_id)
         tried = self._attempts.get(name, 0) > 0
-        if stand.standing is Standing.RUNNING:
+        if stand.standing is CellState.RUNNING:
             self._elsewhere[name] = stand
             return False
-        if stand.standing is Standing.FAILED and self.retry_failed and not tried:
+        if stand.standing is CellState.FAILED and self.retry_failed and not tried:
             return True
-        if stand.standing in (Standing.DONE, Standing.FAILED) or tried:
+        if stand.standing in (CellState.DONE, CellState.FAILED) or tried:
             self.watch(Event(stand))
             return False
         return True
@@ -157,11 +157,11 @@ class Scheduler:
         finally:
             claim.release()
         stand = look(cell, self.workplace.runs_dir)
-        if stand.standing is Standing.RUNNING:  # it was running already, without a claim, and ours was turned away
+        if stand.standing is CellState.RUNNING:  # it was running already, without a claim, and ours was turned away
             self._attempts[ended.run_id] = 0
             self._elsewhere[ended.run_id] = stand
             return
-        log = [] if stand.standing is Standing.DONE else last_lines(self.workplace.log(ended.run_id))
+        log = [] if stand.standing is CellState.DONE else last_lines(self.workplace.log(ended.run_id))
         self.watch(Event(stand, time.monotonic() - began, ended.code, log))
 
     def _record(self, ended: Ended) -> None:
@@ -183,11 +183,11 @@ class Scheduler:
         self._looked = time.monotonic()
         for name, before in list(self._elsewhere.items()):
             stand = look(before.cell, self.workplace.runs_dir)
-            if stand.standing is Standing.RUNNING:
+            if stand.standing is CellState.RUNNING:
                 self._elsewhere[name] = stand
                 continue
             del self._elsewhere[name]
-            if stand.standing in (Standing.DONE, Standing.FAILED):
+            if stand.standing in (CellState.DONE, CellState.FAILED):
                 self.watch(Event(stand))
             else:
                 self._pending.appendleft(before.cell)

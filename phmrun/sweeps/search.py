@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
 from phmrun.metrics.kinds import kind_of
+from phmrun.sweeps.cell_status import CellState, CellStatus
 from phmrun.sweeps.plan import Cell
-from phmrun.sweeps.standing import Stand, Standing
 
 DIGITS = 3
 """Significant digits of a tried number: more would tell runs apart that are the same to any reader."""
@@ -190,13 +190,13 @@ class Search:
             open_.append(self._trial(asked.number, values))
         return open_[:count]
 
-    def settle(self, trial: Trial, stand: Stand) -> bool:
+    def settle(self, trial: Trial, stand: CellStatus) -> bool:
         """Keeps what came of a trial; whether it has come to its end."""
-        if stand.standing is Standing.DONE and stand.run is not None:
+        if stand.standing is CellState.DONE and stand.run is not None:
             score = stand.run.score("validation/best")
             state = None if score is not None else self._states.FAIL
             self._study.tell(trial.number, score, state=state, skip_if_finished=True)
-        elif stand.standing in (Standing.FAILED, Standing.INVALID, Standing.BLOCKED):
+        elif stand.standing in (CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
             self._study.tell(trial.number, state=self._states.FAIL, skip_if_finished=True)
         else:
             return False

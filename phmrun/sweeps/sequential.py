@@ -14,10 +14,10 @@ from phmrun.files import write_json
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.entries import Entry
 from phmrun.statistics.decision import Verdict
-from phmrun.statistics.sequential import Design, Standing, looked_at, standings
+from phmrun.statistics.sequential import CellState, Design, looked_at, standings
+from phmrun.sweeps.cell_status import CellState as CellStanding
+from phmrun.sweeps.cell_status import CellStatus
 from phmrun.sweeps.plan import SEED, Cell
-from phmrun.sweeps.standing import Stand
-from phmrun.sweeps.standing import Standing as CellStanding
 
 FILE = "design.json"
 
@@ -33,7 +33,7 @@ class Row:
     """
 
     label: str
-    stands: tuple[Stand, ...]
+    stands: tuple[CellStatus, ...]
     dense: bool
 
 
@@ -66,7 +66,7 @@ class Known:
 
     family: str
     row: Row
-    standing: Standing
+    standing: CellState
     scores: tuple[float, ...]
     open: bool
 
@@ -123,9 +123,9 @@ def fix_terms(folder: Path, asked: Terms) -> None:
         )
 
 
-def families(stands: Iterable[Stand]) -> list[Family]:
+def families(stands: Iterable[CellStatus]) -> list[Family]:
     """The rows of a sweep by task and data."""
-    rows: dict[str, dict[str, list[Stand]]] = {}
+    rows: dict[str, dict[str, list[CellStatus]]] = {}
     for stand in stands:
         entry = _entry(stand.cell)
         family = " ".join(filter(None, (entry.label("task"), entry.label("data"))))
@@ -142,7 +142,7 @@ def families(stands: Iterable[Stand]) -> list[Family]:
     return found
 
 
-def known(stands: Sequence[Stand], terms: Terms) -> list[Known]:
+def known(stands: Sequence[CellStatus], terms: Terms) -> list[Known]:
     """What is known of every row but the dense ones."""
     design = terms.design(main_score(stands))
     found = []
@@ -159,10 +159,10 @@ def known(stands: Sequence[Stand], terms: Terms) -> list[Known]:
     return found
 
 
-def wanted(stands: Sequence[Stand], terms: Terms) -> list[Stand]:
+def wanted(stands: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
     """The cells to run until the next look: of the rows that are open, and of what they are compared with."""
     looks = terms.design("").looks
-    chosen: list[Stand] = []
+    chosen: list[CellStatus] = []
     for family in families(stands):
         if family.baseline is None:
             continue
@@ -190,7 +190,7 @@ def scores_of(row: Row) -> list[float]:
     return values
 
 
-def main_score(stands: Iterable[Stand]) -> str:
+def main_score(stands: Iterable[CellStatus]) -> str:
     """The name of the score that decides, the main one of the runs; empty before there is one."""
     names = (stand.run.main_score for stand in stands if stand.run is not None)
     return next((name for name in names if name), "")

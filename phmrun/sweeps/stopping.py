@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from phmrun.ledger.lock import Holder
+from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.executors.local import GRACE
-from phmrun.sweeps.standing import Stand, Standing, look
 from phmrun.sweeps.workplace import Workplace
 
 PATIENCE = 60.0
@@ -31,14 +31,14 @@ class Cancelled:
     left: dict[str, str] = field(default_factory=dict)
 
 
-def cancel(workplace: Workplace, stands: Sequence[Stand]) -> Cancelled:
+def cancel(workplace: Workplace, stands: Sequence[CellStatus]) -> Cancelled:
     """Interrupts the planners of a sweep on this machine, then its runs; all of them can be continued.
 
     Args:
         workplace: The sweep's folder.
         stands: Its cells.
     """
-    before = [stand for stand in stands if stand.standing is Standing.RUNNING]
+    before = [stand for stand in stands if stand.standing is CellState.RUNNING]
     planners = [holder for holder in workplace.planners() if _is_here(holder)]
     for which, seconds in ((signal.SIGINT, PATIENCE), (signal.SIGTERM, 5.0)):
         _end([holder for holder in planners if _lives(holder)], which, seconds, group=False)
@@ -49,14 +49,14 @@ def cancel(workplace: Workplace, stands: Sequence[Stand]) -> Cancelled:
     for stand in before:
         after = look(stand.cell, workplace.runs_dir)
         name = str(stand.cell.run_id)
-        if after.standing is Standing.RUNNING:
+        if after.standing is CellState.RUNNING:
             result.left[name] = after.holder.host if after.holder else "an unknown machine"
         else:
             result.runs.append(name)
     return result
 
 
-def _holders(workplace: Workplace, stands: Iterable[Stand]) -> list[Holder]:
+def _holders(workplace: Workplace, stands: Iterable[CellStatus]) -> list[Holder]:
     """The processes on this machine that still work at these cells."""
     found = [look(stand.cell, workplace.runs_dir).holder for stand in stands]
     return [holder for holder in found if holder is not None and _is_here(holder)]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.metrics.kinds import kind_of
+from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.plan import SEED, Cell, Plan
-from phmrun.sweeps.standing import Stand, Standing, look
 
 EXTENSIONS = 2
 """How often a space is extended at most."""
@@ -35,7 +35,7 @@ class Tuned:
     """
 
     cells: tuple[Cell, ...]
-    trials: tuple[tuple[Mapping[str, Any], Stand], ...]
+    trials: tuple[tuple[Mapping[str, Any], CellStatus], ...]
     values: Mapping[str, Any] | None
     at_edge: tuple[str, ...]
 
@@ -109,7 +109,7 @@ def _tuned(cells: tuple[Cell, ...], runs_dir: Path, space: Space, make: Make) ->
         values = dict(zip(space, combination, strict=True))
         trials.append((values, look(make(cells[0], values), runs_dir)))
     row = Tuned(cells, tuple(trials), None, ())
-    over = (Standing.DONE, Standing.FAILED, Standing.INVALID)
+    over = (CellState.DONE, CellState.FAILED, CellState.INVALID)
     scored = [(stand.run.score(BEST), values) for values, stand in trials if stand.run and stand.run.score(BEST)]
     if any(stand.standing not in over for _, stand in trials) or not scored:
         return row

@@ -17,9 +17,9 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.listing import RunSummary
 from phmrun.progress import note
+from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, look, tally
 from phmrun.sweeps.estimate import Estimate, progress
 from phmrun.sweeps.scheduler import Event
-from phmrun.sweeps.standing import NOT_BEGUN, Stand, Standing, look, tally
 
 SUMMARY_EVERY = 30.0
 """Seconds between two lines on the whole, where there is no terminal."""
@@ -37,7 +37,7 @@ class Course:
         slots: How many runs there are at a time.
     """
 
-    def __init__(self, stands: Sequence[Stand], runs_dir: Path, slots: int) -> None:
+    def __init__(self, stands: Sequence[CellStatus], runs_dir: Path, slots: int) -> None:
         self.stands = {stand.cell.run_id or f"#{place}": stand for place, stand in enumerate(stands)}
         self.runs_dir = runs_dir
         self.slots = slots
@@ -49,38 +49,38 @@ class Course:
         """Takes in an event."""
         stand, name = event.stand, str(event.stand.cell.run_id)
         self.stands[name] = stand
-        if stand.standing is Standing.RUNNING:
+        if stand.standing is CellState.RUNNING:
             self._started.add(name)
         else:
             self._started.discard(name)
-        if stand.standing is Standing.DONE and stand.run and stand.run.status:
+        if stand.standing is CellState.DONE and stand.run and stand.run.status:
             self.estimate.learn(stand.cell, stand.run.status.seconds)
             if event.seconds is not None:
                 self._overheads.append(max(0.0, event.seconds - stand.run.status.seconds))
 
-    def refresh(self) -> list[Stand]:
+    def refresh(self) -> list[CellStatus]:
         """Looks at the runs at work again, and returns them; one that was started is, though it has no lock yet."""
         for name, stand in self.stands.items():
-            if stand.standing is Standing.RUNNING:
+            if stand.standing is CellState.RUNNING:
                 seen = look(stand.cell, self.runs_dir)
-                waiting = name in self._started and seen.standing in (*NOT_BEGUN, Standing.INTERRUPTED)
-                self.stands[name] = replace(seen, standing=Standing.RUNNING) if waiting else seen
-        return [stand for stand in self.stands.values() if stand.standing is Standing.RUNNING]
+                waiting = name in self._started and seen.standing in (*NOT_BEGUN, CellState.INTERRUPTED)
+                self.stands[name] = replace(seen, standing=CellState.RUNNING) if waiting else seen
+        return [stand for stand in self.stands.values() if stand.standing is CellState.RUNNING]
 
     def left(self) -> float | None:
         """Seconds until the end, start-ups and evaluations included once some were measured."""
-        open_ones = [s for s in self.stands.values() if s.standing in (*NOT_BEGUN, Standing.RUNNING)]
+        open_ones = [s for s in self.stands.values() if s.standing in (*NOT_BEGUN, CellState.RUNNING)]
         training = self.estimate.total(open_ones, self.slots)
         if training is None or not open_ones:
             return training
         overhead = sum(self._overheads) / len(self._overheads) if self._overheads else 0.0
         return training + overhead * len(open_ones) / self.slots
 
-    def summary(self, running: Iterable[Stand]) -> str:
+    def summary(self, running: Iterable[CellStatus]) -> str:
         """The whole in one line."""
         counts = tally(self.stands.values())
-        parts = [f"{counts.get(Standing.DONE, 0)} of {len(self.stands)} done"]
-        parts += [f"{count} {kind}" for kind, count in counts.items() if kind not in (Standing.DONE, *NOT_BEGUN)]
+        parts = [f"{counts.get(CellState.DONE, 0)} of {len(self.stands)} done"]
+        parts += [f"{count} {kind}" for kind, count in counts.items() if kind not in (CellState.DONE, *NOT_BEGUN)]
         paces = [pace for pace in (pace_of(stand.run) for stand in running) if pace]
         if paces:
             parts.append(f"{sum(paces):,.0f} units/s")
@@ -110,13 +110,13 @@ def shown(course: Course, console: Console) -> Iterator[View]:
 def said(event: Event) -> str:
     """An event in one line."""
     stand = event.stand
-    if stand.standing is Standing.RUNNING:
+    if stand.standing is CellState.RUNNING:
         return f"started {stand.cell.label} ({stand.cell.run_id})"
     took = f" after {duration(event.seconds)}" if event.seconds is not None else " elsewhere"
-    reason = f": {stand.reason}" if stand.reason and stand.standing is not Standing.DONE else ""
+    reason = f": {stand.reason}" if stand.reason and stand.standing is not CellState.DONE else ""
     if event.code is not None and event.code < 0:
         reason = f": killed by signal {-event.code}"
-    best = headline(stand.run) if stand.standing is Standing.DONE and stand.run else ""
+    best = headline(stand.run) if stand.standing is CellState.DONE and stand.run else ""
     scores = f": {best}" if best else ""
     word = "not begun" if stand.standing in NOT_BEGUN else str(stand.standing)
     return f"{word}{took} {stand.cell.label}{scores}{reason}"
@@ -168,7 +168,7 @@ class _Table:
     def __call__(self, event: Event | None) -> None:
         if event is not None:
             self.course.take(event)
-            if event.stand.standing is not Standing.RUNNING:
+            if event.stand.standing is not CellState.RUNNING:
                 self.live.console.print(said(event), markup=False, highlight=False, soft_wrap=True)
         if event is not None or time.monotonic() - self._looked >= REFRESH:
             self._looked = time.monotonic()
@@ -176,7 +176,7 @@ class _Table:
             self.live.update(Group(_running(self.course, running), Text(self.course.summary(running))), refresh=True)
 
 
-def _running(course: Course, stands: Sequence[Stand]) -> Table:
+def _running(course: Course, stands: Sequence[CellStatus]) -> Table:
     """The runs at work: where they are and how fast."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("running", "step", "", "units/s", "left"):

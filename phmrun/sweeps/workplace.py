@@ -11,9 +11,9 @@ from phmrun.files import write_text
 from phmrun.ledger import Lock, Run
 from phmrun.ledger.lock import Holder, living_holder
 from phmrun.ledger.run import directory_of
+from phmrun.sweeps.cell_status import CLAIM
 from phmrun.sweeps.executors.executor import Job
 from phmrun.sweeps.plan import Cell
-from phmrun.sweeps.standing import CLAIM
 
 FOLDER = ".sweeps"
 PROGRAM = (sys.executable, "-P", "-m", "phmrun")

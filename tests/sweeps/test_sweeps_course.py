@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from phmrun.ledger import Run, State
+from phmrun.sweeps.cell_status import CLAIM, CellState, distinct, look, orphans, survey, tally
 from phmrun.sweeps.estimate import Estimate, progress
 from phmrun.sweeps.scheduler import Event
-from phmrun.sweeps.standing import CLAIM, Standing, distinct, look, orphans, survey, tally
 from phmrun.sweeps.view import Course, said, shown
 
 STEPS = {"training": {"max_steps": 100}}
@@ -53,20 +53,20 @@ def test_where_cells_stand(at):
         assert orphans(stands) == 1
         # Another machine's claim counts while its heart beats, this process's own is no obstacle.
         (claimed.path / CLAIM).write_text('{"host": "far", "pid": 1, "born": "x", "space": "y", "token": "abc"}')
-        assert look(made.plan.cells[4], made.runs_dir).standing is Standing.RUNNING
+        assert look(made.plan.cells[4], made.runs_dir).standing is CellState.RUNNING
         assert look(made.plan.cells[4], made.runs_dir).claimed
     assert stands[1].reason == "no memory"
     assert tally(stands) == {
-        Standing.DONE: 1, Standing.RUNNING: 1, Standing.INTERRUPTED: 1, Standing.MISSING: 2, Standing.FAILED: 1
+        CellState.DONE: 1, CellState.RUNNING: 1, CellState.INTERRUPTED: 1, CellState.MISSING: 2, CellState.FAILED: 1
     }  # fmt: skip
 
 
 def test_a_directory_that_was_only_just_made_is_a_missing_cell(at):
     made = at()
     (made.runs_dir / str(made.plan.cells[0].run_id)).mkdir(parents=True)
-    assert made.stands()[0].standing is Standing.MISSING
+    assert made.stands()[0].standing is CellState.MISSING
     (made.runs_dir / str(made.plan.cells[0].run_id) / "config.yaml").write_text("task: toy\n")
-    assert made.stands()[0].standing is Standing.MISSING
+    assert made.stands()[0].standing is CellState.MISSING
 
 
 def test_the_same_experiment_counts_once(at):
@@ -131,8 +131,8 @@ def test_a_run_that_was_started_runs_before_it_has_taken_its_lock(at):
     course = Course(made.stands(), made.runs_dir, 1)
     run = made.put(0, State.QUEUED)
     stand = look(made.plan.cells[0], made.runs_dir)
-    assert stand.standing is Standing.MISSING
-    course.take(Event(replace(stand, standing=Standing.RUNNING)))
+    assert stand.standing is CellState.MISSING
+    course.take(Event(replace(stand, standing=CellState.RUNNING)))
     for _ in range(2):
         assert course.summary(course.refresh()) == "0 of 6 done · 1 running"
     run.set_state(State.DONE, seconds=1.0)

@@ -72,7 +72,7 @@ def test_names_and_counts_are_those_of_train(nmt, tmp_path):
 
 def test_counts_of_large_data_are_marked(nmt, monkeypatch, tmp_path):
     from phmrun.sweeps import inspection
-    from phmrun.sweeps.standing import look
+    from phmrun.sweeps.cell_status import look
 
     monkeypatch.setattr(inspection, "SMALL", 10)
     cell = plan(load_sweep(str(nmt)), inspector({}), options_of).cells[0]

@@ -6,9 +6,9 @@ import toy_experiment
 from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.ledger import survey_without_data
 from phmrun.sweeps.results import table_of_sweep
-from phmrun.sweeps.standing import Standing
 
 SWEEP = {"task": "toy", "base": {"data": {"name": "lost"}}, "grid": {"layer": ["dense", "phm"]}, "seeds": 2}
 
@@ -25,7 +25,7 @@ def test_a_table_needs_no_data(planned, tmp_path):
     for number, cell in enumerate(made.cells[:2]):
         done(tmp_path / "runs", cell, f"toy-lost-dense-{cell.config.seed}-{number:012x}")
     stands = survey_without_data(made, tmp_path / "runs", toy_experiment.options_of)
-    assert [stand.standing for stand in stands] == [Standing.DONE] * 2 + [Standing.BLOCKED] * 2
+    assert [stand.standing for stand in stands] == [CellState.DONE] * 2 + [CellState.BLOCKED] * 2
     table = table_of_sweep(made, stands)
     assert [figures[0].numbers[0].values for figures in table.figures] == [(81.0, 82.0), ()]
 

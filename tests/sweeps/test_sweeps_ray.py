@@ -4,8 +4,8 @@ import pytest
 from toy_planner import PROGRAM, planned
 
 from phmrun.errors import PhmrunError
+from phmrun.sweeps.cell_status import CellState, look, survey
 from phmrun.sweeps.scheduler import Scheduler
-from phmrun.sweeps.standing import Standing, look, survey
 from phmrun.sweeps.workplace import Workplace
 
 ray = pytest.importorskip("ray")
@@ -59,7 +59,7 @@ def test_stopping_interrupts_the_runs(sweep, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         Scheduler(survey(made, workplace.runs_dir), workplace, chosen, watch=watch).run()
-    assert look(cell, workplace.runs_dir).standing is Standing.INTERRUPTED
+    assert look(cell, workplace.runs_dir).standing is CellState.INTERRUPTED
     assert chosen.room() == 1
 
 

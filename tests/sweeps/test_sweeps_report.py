@@ -8,8 +8,8 @@ from phmrun.ledger.environment import Segment
 from phmrun.report import checklist
 from phmrun.report.content import write_report
 from phmrun.report.document import to_markdown
+from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.results import table_of_sweep
-from phmrun.sweeps.standing import survey
 
 
 @pytest.fixture

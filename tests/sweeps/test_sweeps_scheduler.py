@@ -14,9 +14,9 @@ import pytest
 from toy_planner import PROGRAM, planned
 
 from phmrun.ledger import Run, State
+from phmrun.sweeps.cell_status import CellState, look, survey
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.scheduler import Event, Scheduler
-from phmrun.sweeps.standing import Standing, look, survey
 from phmrun.sweeps.stopping import cancel
 from phmrun.sweeps.workplace import Workplace, last_lines
 
@@ -226,7 +226,7 @@ def test_a_limit(sweep):
         watch=lambda event: events.append(event) if event else None,
     ).run()  # fmt: skip
     assert made.states().count("done") == 2
-    assert [event.stand.standing for event in events].count(Standing.RUNNING) == 2
+    assert [event.stand.standing for event in events].count(CellState.RUNNING) == 2
 
 
 def test_devices_take_turns(sweep, monkeypatch):
@@ -241,7 +241,7 @@ def test_a_limit_of_time_is_no_failure(sweep):
     (cell,) = made.plan.cells
     job = made.workplace.job(cell)
     Run(made.runs_dir / job.run_id).set_state(State.INTERRUPTED, "the time limit of 00:00:10")
-    assert look(cell, made.runs_dir).standing is Standing.INTERRUPTED
+    assert look(cell, made.runs_dir).standing is CellState.INTERRUPTED
     assert made.finish()[0] == 0
 
 

@@ -7,8 +7,8 @@ import yaml
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.sequential import Terms, fix_terms, kept_terms, known, wanted
-from phmrun.sweeps.standing import survey
 
 SWEEP = {"task": "toy", "grid": {"layer": ["dense", "phm", "rank"]}}
 

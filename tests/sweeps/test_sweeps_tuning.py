@@ -6,9 +6,9 @@ from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.statistics.expected_best import expected_best
 from phmrun.sweeps import load_sweep
+from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.plan import varied
 from phmrun.sweeps.results import table_of_sweep
-from phmrun.sweeps.standing import survey
 from phmrun.sweeps.tuning import settled, with_choices
 
 RATE = "training.optimizer.lr"

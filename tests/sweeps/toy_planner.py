@@ -10,9 +10,9 @@ from phmrun.config import Task
 from phmrun.registry import TASKS
 from phmrun.sweeps import Plan, load_sweep, plan
 from phmrun.sweeps import scheduler as scheduler_module
+from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.scheduler import Event, Scheduler
-from phmrun.sweeps.standing import Standing, survey
 from phmrun.sweeps.view import said
 from phmrun.sweeps.workplace import Workplace
 
@@ -35,7 +35,7 @@ def main(sweep: str, runs_dir: str, slots: str, retry: str = "") -> int:
     def watch(event: Event | None) -> None:
         if event is not None:
             print(said(event), *event.log, sep="\n  ", flush=True)
-            if event.code and event.stand.standing is not Standing.DONE:
+            if event.code and event.stand.standing is not CellState.DONE:
                 bad.append(event)
 
     stands = to_run(survey(made, workplace.runs_dir), bool(retry))

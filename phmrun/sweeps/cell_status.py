@@ -17,7 +17,7 @@ CLAIM = ".claim"
 """A planner's lock on a run directory: it has started that run, or is about to."""
 
 
-class Standing(StrEnum):
+class CellState(StrEnum):
     """What has become of a cell."""
 
     DONE = "done"
@@ -36,21 +36,21 @@ class Standing(StrEnum):
     """Its settings do not go together."""
 
 
-LEFT = (Standing.MISSING, Standing.QUEUED, Standing.RUNNING, Standing.INTERRUPTED)
+LEFT = (CellState.MISSING, CellState.QUEUED, CellState.RUNNING, CellState.INTERRUPTED)
 """Where work is still to be done."""
-NOT_BEGUN = (Standing.MISSING, Standing.QUEUED)
+NOT_BEGUN = (CellState.MISSING, CellState.QUEUED)
 
 _STANDINGS = {
-    State.QUEUED: Standing.QUEUED,
-    State.RUNNING: Standing.RUNNING,
-    State.INTERRUPTED: Standing.INTERRUPTED,
-    State.DONE: Standing.DONE,
-    State.FAILED: Standing.FAILED,
+    State.QUEUED: CellState.QUEUED,
+    State.RUNNING: CellState.RUNNING,
+    State.INTERRUPTED: CellState.INTERRUPTED,
+    State.DONE: CellState.DONE,
+    State.FAILED: CellState.FAILED,
 }
 
 
 @dataclass(frozen=True)
-class Stand:
+class CellStatus:
     """A cell and what its run directory says.
 
     Attributes:
@@ -62,7 +62,7 @@ class Stand:
     """
 
     cell: Cell
-    standing: Standing
+    standing: CellState
     run: RunSummary | None = None
     holder: Holder | None = None
     claimed: bool = False
@@ -94,49 +94,49 @@ class Stand:
         return trained if isinstance(trained, int) else None
 
 
-def look(cell: Cell, runs_dir: Path) -> Stand:
+def look(cell: Cell, runs_dir: Path) -> CellStatus:
     """What has become of one cell."""
     if cell.run_id is None:
-        return Stand(cell, Standing.BLOCKED if cell.blocked else Standing.INVALID)
+        return CellStatus(cell, CellState.BLOCKED if cell.blocked else CellState.INVALID)
     path = directory_of(runs_dir, cell.run_id)
     run = summarise(path)
     if run is None:
-        return Stand(cell, Standing.MISSING)
+        return CellStatus(cell, CellState.MISSING)
     if run.status and run.status.state is State.DONE:
-        return Stand(cell, Standing.DONE, run)
+        return CellStatus(cell, CellState.DONE, run)
     holder, claim = living_holder(path / LOCK), living_holder(path / CLAIM)
     elsewhere = claim is not None and (claim.host, claim.pid) != (socket.gethostname(), os.getpid())
     if holder or elsewhere:
-        return Stand(cell, Standing.RUNNING, run, holder or claim, claim is not None)
-    standing = _STANDINGS[run.status.state] if run.status else Standing.QUEUED  # made, but not yet written to
-    return Stand(cell, Standing.INTERRUPTED if standing is Standing.RUNNING else standing, run)
+        return CellStatus(cell, CellState.RUNNING, run, holder or claim, claim is not None)
+    standing = _STANDINGS[run.status.state] if run.status else CellState.QUEUED  # made, but not yet written to
+    return CellStatus(cell, CellState.INTERRUPTED if standing is CellState.RUNNING else standing, run)
 
 
-def survey(plan: Plan, runs_dir: Path) -> list[Stand]:
+def survey(plan: Plan, runs_dir: Path) -> list[CellStatus]:
     """What has become of every cell, in their order."""
     return [look(cell, runs_dir) for cell in plan.cells]
 
 
-def distinct(stands: Iterable[Stand]) -> list[Stand]:
+def distinct(stands: Iterable[CellStatus]) -> list[CellStatus]:
     """The cells that can be run; of those that are one experiment, the first."""
-    found: dict[str, Stand] = {}
+    found: dict[str, CellStatus] = {}
     for stand in stands:
         if stand.cell.run_id is not None:
             found.setdefault(stand.cell.run_id, stand)
     return list(found.values())
 
 
-def tally(stands: Iterable[Stand]) -> dict[Standing, int]:
+def tally(stands: Iterable[CellStatus]) -> dict[CellState, int]:
     """How many cells stand where; what no cell is, is left out."""
     found = [stand.standing for stand in stands]
-    return {standing: found.count(standing) for standing in Standing if standing in found}
+    return {standing: found.count(standing) for standing in CellState if standing in found}
 
 
-def orphans(stands: Sequence[Stand]) -> int:
+def orphans(stands: Sequence[CellStatus]) -> int:
     """Runs on this machine whose planner is gone: they take up room that no living planner counts."""
     here = socket.gethostname()
     return sum(
-        stand.standing is Standing.RUNNING and not stand.claimed and stand.holder is not None
+        stand.standing is CellState.RUNNING and not stand.claimed and stand.holder is not None
         and stand.holder.host == here
         for stand in stands
     )  # fmt: skip
