@@ -52,7 +52,7 @@ class FakeExperiment(types.ModuleType):
     def dry_run(self, config: Any, **options: Any) -> Any:
         self._called("dry_run", (config,), options)
         data = {"train": {"sentences": 20_000}, "languages": ["en", "de"]}
-        return types.SimpleNamespace(data=data, parameters={"total": 123_456})
+        return types.SimpleNamespace(data=data, parameters={"total": 123_456}, rates=[])
 
     def evaluate(self, run: Any, **options: Any) -> dict[str, Any]:
         self._called("evaluate", (run,), options)

@@ -52,6 +52,12 @@ from phmrun.layers import Structure, register
 class Listed(Structure):
     """Listed."""
     formula, count_formula, source = "W = 0", "0", "none"
+
+    def reset_parameters(self, std: float) -> None:
+        """Nothing is drawn."""
+
+    def materialize(self):
+        """Zeros."""
 '''
 
 

@@ -100,7 +100,7 @@ BAD = [
     (["nmt", "--set", "model.width=wide"], "must be a whole number"),
     (["nmt", "--set", "model.heads=3"], "3 heads do not divide the width 128"),
     (["nmt", "--config", "none.yaml"], "no such file"),
-    (["nmt", "--max-steps", "0"], "valid: >= 1"),
+    (["nmt", "--max-steps", "-1"], "valid: >= 0"),
     (["nmt", "--max-steps", "many"], "--max-steps'"),
     (["nmt", "--lr", "nan"], "must be a finite number"),
     (["nmt", "--max-time", "soon"], "must be HH:MM:SS or a number of minutes"),

@@ -41,7 +41,7 @@ def test_unknown_files_bring_the_nearest_names(tmp_path, monkeypatch):
 
 
 def test_a_directory_is_no_configuration(tmp_path):
-    with pytest.raises(PhmrunError, match="cannot be read"):
+    with pytest.raises(PhmrunError, match="not a regular file"):
         config_source(str(tmp_path))
-    with pytest.raises(PhmrunError, match="cannot be read"):
+    with pytest.raises(PhmrunError, match="not a regular file"):
         load_yaml(tmp_path)

@@ -125,7 +125,7 @@ def test_greedy_is_the_chain_of_best_tokens_and_a_beam_of_one(alpha):
         limits = [random.Random(seed).randrange(1, 12) for _ in sources]
         found = run(decoder, sources, beam=1, alpha=alpha, limits=limits)
         with torch.inference_mode():
-            general = _search(decoder, padded(sources), _Book(1, alpha, 1, limits), BOS, EOS, PAD)
+            general = _search(decoder, padded(sources), _Book(1, alpha, 1, limits, "gnmt"), BOS, EOS, PAD)
         for source, limit, one, other in zip(sources, limits, found, general, strict=True):
             chain: list[int] = []
             while len(chain) < limit - 1:

@@ -58,7 +58,7 @@ def test_the_directory_reads_as_a_document(finished):
     run = run_of(result)
     assert result.state is State.DONE
     assert run.path.name == run.id == result.run_id
-    assert run.id.startswith("nmt-files-phm-1-")
+    assert run.id.startswith("nmt-files-phm-embedding-phm-output-phm-1-")
     assert load_run_config(run.config_path, options_of=options_of) == config
     assert "n: 2  # --n" in run.config_path.read_text()
     assert "default" not in run.config_path.read_text()

@@ -1,6 +1,7 @@
 """Every kind of network as one function: folded it gives the trained network's outputs, in every format there is."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -48,7 +49,7 @@ def pair_reader(**options):
 NETWORKS = {
     "encoder": (encoder, {"embedding": DEFINE, "pooling": "max-mean"}, classification_graph),
     "encoder-last": (encoder, {"embedding": CLUSTERS, "pooling": "last"}, classification_graph),
-    "lstm-pairs": (pair_reader, {"embedding": PHM}, classification_graph),
+    "lstm-pairs": (pair_reader, {"embedding": PHM}, partial(classification_graph, sentences=2)),
     "lstm-prefixes": (
         pair_reader,
         {"embedding": {"structure": "projective", "width": 4}, "sentences": 1},

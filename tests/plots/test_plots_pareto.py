@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.ledger import Run
+from phmrun.metrics.kinds import kind_of
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.pareto import Point, draw_pareto, frontier, legible, lower_is_better, short
+from phmrun.plots.pareto import Point, draw_pareto, frontier, legible, short
 from phmrun.plots.speed import draw_speed, pace_of
 
 numbers = st.integers(0, 12).map(float)
@@ -29,7 +30,11 @@ def test_the_frontier_is_what_nothing_beats(cloud, lower):
 
 def test_names_and_numbers():
     assert [short(value) for value in (999, 1000, 44_040_192, 2.5e9)] == ["999", "1K", "44M", "2.5B"]
-    assert [lower_is_better(name) for name in ("test/perplexity", "val/loss", "test/bleu")] == [True, True, False]
+    assert [kind_of(name).lower_is_better for name in ("test/perplexity", "val/loss", "test/bleu")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_names_below_the_axis_do_not_lie_over_one_another():

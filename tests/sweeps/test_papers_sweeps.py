@@ -41,7 +41,7 @@ def test_a_twin_is_its_table_in_reduced_settings(name, look):
     made, whole = planned(name, look), planned(load_sweep(name).file.table, look)
     assert made.sweep.file.reduced
     assert load_sweep(name).file.table == name.replace("-small", "")
-    assert len(made.cells) >= 2
+    assert made.cells
     assert {cell.at["row"] for cell in made.cells} <= {cell.at["row"] for cell in whole.cells}
     assert not made.runs.keys() & whole.runs.keys()
     for cell in made.cells:
@@ -62,5 +62,5 @@ def test_every_task_has_a_twin():
 def test_structures_of_a_row_survive_in_its_twin(look):
     cells = planned("configs/papers/phm/table5-small.yaml", look).cells
     layers = [(cell.config.layer.structure, cell.config.layer.options.get("n")) for cell in cells]
-    assert layers == [("dense", None), ("phm", 2), ("phm", 4), ("phm", 8), ("phm", 16)]
+    assert list(dict.fromkeys(layers)) == [("dense", None), ("phm", 2), ("phm", 4), ("phm", 8), ("phm", 16)]
     assert {cell.config.data.name for cell in cells} == {"shakespeare"}

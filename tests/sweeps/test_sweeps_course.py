@@ -48,7 +48,7 @@ def test_where_cells_stand(at):
     with held.lock():
         stands = made.stands()
         assert [str(stand.standing) for stand in stands] == [
-            "done", "failed", "interrupted", "missing", "missing", "running"
+            "done", "failed", "interrupted", "queued", "missing", "running"
         ]  # fmt: skip
         assert orphans(stands) == 1
         # Another machine's claim counts while its heart beats, this process's own is no obstacle.
@@ -57,16 +57,17 @@ def test_where_cells_stand(at):
         assert look(made.plan.cells[4], made.runs_dir).claimed
     assert stands[1].reason == "no memory"
     assert tally(stands) == {
-        CellState.DONE: 1, CellState.RUNNING: 1, CellState.INTERRUPTED: 1, CellState.MISSING: 2, CellState.FAILED: 1
+        CellState.DONE: 1, CellState.RUNNING: 1, CellState.INTERRUPTED: 1, CellState.QUEUED: 1,
+        CellState.MISSING: 1, CellState.FAILED: 1
     }  # fmt: skip
 
 
-def test_a_directory_that_was_only_just_made_is_a_missing_cell(at):
+def test_a_directory_that_was_only_just_made_is_a_queued_cell(at):
     made = at()
     (made.runs_dir / str(made.plan.cells[0].run_id)).mkdir(parents=True)
-    assert made.stands()[0].standing is CellState.MISSING
+    assert made.stands()[0].standing is CellState.QUEUED
     (made.runs_dir / str(made.plan.cells[0].run_id) / "config.yaml").write_text("task: toy\n")
-    assert made.stands()[0].standing is CellState.MISSING
+    assert made.stands()[0].standing is CellState.QUEUED
 
 
 def test_the_same_experiment_counts_once(at):
@@ -131,7 +132,7 @@ def test_a_run_that_was_started_runs_before_it_has_taken_its_lock(at):
     course = Course(made.stands(), made.runs_dir, 1)
     run = made.put(0, State.QUEUED)
     stand = look(made.plan.cells[0], made.runs_dir)
-    assert stand.standing is CellState.MISSING
+    assert stand.standing is CellState.QUEUED
     course.take(Event(replace(stand, standing=CellState.RUNNING)))
     for _ in range(2):
         assert course.summary(course.refresh()) == "0 of 6 done · 1 running"

@@ -9,6 +9,8 @@ from phmrun.layers.structure import build_structure
 
 CLOSED = ("circulant", "dense", "group", "group-shuffle", "hypercomplex", "low-rank", "symmetric")
 """Structures whose fit is the global optimum."""
+SEARCHED = ("blast", "block-circulant", "guided", "monarch", "sparse-low-rank")
+"""Structures whose fit is a search by gradients, which may end beside the optimum."""
 
 
 def covariance_of(size, seed=1):
@@ -40,7 +42,7 @@ def test_a_matrix_of_the_structure_comes_back(name, options, size, whitened):
     found = built(name, options, size, 2)
     covariance = covariance_of(size[1]) if whitened else None
     found.fit(target, covariance)
-    exact = options.get("variant") != "released" and name not in ("mine", "kronecker")
+    exact = options.get("variant") != "released" and name not in ("mine", "kronecker", *SEARCHED)
     kept = energy_kept(target, found.materialize().detach(), covariance)
     assert kept > (1 - 1e-4 if exact else 0.9)
     assert all(parameter.grad is None for parameter in found.parameters())
@@ -57,6 +59,8 @@ def test_no_search_by_gradients_does_better(name, options, size, whitened):
     searched = built(name, options, size, 4)
     fit_by_gradient(searched, target, covariance)
     other = error(target, searched.materialize().detach(), covariance)
+    if name in SEARCHED:
+        pytest.skip("its fit is that search")
     # Alternating least squares may end in another valley than the search; the closed forms have none.
     assert reached <= other * (1.001 if name in CLOSED or not whitened else 1.05)
 
