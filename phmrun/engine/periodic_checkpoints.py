@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import Callback
+from torch import nn
 
 from phmrun.engine.checkpoints import LAST, diverged, step_checkpoints, write_checkpoint
 from phmrun.engine.processes import largest
@@ -120,7 +121,7 @@ def require_numbers(trainer: pl.Trainer) -> None:
     """
     named = [
         (name, weight.detach())
-        for name, weight in trainer.lightning_module.objective.named_parameters()
+        for name, weight in cast(nn.Module, trainer.lightning_module.objective).named_parameters()
         if weight.numel()
     ]
     largest_ones = torch._foreach_norm([weight for _, weight in named], float("inf"))
