@@ -13,7 +13,7 @@ def test_list(phmrun):
         assert fact["formula"]
         assert fact["source"]
         assert fact["name"] in table
-        assert fact["count_formula"].split()[0] in table
+        assert (fact["count_formula"].split() or [""])[0] in table  # a formula is for display, the count is measured
 
 
 def test_show(phmrun):
@@ -52,6 +52,9 @@ from phmrun.layers import Structure, register
 class Listed(Structure):
     """Listed."""
     formula, count_formula, source = "W = 0", "0", "none"
+
+    def __init__(self, out_features: int, in_features: int) -> None:
+        super().__init__(out_features, in_features)
 
     def reset_parameters(self, std: float) -> None:
         """Nothing is drawn."""

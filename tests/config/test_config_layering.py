@@ -200,14 +200,14 @@ def test_nested():
         ("octonion", "--layer hypercomplex --set layer.algebra=octonion"),
         ("sedenion", "--layer hypercomplex --set layer.algebra=sedenion"),
         ("shapeshifter", "--layer kronecker"),
-        ("mine", "--plugin FILE"),
+        ("of-my-own", "--plugin FILE"),
     ],
 )
 def test_names_that_people_try_say_the_command_that_works(name, command):
     with pytest.raises(PhmrunError) as caught:
         resolve_request("nmt", [("layer.structure", name, "--layer")])
     assert command in str(caught.value)
-    if name != "mine":
+    if name != "of-my-own":
         settings = command.replace("--layer ", "layer.structure=").replace("--set ", "").split()
         resolve_request("nmt", [(*setting.split("="), "test") for setting in settings])
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot
+from tiny_experiments import configured, everywhere, run_of, snapshot
 
 from phmrun.config import load_run_config
 from phmrun.engine.experiment import dry_run, evaluate, predictor, train
@@ -35,6 +35,10 @@ def learnable(corpus):
         (corpus / f"test.{language}").write_text("".join(lines[:12]))
 
 
+SAID = {"layer.n": "--n", "seed": "default"}
+"""What somebody gave."""
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, prepared_corpora):
     """A run that has learnt something, with its W&B mirror on disk."""
@@ -48,7 +52,7 @@ def finished(tmp_path_factory, prepared_corpora):
         logger = logging.getLogger("phmrun")
         level = logger.level
         logger.setLevel(logging.INFO)
-        result = train(config, origin={"layer.n": "--n", "seed": "default"}, runs_dir=directory / "runs")
+        result = train(config, origin=SAID, runs_dir=directory / "runs")
         logger.setLevel(level)
     return directory, config, result
 
@@ -155,7 +159,7 @@ def test_the_same_call_again_changes_nothing(finished, caplog):
     run = run_of(result)
     before = snapshot(run)
     with caplog.at_level(logging.INFO, "phmrun"):
-        again = run_experiment(config, directory / "runs")
+        again = train(config, origin=SAID, runs_dir=directory / "runs")
     assert snapshot(run) == before
     assert again.state is State.DONE
     assert again.run_id == result.run_id
