@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-SENTENCE := The old teacher who the children admire calls the girl up.
+SENTENCE := The child sees the old dog.
 demo: $(STAMP)  ## Train a small PHM Transformer on the built-in corpus, score it, translate a sentence (about two minutes)
 	$(BIN)/phmrun train nmt --config configs/nmt/demo.yaml --layer phm --n 4 --runs-dir runs/demo
 	@echo; echo "$(SENTENCE)"
