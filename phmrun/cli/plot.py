@@ -136,7 +136,7 @@ def plot_tuning(
     from phmrun.plots.canvas import save_figure
     from phmrun.plots.tuning import Effort, draw_tuning
 
-    made = planned(file)
+    made = planned(file, ledger=runs_dir)
     if not made.sweep.file.tune:
         raise PhmrunError("this sweep tunes nothing", where=file, hint="See the key tune in `phmrun schema sweep`.")
     rows = rows_of(made, runs_dir)

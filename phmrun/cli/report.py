@@ -52,14 +52,13 @@ def report(
     from phmrun.cli.sweep_tuning import chosen
     from phmrun.cli.sweep_work import planned
     from phmrun.cli.table import require_runs
-    from phmrun.layers import options_of
     from phmrun.papers.significance import differences
     from phmrun.report.content import write_report
-    from phmrun.sweeps.ledger import survey_without_data
+    from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.results import table_of_sweep
 
-    made = chosen(planned(file, seeds=seeds), runs_dir)
-    stands = survey_without_data(made, runs_dir, options_of)
+    made = chosen(planned(file, seeds=seeds, ledger=runs_dir), runs_dir)
+    stands = survey(made, runs_dir)
     tell_faults(stands)
     if checklist is not None:
         _checklist(checklist, made, stands, out or Path(f"{Path(file).stem}-checklist-{checklist}.html"), as_json)

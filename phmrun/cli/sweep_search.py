@@ -16,9 +16,14 @@ JOURNAL = "search.journal"
 """Beside the sweep's other files: what was tried."""
 
 
-def maker(made: Plan) -> Callable[[Cell, Mapping[str, Any]], Cell]:
-    """From a cell and the values of a trial to the trial's cell."""
-    inspect, options_of = sweep_work.by_torch(made.sweep)
+def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:
+    """From a cell and the values of a trial to the trial's cell.
+
+    Args:
+        made: The plan.
+        ledger: A directory of runs, which know the checksums of data that are not here.
+    """
+    inspect, options_of = sweep_work.by_torch(made.sweep, ledger)
     return lambda cell, values: varied(cell, values, inspect, options_of)
 
 

@@ -13,14 +13,14 @@ from phmrun.sweeps.tuning import Tuned, settled, with_choices
 
 def rows_of(made: Plan, runs_dir: Path) -> list[Tuned]:
     """The rows of a sweep with their trials."""
-    return settled(made, runs_dir, made.sweep.file.tune, maker(made))[1]
+    return settled(made, runs_dir, made.sweep.file.tune, maker(made, runs_dir))[1]
 
 
 def chosen(made: Plan, runs_dir: Path) -> Plan:
     """The plan with the values of the trials that are over; the same plan where the sweep tunes nothing."""
     if not made.sweep.file.tune:
         return made
-    return with_choices(made, rows_of(made, runs_dir), maker(made))
+    return with_choices(made, rows_of(made, runs_dir), maker(made, runs_dir))
 
 
 def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Plan:

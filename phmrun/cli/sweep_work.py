@@ -22,26 +22,35 @@ from phmrun.sweeps.view import Course, shown
 from phmrun.sweeps.workplace import Workplace
 
 
-def planned(file: str, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
+def planned(
+    file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
+) -> Plan:
     """The plan of a sweep, by what torch says of its networks and its data.
 
     Args:
         file: The sweep's file.
         only: ``key=value`` of the cells to keep.
         seeds: So many seeds instead of the file's.
+        ledger: A directory of runs, which know the checksums of data that are not here.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
-    inspect, options_of = by_torch(sweep)
+    inspect, options_of = by_torch(sweep, ledger)
     return plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
 
 
-def by_torch(sweep: Sweep) -> tuple[Inspect, OptionsOf]:
-    """A look at networks and data, and the options of the structures, the sweep's own layers among them."""
+def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
+    """A look at networks and data, and the options of the structures, the sweep's own layers among them.
+
+    Args:
+        sweep: The sweep.
+        ledger: A directory of runs, which know the checksums of data that are not here.
+    """
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
     from phmrun.layers import options_of  # imports torch, and only now is it needed
     from phmrun.sweeps.inspection import inspector
+    from phmrun.sweeps.ledger import recorded_data
 
-    return inspector(plugins), options_of
+    return inspector(plugins, recorded_data(ledger, options_of) if ledger else None), options_of
 
 
 def workplace(made: Plan, runs_dir: Path) -> Workplace:

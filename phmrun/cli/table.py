@@ -165,11 +165,10 @@ def results(
         from phmrun.cli.sweep_output import tell_faults
         from phmrun.cli.sweep_tuning import chosen
         from phmrun.cli.sweep_work import planned
-        from phmrun.layers import options_of
-        from phmrun.sweeps.ledger import survey_without_data
+        from phmrun.sweeps.cell_status import survey
 
-        made = chosen(planned(what[0], only, seeds), runs_dir)
-        stands = survey_without_data(made, runs_dir, options_of)
+        made = chosen(planned(what[0], only, seeds, ledger=runs_dir), runs_dir)
+        stands = survey(made, runs_dir)
         tell_faults(stands)
         return table_of_sweep(made, stands, rows=rows, columns=columns, scores=scores)
     summaries = [summarise(Run.find(runs_dir, name).path) for name in what] if what else list_runs(runs_dir)

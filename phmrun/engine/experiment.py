@@ -226,7 +226,12 @@ def build_data(config: Experiment) -> DataModule:
 
 def fingerprints(data: DataModule, plugins: Mapping[Path, str]) -> dict[str, str]:
     """Checksums that belong to the experiment's identity: of its text, and of the user's own layers."""
-    return {**data.fingerprints(), **{f"plugin {path.name}": digest for path, digest in plugins.items()}}
+    return {**data.fingerprints(), **plugin_marks(plugins)}
+
+
+def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
+    """Checksums of the user's own layers, as they stand in an experiment's identity."""
+    return {f"plugin {path.name}": digest for path, digest in plugins.items()}
 
 
 def _record(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, str]) -> None:

@@ -49,16 +49,23 @@ def config_values(path: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def layer_label(layer: Any) -> str | None:
-    """A weight structure with its numbers, ``phm n=8``; options that are words or switches are left out."""
+def layer_label(layer: Any, *, words: bool = False) -> str | None:
+    """A weight structure with its numbers, ``phm n=8``.
+
+    Args:
+        layer: The section of a configuration, or a structure's name.
+        words: Whether options that are words or switches are named too, ``phm n=8 freeze=a``: of what somebody wrote,
+            not of a resolved configuration, which holds every option.
+    """
     if not isinstance(layer, Mapping):
         return str(layer) if layer else None
-    numbers = [
-        f"{key}={value}"
-        for key, value in layer.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+    options = {key: value for key, value in layer.items() if key != "structure"}
+    named = [
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+        for key, value in options.items()
+        if words or (isinstance(value, int | float) and not isinstance(value, bool))
     ]
-    return " ".join([str(layer.get("structure", PLAIN)), *numbers])
+    return " ".join([str(layer.get("structure", PLAIN)), *named])
 
 
 def network_label(config: Mapping[str, Any]) -> str | None:

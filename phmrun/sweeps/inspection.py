@@ -8,8 +8,9 @@ from typing import Any
 from phmrun.config import Experiment
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
-from phmrun.engine.experiment import build_data, fingerprints
-from phmrun.errors import PhmrunError
+from phmrun.engine.experiment import build_data, fingerprints, plugin_marks
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.sweeps.ledger import Recorded
 from phmrun.sweeps.plan import Inspect, Inspected
 
 COURSE = {"seed", "batch", "training", "decoding", "hardware", "logging"}
@@ -18,11 +19,12 @@ LAYERS = {"layer", "embedding", "output"}
 """What the data do not depend on either; the network depends on the sizes of the data's vocabulary, not on the rest."""
 
 
-def inspector(plugins: Mapping[Path, str]) -> Inspect:
+def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> Inspect:
     """A look that remembers: a network that is asked for again is not built again, nor are files read again.
 
     Args:
         plugins: SHA-256 of the user's own layers, by file.
+        recorded: The checksums of data that are not here, as runs have them on record; without it they are missing.
     """
 
     def look(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
@@ -38,7 +40,9 @@ def inspector(plugins: Mapping[Path, str]) -> Inspect:
         try:
             marks, learnt = data_of(config, _key({key: value for key, value in values.items() if key not in LAYERS}))
         except PhmrunError as error:
-            absent, marks, learnt = error, {}, None
+            known = recorded(config) if recorded and error.code == ExitCode.DATA else None
+            absent = error if known is None else None
+            marks, learnt = {**(known or {}), **plugin_marks(plugins)}, None
         sizes = learnt or config.sizes
         key = _key({name: value for name, value in values.items() if name != "data"} | {"sizes": sizes})
         if key not in counts:

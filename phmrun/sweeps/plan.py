@@ -212,9 +212,11 @@ def _nothing_left(sweep: Sweep, only: Mapping[str, Sequence[Any]], options_of: O
 
 
 def label_of(value: Any) -> str:
-    """A value of the grid in a few words; a layer's section as listings show it."""
+    """A value of the grid in a few words; a layer's section with all that the file says of it."""
     if isinstance(value, Mapping):
-        return str(layer_label(value)) if "structure" in value else ", ".join(f"{k}={v}" for k, v in value.items())
+        if "structure" in value:
+            return str(layer_label(value, words=True))
+        return ", ".join(f"{key}={each}" for key, each in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

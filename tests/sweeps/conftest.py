@@ -62,7 +62,9 @@ def planned(written) -> Callable[..., Plan]:
 @pytest.fixture
 def phmrun(monkeypatch, tmp_path) -> Callable[..., Result]:
     """Calls ``phmrun sweep`` with stand-ins for torch's view of the experiments and for training."""
-    monkeypatch.setattr(sweep_work, "by_torch", lambda sweep: (toy_experiment.inspect, toy_experiment.options_of))
+    monkeypatch.setattr(
+        sweep_work, "by_torch", lambda sweep, ledger=None: (toy_experiment.inspect, toy_experiment.options_of)
+    )
     monkeypatch.setattr(sweep_work, "Workplace", partial(Workplace, program=toy_planner.PROGRAM))
     monkeypatch.setattr(sweep_work, "_devices", lambda made: [])
 

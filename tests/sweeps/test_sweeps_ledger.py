@@ -1,38 +1,66 @@
-"""Runs whose data are not on this machine any more: a sweep's table finds them by their settings."""
+"""Data that are not on this machine any more: a plan has the checksums that runs have on record."""
+
+import shutil
 
 import pytest
-import toy_experiment
+from tiny_experiments import write_corpus
 
 from phmrun.config import to_yaml
-from phmrun.errors import PhmrunError
+from phmrun.layers import options_of
 from phmrun.ledger import Run, State
-from phmrun.sweeps.cell_status import CellState
-from phmrun.sweeps.ledger import survey_without_data
+from phmrun.sweeps import load_sweep, plan
+from phmrun.sweeps.cell_status import CellState, survey
+from phmrun.sweeps.inspection import inspector
+from phmrun.sweeps.ledger import recorded_data
 from phmrun.sweeps.results import table_of_sweep
 
-SWEEP = {"task": "toy", "base": {"data": {"name": "lost"}}, "grid": {"layer": ["dense", "phm"]}, "seeds": 2}
+
+@pytest.fixture
+def sweep(tmp_path):
+    """A sweep over two layers on files of our own."""
+    corpus = write_corpus(tmp_path / "corpus")
+    path = tmp_path / "nmt.yaml"
+    path.write_text(f"""
+task: nmt
+base:
+  data: {{prefix: {corpus}/, source: aa, target: bb, vocabulary: {{kind: word, size: 160, multiple_of: 16}}}}
+  model: {{width: 16, feedforward: 32, heads: 2, encoder_layers: 1, decoder_layers: 1}}
+grid: {{layer: [dense, {{structure: phm, n: 2}}]}}
+seeds: 2
+""")
+    return path
 
 
-def done(runs_dir, cell, name):
-    run = Run.create(runs_dir, name, to_yaml(cell.config))
-    run.update_metrics("test/accuracy", {"value": 80.0 + cell.config.seed, "signature": "x"})
+def planned(path, runs_dir):
+    return plan(load_sweep(str(path)), inspector({}, recorded_data(runs_dir, options_of)), options_of)
+
+
+def done(runs_dir, cell, marks):
+    run = Run.create(runs_dir, cell.run_id, to_yaml(cell.config))
+    run.write_parameters({"total": cell.parameters, "fingerprints": dict(marks)})
+    run.update_metrics("test/bleu", {"value": 20.0 + cell.config.seed, "signature": "x"})
     run.set_state(State.DONE)
 
 
-def test_a_table_needs_no_data(planned, tmp_path):
-    made = planned(SWEEP)
-    assert all(cell.run_id is None for cell in made.cells)
-    for number, cell in enumerate(made.cells[:2]):
-        done(tmp_path / "runs", cell, f"toy-lost-dense-{cell.config.seed}-{number:012x}")
-    stands = survey_without_data(made, tmp_path / "runs", toy_experiment.options_of)
-    assert [stand.standing for stand in stands] == [CellState.DONE] * 2 + [CellState.BLOCKED] * 2
-    table = table_of_sweep(made, stands)
-    assert [figures[0].numbers[0].values for figures in table.figures] == [(81.0, 82.0), ()]
+def test_a_table_needs_no_data(sweep, tmp_path):
+    before = planned(sweep, tmp_path / "runs")
+    for cell in before.cells[:2]:
+        done(tmp_path / "runs", cell, cell.marks)
+    shutil.rmtree(tmp_path / "corpus")
+    made = planned(sweep, tmp_path / "runs")
+    assert [cell.run_id for cell in made.cells] == [cell.run_id for cell in before.cells]
+    found = survey(made, tmp_path / "runs")
+    assert [each.standing for each in found] == [CellState.DONE] * 2 + [CellState.MISSING] * 2
+    table = table_of_sweep(made, found)
+    assert [figures[0].numbers[0].values for figures in table.figures] == [(21.0, 22.0), ()]
+    assert all(cell.blocked for cell in planned(sweep, tmp_path / "no runs").cells)
 
 
-def test_two_runs_of_the_same_settings_on_other_data_are_not_guessed(planned, tmp_path):
-    made = planned(SWEEP)
-    for name in ("toy-lost-dense-1-00000000000a", "toy-lost-dense-1-00000000000b"):
-        done(tmp_path / "runs", made.cells[0], name)
-    with pytest.raises(PhmrunError, match="2 runs have the settings of layer dense · seed 1, on other data each"):
-        survey_without_data(made, tmp_path / "runs", toy_experiment.options_of)
+def test_other_files_of_the_same_name_are_not_guessed(sweep, tmp_path):
+    cells = planned(sweep, tmp_path / "runs").cells
+    done(tmp_path / "runs", cells[0], cells[0].marks)
+    done(tmp_path / "runs", cells[1], dict.fromkeys(cells[1].marks, "0" * 64))
+    shutil.rmtree(tmp_path / "corpus")
+    faults = {str(cell.fault) for cell in planned(sweep, tmp_path / "runs").cells}
+    assert len(faults) == 1
+    assert "learnt from other files each" in faults.pop()

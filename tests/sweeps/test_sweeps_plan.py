@@ -197,3 +197,9 @@ def test_a_grid_that_nobody_can_run_is_refused_before_it_is_written_out(planned)
     grid = {f"model.key{i}": list(range(10)) for i in range(30)}
     with pytest.raises(PhmrunError, match=r"10\^30 cells are more than the 100,000"):
         planned({"task": "toy", "grid": grid})
+
+
+def test_a_layer_of_the_grid_is_named_by_all_that_the_file_says_of_it(planned):
+    layers = [{"structure": "phm", "n": 4}, {"structure": "phm", "n": 4, "variant": "released"}]
+    made = planned({"task": "toy", "grid": {"layer": layers}})
+    assert [cell.labels["layer"] for cell in made.cells] == ["phm n=4", "phm n=4 variant=released"]
