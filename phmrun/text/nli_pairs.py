@@ -156,7 +156,7 @@ def _sentence(text: Any, place: str, where: str) -> str:
 def _snli(path: Path) -> Iterator[Row]:
     """JSON lines, or a table, as the first line shows."""
     fields = ("sentence1", "sentence2", "gold_label")
-    if _starts_with(path, "{"):
+    if _is_json(_first_line(path)):
         yield from _json_lines(path, fields)
     else:
         yield from _table(path, fields)
@@ -164,7 +164,7 @@ def _snli(path: Path) -> Iterator[Row]:
 
 def _scitail(path: Path) -> Iterator[Row]:
     """Three columns, or JSON lines of the ``snli_format``."""
-    if _starts_with(path, "{"):
+    if _is_json(_first_line(path)):
         yield from _json_lines(path, ("sentence1", "sentence2", "gold_label"))
     else:
         yield from _three_columns(path)
@@ -203,7 +203,7 @@ def _three_columns(path: Path) -> Iterator[Row]:
 def _own(path: Path) -> Iterator[Row]:
     """Three columns, a table with a header, or JSON lines: the first line shows which."""
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
-    if first.lstrip().startswith("{"):
+    if _is_json(first):
         try:
             record = parse_json(first)
         except (ValueError, RecursionError):
@@ -239,11 +239,25 @@ _ROWS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
 }
 
 
+def _is_json(line: str) -> bool:
+    """Whether a line is an object rather than columns, the first of which may begin with a brace as well."""
+    return line.lstrip().startswith("{") and "\t" not in line
+
+
 def _starts_with(path: Path, start: str) -> bool:
     """Whether the first line that is not blank begins so."""
+    return _first_line(path).lstrip().startswith(start)
+
+
+def _first_line(path: Path) -> str:
+    """The first line that is not blank.
+
+    Raises:
+        PhmrunError: (exit 3) There is none.
+    """
     for _, line in numbered_lines(path, longest=WHOLE_FILE):
         if line.strip():
-            return line.lstrip().startswith(start)
+            return line
     raise malformed("the file has only empty lines", str(path))
 
 

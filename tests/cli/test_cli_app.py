@@ -1,6 +1,5 @@
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -36,20 +35,17 @@ def test_version(phmrun):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([verb, "-h"] for verb in VERBS), ["layers", "show", "--help"]])
-def test_help_is_fast_and_imports_nothing_heavy(arguments):
+def test_help_imports_nothing_heavy(arguments):
     code = (
         "import sys, atexit\n"
         "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
         "from phmrun.cli.app import main\n"
         f"main({arguments!r})"
     )
-    start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - start
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
     assert not HEAVY & set(done.stderr.split())
-    assert seconds < 5  # half a second on a quiet machine; loose, since tests share theirs
 
 
 @pytest.mark.parametrize("arguments", [["trian"], ["train"], ["train", "nmt", "--n", "x"], ["train", "nmt", "--nope"]])

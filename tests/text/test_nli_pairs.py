@@ -266,3 +266,10 @@ def test_a_wrong_number_of_columns_names_those_expected(tmp_path):
         list(read_pairs(path, "tsv"))
     assert "premise, hypothesis, label" in str(caught.value)
     assert "data formats nli" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["scitail", "tsv"])
+def test_a_sentence_may_begin_with_a_brace(tmp_path, name):
+    path = tmp_path / "pairs.txt"
+    path.write_text("{ a set }\ta set\tneutral\n")
+    assert [pair[:2] for pair in read_pairs(path, name)] == [("{ a set }", "a set")]
