@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from phmrun.bench.machine import last_level_cache, waiter
-from phmrun.bench.modules import Batch, Form, Inputs, Shape, Subject
+from phmrun.bench.modules import Batch, Form, Inputs, ModuleKind, Shape
 from phmrun.bench.timing import Timing, interleave
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of
@@ -36,10 +36,10 @@ MOST_COPIES = 8192
 
 
 class Candidate(Protocol):
-    """What is measured against a subject's reference, at one size."""
+    """What is measured against a module's reference, at one size."""
 
     @property
-    def subject(self) -> Subject:
+    def kind(self) -> ModuleKind:
         """The kind of module."""
 
     @property
@@ -67,13 +67,13 @@ class Case(NamedTuple):
     """A structure with its options, in one kind of module at one size.
 
     Attributes:
-        subject: The kind of module.
+        kind: The kind of module.
         structure: Its registered name.
         options: Its options.
-        shape: See the subject.
+        shape: As its kind says.
     """
 
-    subject: Subject
+    kind: ModuleKind
     structure: str
     options: Mapping[str, Any]
     shape: Shape
@@ -85,19 +85,19 @@ class Case(NamedTuple):
 
     def build(self) -> nn.Module:
         """A newly drawn module."""
-        return self.subject.build(self.shape, self.structure, self.options)
+        return self.kind.build(self.shape, self.structure, self.options)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """As the subject."""
-        return self.subject.forms(module)
+        """As its kind says."""
+        return self.kind.forms(module)
 
     def in_training(self, module: nn.Module) -> Form:
-        """As the subject."""
-        return self.subject.in_training(module)
+        """As its kind says."""
+        return self.kind.in_training(module)
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """As the subject."""
-        return self.subject.chosen(module, tokens)
+        """As its kind says."""
+        return self.kind.chosen(module, tokens)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Measured:
 
 
 def cases(
-    subject: Subject,
+    kind: ModuleKind,
     structures: Sequence[tuple[str, Mapping[str, Any]]],
     orders: Sequence[int] = ORDERS,
     shapes: Sequence[Shape] = (),
@@ -147,25 +147,25 @@ def cases(
     A structure that has an option ``n`` is measured for each of ``orders`` unless n is given; any other once.
 
     Args:
-        subject: The kind of module.
+        kind: The kind of module.
         structures: Names with options.
         orders: Values of ``n``.
-        shapes: Sizes; the subject's own unless given.
+        shapes: Sizes; the kind's own unless given.
         dtype: What is computed in.
 
     Raises:
         PhmrunError: There is no such structure or option.
     """
     found, left_out = [], []
-    for shape in shapes or subject.sizes.shapes:
+    for shape in shapes or kind.sizes.shapes:
         for name, options in structures:
             checked = checked_options(name, options)
             ordered = any(option.name == "n" for option in options_of(name)) and "n" not in checked
             for extra in [{"n": n} for n in orders] if ordered else [{}]:
-                case = Case(subject, name, {**extra, **checked}, shape)
+                case = Case(kind, name, {**extra, **checked}, shape)
                 reason = _misfit(case, dtype)
                 if reason:
-                    left_out.append(f"{subject.name}, {case.label}, {shape[0]} → {shape[1]}: {reason}")
+                    left_out.append(f"{kind.name}, {case.label}, {shape[0]} → {shape[1]}: {reason}")
                 else:
                     found.append(case)
     return found, left_out
@@ -176,7 +176,7 @@ def _misfit(case: Case, dtype: torch.dtype) -> str | None:
     structure = STRUCTURES.get(case.structure)
     if dtype.itemsize < 4 and not structure.half_precision:
         return "no lower precision than single"
-    reasons = (structure.misfit(*sizes, **case.options) for sizes in case.subject.maps(case.shape))
+    reasons = (structure.misfit(*sizes, **case.options) for sizes in case.kind.maps(case.shape))
     return next((reason for reason in reasons if reason), None)
 
 
@@ -213,7 +213,7 @@ def measure(
 
     Args:
         candidates: From :func:`cases`, or other people's.
-        batches: Batches of inference; the subject's own unless given.
+        batches: Batches of inference; the kind's own unless given.
         training: The same of training.
         rounds: Measurements of each candidate; results are medians over them.
         device: Where to compute.
@@ -226,18 +226,18 @@ def measure(
 
     def settings(candidate: Candidate) -> Iterator[tuple[Literal["inference", "training"], int, Batch]]:
         """Mode, bytes of copies and batch."""
-        sizes = candidate.subject.sizes
+        sizes = candidate.kind.sizes
         yield from (("training", 0, batch) for batch in training or sizes.training)
-        for bytes_of_copies in (0, beyond) if candidate.subject.cold else (0,):
+        for bytes_of_copies in (0, beyond) if candidate.kind.cold else (0,):
             yield from (("inference", bytes_of_copies, batch) for batch in batches or sizes.batches)
 
     with progress("measuring", sum(1 for one in candidates for _ in settings(one)), "settings") as advance:
         for candidate in candidates:
-            plain, module = (made.to(device) for made in (candidate.subject.plain(candidate.shape), candidate.build()))
+            plain, module = (made.to(device) for made in (candidate.kind.plain(candidate.shape), candidate.build()))
             for (mode, size), group in itertools.groupby(settings(candidate), key=lambda setting: setting[:2]):
                 forms: dict[str, list[nn.Module]] = {}
                 if mode == "inference":
-                    held = {candidate.subject.reference: _frozen(plain), **candidate.forms(module)}
+                    held = {candidate.kind.reference: _frozen(plain), **candidate.forms(module)}
                     forms = {name: copies_of(form.to(dtype), size) for name, form in held.items()}
                 for _, _, batch in group:
                     if mode == "training":
@@ -270,45 +270,45 @@ class _Clock:
         """Forward only."""
         inputs = self._inputs(candidate, batch)
         with torch.inference_mode():
-            return self._times({name: _in_turn(candidate.subject, copies, inputs) for name, copies in forms.items()})
+            return self._times({name: _in_turn(candidate.kind, copies, inputs) for name, copies in forms.items()})
 
     def training(self, candidate: Candidate, plain: nn.Module, module: nn.Module, batch: Batch) -> dict[str, Timing]:
         """Forward and backward."""
-        subject, inputs = candidate.subject, self._inputs(candidate, batch)
-        steps = {subject.reference: plain, candidate.in_training(module): module}
-        return self._times({name: _step(subject, one, inputs, self._precision) for name, one in steps.items()})
+        kind, inputs = candidate.kind, self._inputs(candidate, batch)
+        steps = {kind.reference: plain, candidate.in_training(module): module}
+        return self._times({name: _step(kind, one, inputs, self._precision) for name, one in steps.items()})
 
     def _times(self, candidates: Mapping[str, Callable[[], object]]) -> dict[str, Timing]:
         return interleave(candidates, rounds=self.rounds, at_least=self.at_least, settle=waiter(self.device))
 
     def _inputs(self, candidate: Candidate, batch: Batch) -> Inputs:
         """On the device, as leaves of the graph."""
-        drawn = candidate.subject.draw(candidate.shape, batch, self.dtype)
+        drawn = candidate.kind.draw(candidate.shape, batch, self.dtype)
         return tuple(one.detach().to(self.device).requires_grad_(one.requires_grad) for one in drawn)
 
     def _precision(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, self.dtype) if self.dtype.itemsize < 4 else nullcontext()
 
 
-def _in_turn(subject: Subject, modules: Sequence[nn.Module], inputs: Inputs) -> Callable[[], Tensor]:
+def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> Callable[[], Tensor]:
     """Calls the next of the modules."""
     endless = itertools.cycle(modules)
-    return lambda: subject.call(next(endless), inputs)
+    return lambda: kind.call(next(endless), inputs)
 
 
 def _step(
-    subject: Subject,
+    kind: ModuleKind,
     module: nn.Module,
     inputs: Inputs,
     precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Callable[[], None]:
     """One forward and one backward, the gradients thrown away as an optimizer step does."""
     with torch.no_grad(), precision():
-        gradient = torch.randn_like(subject.call(module, inputs))
+        gradient = torch.randn_like(kind.call(module, inputs))
 
     def step() -> None:
         with precision():
-            outputs = subject.call(module, inputs)
+            outputs = kind.call(module, inputs)
         outputs.backward(gradient)
         module.zero_grad(set_to_none=True)
         for one in inputs:
@@ -331,17 +331,17 @@ def _measured(
     auto: Form,
 ) -> Measured:
     """The line of one setting."""
-    subject = candidate.subject
-    reference = timings[subject.reference]
+    kind = candidate.kind
+    reference = timings[kind.reference]
     return Measured(
-        subject.name,
+        kind.name,
         candidate.label,
         *candidate.shape,
         mode,
         weights,
         batch,
-        subject.reference,
+        kind.reference,
         {name: timing.median for name, timing in timings.items()},
-        {name: timing.ratio(reference) for name, timing in timings.items() if name != subject.reference},
+        {name: timing.ratio(reference) for name, timing in timings.items() if name != kind.reference},
         auto if auto in timings else "dense",
     )

@@ -8,7 +8,7 @@ import torch
 
 from phmrun.bench.layers import Case
 from phmrun.bench.machine import memory_in_use, peak_memory
-from phmrun.bench.modules import EmbeddingSubject
+from phmrun.bench.modules import EmbeddingKind
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES
 
@@ -59,7 +59,7 @@ def large_tables(
     found, left_out = [], []
     for width in widths:
         for name, options in layers:
-            case, structure = Case(EmbeddingSubject(), name, options, (rows, width)), STRUCTURES.get(name)
+            case, structure = Case(EmbeddingKind(), name, options, (rows, width)), STRUCTURES.get(name)
             reason = structure.misfit(rows, width, **options)
             if not reason and (size := BYTES * structure.count(rows, width, **options)) > MOST:
                 reason = f"its parameters take {size / 2**30:,.1f} GiB"
@@ -85,7 +85,7 @@ def lookup_memory(
             rows, width = case.shape
             with torch.device(device):
                 module = case.build().eval()
-            (index,) = case.subject.draw(case.shape, (tokens,), torch.float32)
+            (index,) = case.kind.draw(case.shape, (tokens,), torch.float32)
             index = index.to(device)
             before = memory_in_use(device)
             with torch.inference_mode(), peak_memory(device) as peak:

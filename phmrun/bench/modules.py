@@ -19,7 +19,7 @@ from phmrun.registry import STRUCTURES
 
 Form = Literal["dense", "factored", "unfolded"]
 Shape = tuple[int, int]
-"""(in_features, out_features), or what a subject's docstring says."""
+"""(in_features, out_features), or what a kind's docstring says."""
 Batch = tuple[int, ...]
 """The shape of a batch of vectors: tokens; or sentences and their length."""
 Inputs = tuple[Tensor, ...]
@@ -33,7 +33,7 @@ class Sizes(NamedTuple):
     training: Sequence[Batch]
 
 
-class Subject(Protocol):
+class ModuleKind(Protocol):
     """A kind of module."""
 
     @property
@@ -78,7 +78,7 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True)
-class LinearSubject:
+class LinearKind:
     """The linear map; of an output layer only the sizes differ."""
 
     name: str
@@ -123,7 +123,7 @@ class LinearSubject:
         return "factored" if self.in_training(module) == "factored" else resolve_application("auto", tokens)
 
 
-class EmbeddingSubject:
+class EmbeddingKind:
     """The table lookup; its shape is (num_embeddings, embedding_dim)."""
 
     name = "embedding"
@@ -166,7 +166,7 @@ class EmbeddingSubject:
         return "dense"
 
 
-class LSTMSubject:
+class LSTMKind:
     """The LSTM over whole sequences; its shape is (input_size, hidden_size), its batch (sequences, length)."""
 
     name = "lstm"
@@ -236,7 +236,7 @@ class EinsumBiaffine(nn.Module):
         return torch.cat((x, one), -1), self.weight, torch.cat((y, one), -1) if self.bias_y else y
 
 
-class BiaffineSubject:
+class BiaffineKind:
     """The biaffine form; its shape is (in_features, labels): all pairs for one label, else dependents with their heads.
 
     The terms beside the bilinear one are those of :class:`phmrun.tasks.parse.biaffine_parser.BiaffineParser`.
@@ -287,16 +287,14 @@ class BiaffineSubject:
         return self.in_training(module)
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    subject.name: subject
-    for subject in (
-        LinearSubject(
-            "linear", Sizes(((512, 512), (512, 2048), (2048, 512)), ((1,), (8,), (64,), (4096,)), ((4096,),))
-        ),
-        LSTMSubject(),
-        EmbeddingSubject(),
-        LinearSubject("output", Sizes(((512, 32768),), ((1,), (8,), (64,), (512,)), ((512,),))),
-        BiaffineSubject(),
+MODULE_KINDS: Mapping[str, ModuleKind] = {
+    kind.name: kind
+    for kind in (
+        LinearKind("linear", Sizes(((512, 512), (512, 2048), (2048, 512)), ((1,), (8,), (64,), (4096,)), ((4096,),))),
+        LSTMKind(),
+        EmbeddingKind(),
+        LinearKind("output", Sizes(((512, 32768),), ((1,), (8,), (64,), (512,)), ((512,),))),
+        BiaffineKind(),
     )
 }
 

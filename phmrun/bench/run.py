@@ -19,9 +19,9 @@ from phmrun.bench.marian import Marian, transformers_library
 from phmrun.bench.profiling import Operation, profile_call
 from phmrun.bench.systems import (
     Answering,
-    Contender,
     Ours,
     Sources,
+    System,
     Training,
     Untrained,
     answering,
@@ -51,7 +51,7 @@ Part = Literal["training", "decoding"]
 BEAMS = (1, 5)
 
 Prepare = Callable[[Any], Callable[[], None]]
-"""Readies a contender for a phase, and returns what is timed."""
+"""Readies a system for a phase, and returns what is timed."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Amount:
     """How much is measured.
 
     Attributes:
-        rounds: Measurements of each contender; results are medians over them.
+        rounds: Measurements of each system; results are medians over them.
         batches: Training batches in a measurement.
         sizes: Numbers of sentences that are decoded at a time.
         sentences: Test sentences in a measurement of decoding many at a time.
@@ -81,7 +81,7 @@ class Phase:
         name: "training", "beam 5, batch 64" …
         unit: What a rate counts per second.
         amount: How many of these one measurement has.
-        timings: Seconds per measurement, by contender; the run's own is first.
+        timings: Seconds per measurement, by system; the run's own is first.
         peak_memory: Most bytes in use in this phase, the run's model alone.
         operations: The profile of the run's model, if it was asked for.
         application: How decoding applied the weights.
@@ -99,7 +99,7 @@ class Phase:
 
     @property
     def rates(self) -> dict[str, float]:
-        """Units per second, by contender."""
+        """Units per second, by system."""
         return {name: self.amount / timing.median for name, timing in self.timings.items()}
 
     @property
@@ -185,7 +185,7 @@ def bench_run(
     data.loading.workers = 0
     _load(trained)
     exact = any(not isinstance(opponent, Run) for opponent in against)
-    ours = _contender(trained, place)
+    ours = _system(trained, place)
     plans: list[tuple[Phase, Prepare]] = []
     if "decoding" in parts and isinstance(ours, Ours):
         plans += _decoding(ours, data, amount, exact=exact)
@@ -202,7 +202,7 @@ def bench_run(
         opponents = {_name(opponent): _opponent(opponent, trained, ours) for opponent in against}
         for phase, prepare in plans:
             able = {name: each for name, each in opponents.items() if phase.trains or not isinstance(each, Untrained)}
-            passes = {name: prepare(contender) for name, contender in {"run": ours, **able}.items()}
+            passes = {name: prepare(system) for name, system in {"run": ours, **able}.items()}
             phase.timings = interleave(passes, rounds=amount.rounds, settle=waiter(place))
             if profiled:
                 phase.operations = profile_call(passes["run"], device=place)
@@ -219,7 +219,7 @@ def _load(trained: TrainedModel) -> None:
         LOG.warning("the run has no checkpoint yet: its weights are those that training starts with")
 
 
-def _contender(trained: TrainedModel, device: str) -> Ours | Answering:
+def _system(trained: TrainedModel, device: str) -> Ours | Answering:
     """A run as what is measured."""
     if isinstance(trained.module, SequenceToSequenceModule):
         return Ours(trained.module, search_from(trained.config.decoding), device)  # type: ignore[attr-defined]
@@ -230,7 +230,7 @@ def _name(opponent: Opponent) -> str:
     return opponent.id if isinstance(opponent, Run) else opponent
 
 
-def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> Contender:
+def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System:
     """Another run, or a model of the same sizes.
 
     Raises:
@@ -243,7 +243,7 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
             what = f"a run of the task {other.config.task!r} cannot be set against one of {config.task!r}"
             raise PhmrunError(what, where="--against")
         _load(other)
-        return _contender(other, ours.device)
+        return _system(other, ours.device)
     if opponent == "dense":
         dense = config.model_copy(update={name: LayerConfig() for name, value in config if is_layer(value)})
         module = TASKS.get(config.task).load("module")(dense, *sizes)
@@ -307,11 +307,11 @@ def _training(trained: TrainedModel, data: DataModule, amount: Amount, device: s
     training = trained.config.training
     count = max(1, amount.batches // training.accumulate) * training.accumulate
 
-    def prepare(contender: Contender) -> Training:
-        optimizer = trained.module.make_optimizer(contender.network.parameters())
+    def prepare(system: System) -> Training:
+        optimizer = trained.module.make_optimizer(system.network.parameters())
         for group in optimizer.param_groups:
             group["lr"] = trained.module.schedule(1)
-        return Training(contender, optimizer, data, training, count, device)
+        return Training(system, optimizer, data, training, count, device)
 
     units = sum(batch.units for batch in islice(data.train_dataloader(), count))
     return Phase("training", data.unit, units, trains=True), prepare

@@ -7,8 +7,8 @@ import torch
 
 from phmrun.bench.layers import ORDERS, Candidate, Case, cases
 from phmrun.bench.lookup_memory import large_tables
-from phmrun.bench.modules import SUBJECTS, Batch, Shape
-from phmrun.bench.third_party import missing, rivals
+from phmrun.bench.modules import MODULE_KINDS, Batch, Shape
+from phmrun.bench.third_party import missing, other_layers
 from phmrun.errors import PhmrunError
 
 
@@ -27,18 +27,18 @@ def survey(
     orders: Sequence[int] = (),
     shapes: Sequence[Shape] = (),
     dtype: torch.dtype = torch.float32,
-    with_rivals: bool = True,
+    third_party: bool = True,
     rows: int = 0,
 ) -> Survey:
     """Plans a benchmark.
 
     Args:
-        modules: Names of subjects.
+        modules: Names of kinds.
         structures: Names with options.
         orders: Values of n where a structure has it and none is given.
-        shapes: Sizes; each subject's own unless given.
+        shapes: Sizes; each kind's own unless given.
         dtype: What is computed in.
-        with_rivals: Whether layers of other packages stand beside ours.
+        third_party: Whether layers of other packages stand beside ours.
         rows: Vectors in the large tables; 0: none.
 
     Raises:
@@ -47,16 +47,16 @@ def survey(
     orders = orders or ORDERS
     candidates: list[Candidate] = []
     tables: list[Case] = []
-    left_out = [f"layers of {name}: not installed; pip install 'phmrun[bench]'" for name in missing() if with_rivals]
+    left_out = [f"layers of {name}: not installed; pip install 'phmrun[bench]'" for name in missing() if third_party]
     fitting = 0
-    for subject in (SUBJECTS[name] for name in modules):
-        found, reasons = cases(subject, structures, orders, shapes, dtype)
+    for kind in (MODULE_KINDS[name] for name in modules):
+        found, reasons = cases(kind, structures, orders, shapes, dtype)
         fitting += len(found)
         candidates += found
         left_out += reasons
-        if with_rivals:
-            candidates += rivals(subject, orders, shapes)
-        if subject.name == "embedding" and rows:
+        if third_party:
+            candidates += other_layers(kind, orders, shapes)
+        if kind.name == "embedding" and rows:
             layers = {case.label: (case.structure, case.options) for case in found if case.structure != "dense"}
             widths = sorted({case.shape[1] for case in found})
             large, reasons = large_tables(list(layers.values()), widths, rows)
@@ -74,7 +74,7 @@ def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) 
         PhmrunError: One has not.
     """
     for name in modules:
-        example = SUBJECTS[name].sizes.batches[0]
+        example = MODULE_KINDS[name].sizes.batches[0]
         for batch in batches:
             if len(batch) != len(example):
                 form = "x".join(map(str, example))

@@ -35,7 +35,7 @@ class Sources(NamedTuple):
     Attributes:
         tokens: ``[batch, source]``, padded.
         limits: The most target tokens of each, the end counted.
-        exact: Whether each output has just so many, so that every contender makes the same number of steps.
+        exact: Whether each output has just so many, so that every system makes the same number of steps.
     """
 
     tokens: Tensor
@@ -43,7 +43,7 @@ class Sources(NamedTuple):
     exact: bool
 
 
-class Contender(Protocol):
+class System(Protocol):
     """One of the models."""
 
     @property
@@ -54,7 +54,7 @@ class Contender(Protocol):
         """The training loss summed over the batch's units, differentiable."""
 
 
-class Translating(Contender, Protocol):
+class Translating(System, Protocol):
     """One that translates."""
 
     def decode(self, sources: Sources, beam: int) -> None:
@@ -183,7 +183,7 @@ class Training:
     """Optimizer steps over the first batches of a run's stream, as training makes them; each call makes the same ones.
 
     Args:
-        contender: What to train.
+        system: What to train.
         optimizer: Over its parameters.
         data: The prepared data.
         training: Accumulation, clipping and precision.
@@ -193,14 +193,14 @@ class Training:
 
     def __init__(
         self,
-        contender: Contender,
+        system: System,
         optimizer: Optimizer,
         data: DataModule,
         training: TrainingConfig,
         batches: int,
         device: torch.device | str,
     ) -> None:
-        self.contender = contender
+        self.system = system
         self.optimizer = optimizer
         self.data = data
         self.training = training
@@ -208,16 +208,16 @@ class Training:
         self.device = torch.device(device)
         self.units = 0
         if training.precision == "64":
-            contender.network.double()
+            system.network.double()
 
     def __call__(self) -> None:
         """Makes the steps, and counts their units in ``units``."""
         self.units = 0
-        network = self.contender.network.train()
+        network = self.system.network.train()
         for number, batch in enumerate(islice(self.data.train_dataloader(), self.batches), start=1):
             self.units += batch.units
             with self._precision():
-                loss = self.contender.loss(move_data_to_device(batch, self.device))
+                loss = self.system.loss(move_data_to_device(batch, self.device))
             (loss / batch.window_units).backward()
             if number % self.training.accumulate == 0:
                 if self.training.clip:
@@ -230,9 +230,9 @@ class Training:
         return torch.autocast(self.device.type, mixed) if mixed else nullcontext()
 
 
-def answering(contender: Answering, lines: Sequence[str], batch: int) -> Callable[[], None]:
+def answering(system: Answering, lines: Sequence[str], batch: int) -> Callable[[], None]:
     """What answers to all lines."""
-    predictor = contender.predictor(batch)
+    predictor = system.predictor(batch)
 
     def answer() -> None:
         deque(predictor.predict(lines), maxlen=0)
@@ -240,12 +240,12 @@ def answering(contender: Answering, lines: Sequence[str], batch: int) -> Callabl
     return answer
 
 
-def decoding(contender: Translating, batches: Sequence[Sources], beam: int) -> Callable[[], None]:
+def decoding(system: Translating, batches: Sequence[Sources], beam: int) -> Callable[[], None]:
     """What decodes all batches."""
 
     def decode() -> None:
         with torch.inference_mode():
             for batch in batches:
-                contender.decode(batch, beam)
+                system.decode(batch, beam)
 
     return decode

@@ -14,17 +14,17 @@ from typing import Any
 
 from torch import nn
 
-from phmrun.bench.modules import Form, Shape, Subject
+from phmrun.bench.modules import Form, ModuleKind, Shape
 
 PACKAGES = {"adapters": ("adapters",), "tensorly-torch": ("tensorly-torch", "tensorly")}
 """Packages, and what must be installed for them: the second needs another without saying so."""
 
 
 @dataclass(frozen=True)
-class Rival:
+class OtherLayer:
     """A layer of another package, used as it is in training and in inference alike."""
 
-    subject: Subject
+    kind: ModuleKind
     label: str
     shape: Shape
     make: Callable[[], nn.Module]
@@ -60,13 +60,13 @@ def installed(package: str) -> bool:
     return True
 
 
-def rivals(subject: Subject, orders: Sequence[int], shapes: Sequence[Shape] = ()) -> list[Rival]:
+def other_layers(kind: ModuleKind, orders: Sequence[int], shapes: Sequence[Shape] = ()) -> list[OtherLayer]:
     """What the installed packages have for a kind of module.
 
     Args:
-        subject: The kind of module.
+        kind: The kind of module.
         orders: Values of n.
-        shapes: Sizes; the subject's own unless given.
+        shapes: Sizes; the kind's own unless given.
     """
     kinds: dict[str, dict[str, Callable[..., nn.Module]]] = {
         "nn.Linear": {"adapters": adapters_linear, "tensorly-torch": tensorly_linear},
@@ -74,9 +74,9 @@ def rivals(subject: Subject, orders: Sequence[int], shapes: Sequence[Shape] = ()
     }
     absent = missing()
     return [
-        Rival(subject, f"{package} n={n}", shape, functools.partial(make, *shape, n))
-        for shape in shapes or subject.sizes.shapes
-        for package, make in kinds.get(subject.reference, {}).items()
+        OtherLayer(kind, f"{package} n={n}", shape, functools.partial(make, *shape, n))
+        for shape in shapes or kind.sizes.shapes
+        for package, make in kinds.get(kind.reference, {}).items()
         for n in orders
         if package not in absent and not any(size % n for size in shape)
     ]

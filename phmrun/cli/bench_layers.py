@@ -96,7 +96,7 @@ def bench_layers(
             rich_help_panel=MEASURED,
         ),
     ] = None,
-    rivals: Annotated[
+    third_party: Annotated[
         bool,
         typer.Option(
             help="Beside ours, the layers of adapters and tensorly-torch, if installed.", rich_help_panel=MEASURED
@@ -150,7 +150,7 @@ def bench_layers(
     check_batches(modules, training, "--training-tokens")
     use_threads(threads)
     place, dtype = choose_device(device), getattr(torch, precision)
-    plan = survey(modules, structures, orders=orders, shapes=shapes, dtype=dtype, with_rivals=rivals, rows=rows)
+    plan = survey(modules, structures, orders=orders, shapes=shapes, dtype=dtype, third_party=third_party, rows=rows)
     for reason in plan.left_out:
         console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
     machine.warn_if_busy()

@@ -42,12 +42,12 @@ def plot_history(
         raise unknown("axis", over, AXES, where="--over")
     from phmrun.ledger import Run
     from phmrun.plots.canvas import save_figure
-    from phmrun.plots.history import Axis, choose_score, courses, default_name, draw_history
+    from phmrun.plots.history import Axis, choose_score, curves, default_name, draw_history
 
     found = [Run.find(runs_dir, run) for run in runs]
     chosen, axis = choose_score(found, score), cast(Axis, over)
     path = out or default_name(found, "history")
-    save_figure(draw_history(courses(found, chosen, axis), chosen, axis, log=log), path)
+    save_figure(draw_history(curves(found, chosen, axis), chosen, axis, log=log), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 

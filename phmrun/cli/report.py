@@ -58,15 +58,15 @@ def report(
     from phmrun.sweeps.results import table_of_sweep
 
     made = chosen(planned(file, seeds=seeds, ledger=runs_dir), runs_dir)
-    stands = survey(made, runs_dir)
-    tell_faults(stands)
+    statuses = survey(made, runs_dir)
+    tell_faults(statuses)
     if checklist is not None:
-        _checklist(checklist, made, stands, out or Path(f"{Path(file).stem}-checklist-{checklist}.html"), as_json)
+        _checklist(checklist, made, statuses, out or Path(f"{Path(file).stem}-checklist-{checklist}.html"), as_json)
         return
-    table = table_of_sweep(made, stands)
+    table = table_of_sweep(made, statuses)
     require_runs(table, runs_dir)
     found = differences(table) if significance else {}
-    written = write_report(made, stands, table, found, out or Path(f"{Path(file).stem}.html"))
+    written = write_report(made, statuses, table, found, out or Path(f"{Path(file).stem}.html"))
     if as_json:
         console.print_json({"files": written})
         return
@@ -74,7 +74,7 @@ def report(
         console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
-def _checklist(name: str, made: "Plan", stands: "Sequence[CellStatus]", out: Path, as_json: bool) -> None:
+def _checklist(name: str, made: "Plan", statuses: "Sequence[CellStatus]", out: Path, as_json: bool) -> None:
     """Writes a filled checklist as HTML and as Markdown.
 
     Raises:
@@ -86,7 +86,7 @@ def _checklist(name: str, made: "Plan", stands: "Sequence[CellStatus]", out: Pat
 
     if name not in checklist.CHECKLISTS:
         raise unknown("checklist", name, checklist.CHECKLISTS, where="--checklist")
-    items = checklist.fill(name, made, stands)
+    items = checklist.fill(name, made, statuses)
     page = checklist.document(name, made, items)
     files = {out: to_html(page), out.with_suffix(".md"): to_markdown(page)}
     for path, text in files.items():

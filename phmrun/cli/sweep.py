@@ -191,15 +191,15 @@ def run(
         made = sweep_tuning.chosen(made, runs_dir)
     else:
         made = sweep_tuning.tuned(made, runs_dir, jobs, threads)
-    stands = survey(made, runs_dir)
+    statuses = survey(made, runs_dir)
     if plan:
-        _show(made, stands, jobs or 1, as_json)
+        _show(made, statuses, jobs or 1, as_json)
         return
-    sweep_work.require_cells(stands)
+    sweep_work.require_cells(statuses)
     place = sweep_work.workplace(made, runs_dir)
     if script or executor is ExecutorName.SLURM:
-        sweep_output.tell_faults(stands)
-        left = sweep_work.to_run(stands, retry_failed)
+        sweep_output.tell_faults(statuses)
+        left = sweep_work.to_run(statuses, retry_failed)
         sweep_work.hand_over(
             left, place, Slurm(place.slurm, made.sweep.name, jobs, sbatch or []), limit=limit, script=script
         )
@@ -214,7 +214,7 @@ def run(
         share = threads or sweep_work.threads_of_a_run(chosen.room())
     slots = chosen.room()
     bad = sweep_work.carry_out(
-        stands, place, chosen, slots=slots, threads=share, retry_failed=retry_failed, limit=limit
+        statuses, place, chosen, slots=slots, threads=share, retry_failed=retry_failed, limit=limit
     )
     after = survey(made, runs_dir)
     if as_json:
@@ -237,10 +237,10 @@ def status(
     from phmrun.sweeps.cell_status import CellState, survey
 
     made = sweep_tuning.chosen(sweep_work.planned(file, only, seeds), runs_dir)
-    stands = survey(made, runs_dir)
-    _show(made, stands, jobs or 1, as_json)
+    statuses = survey(made, runs_dir)
+    _show(made, statuses, jobs or 1, as_json)
     if not as_json:
-        sweep_output.tell_failures([stand for stand in stands if stand.standing is CellState.FAILED], {})
+        sweep_output.tell_failures([status for status in statuses if status.state is CellState.FAILED], {})
 
 
 @app.command("search")
@@ -310,10 +310,10 @@ def cancel(
         console.stdout().print(line, markup=False, soft_wrap=True)
 
 
-def _show(made: Any, stands: Any, slots: int, as_json: bool) -> None:
+def _show(made: Any, statuses: Any, slots: int, as_json: bool) -> None:
     from phmrun.cli import sweep_output
 
     if as_json:
-        console.print_json(sweep_output.facts(made, stands, slots))
+        console.print_json(sweep_output.facts(made, statuses, slots))
     else:
-        sweep_output.show(made, stands, slots)
+        sweep_output.show(made, statuses, slots)

@@ -53,21 +53,21 @@ def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCo
     made = (
         sweep_tuning.chosen(made, runs_dir) if plan else sweep_tuning.tuned(made, runs_dir, asked.jobs, asked.threads)
     )
-    stands = survey(made, runs_dir)
-    sweep_work.require_cells(stands)
-    _require_baseline(stands, made)
+    statuses = survey(made, runs_dir)
+    sweep_work.require_cells(statuses)
+    _require_baseline(statuses, made)
     terms = Terms(asked.max_seeds, asked.margin)
     executor = sweep_work.local_executor(made, asked.jobs)
     slots = executor.room()
-    _tell_plan(stands, terms, asked, slots)
+    _tell_plan(statuses, terms, asked, slots)
     if plan:
-        return _shown(stands, terms, as_json)
+        return _shown(statuses, terms, as_json)
     place = sweep_work.workplace(made, runs_dir)
     fix_terms(place.path, terms)
     deadline = time.monotonic() + 3600 * asked.hours if asked.hours is not None else None
     threads = asked.threads or sweep_work.threads_of_a_run(slots)
     bad: dict[str, list[str]] = {}
-    while left := wanted(stands, terms):  # a row whose run has failed stays where it is
+    while left := wanted(statuses, terms):  # a row whose run has failed stays where it is
         bad |= sweep_work.carry_out(
             left,
             place,
@@ -78,22 +78,22 @@ def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCo
             limit=None,
             deadline=deadline,
         )
-        stands = survey(made, runs_dir)
+        statuses = survey(made, runs_dir)
         over = deadline is not None and time.monotonic() >= deadline
-        done = {stand.cell.run_id for stand in stands if stand.standing is CellState.DONE}
-        for each in known(stands, terms):
+        done = {status.cell.run_id for status in statuses if status.state is CellState.DONE}
+        for each in known(statuses, terms):
             note(_said(each, terms))
         if over:
             note("the time is over; the same command goes on")
-        if over or any(stand.cell.run_id not in done for stand in left):
+        if over or any(status.cell.run_id not in done for status in left):
             break
-    sweep_output.tell_failures([s for s in stands if s.cell.run_id in bad and s.standing is not CellState.DONE], bad)
-    _shown(stands, terms, as_json)
+    sweep_output.tell_failures([s for s in statuses if s.cell.run_id in bad and s.state is not CellState.DONE], bad)
+    _shown(statuses, terms, as_json)
     return ExitCode.SWEEP if bad else ExitCode.OK
 
 
-def _require_baseline(stands: Sequence[CellStatus], made: Plan) -> None:
-    for family in families(stands):
+def _require_baseline(statuses: Sequence[CellStatus], made: Plan) -> None:
+    for family in families(statuses):
         if family.baseline is None or not family.rows:
             raise PhmrunError(
                 f"there is nothing to decide on {family.label}: it takes a row that is dense and one that is not",
@@ -101,16 +101,16 @@ def _require_baseline(stands: Sequence[CellStatus], made: Plan) -> None:
             )
 
 
-def _tell_plan(stands: Sequence[CellStatus], terms: Terms, asked: Asked, slots: int) -> None:
+def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, asked: Asked, slots: int) -> None:
     """What each row costs, at least and at most, and when the time ends."""
-    design, estimate = terms.design(main_score(stands)), Estimate(stands)
+    design, estimate = terms.design(main_score(statuses)), Estimate(statuses)
     note(f"looks at {', '.join(map(str, design.looks))} seeds; level {design.level:g} over all rows and looks")
     total = 0.0
-    for family in families(stands):
+    for family in families(statuses):
         for row in (family.baseline, *family.rows):
             if row is None:
                 continue
-            seconds = estimate.whole(row.stands[0].cell)
+            seconds = estimate.whole(row.statuses[0].cell)
             have = len(scores_of(row))
             least, most = max(0, design.looks[0] - have), design.max_seeds - have
             cost = "not known before a run of this task is done" if seconds is None else duration(seconds)
@@ -121,17 +121,17 @@ def _tell_plan(stands: Sequence[CellStatus], terms: Terms, asked: Asked, slots: 
         note(f"at most {duration(total / slots)} of training, {slots} at a time{limit}")
 
 
-def _shown(stands: Sequence[CellStatus], terms: Terms, as_json: bool) -> ExitCode:
+def _shown(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> ExitCode:
     """Prints what is known of every row."""
-    found = known(stands, terms)
+    found = known(statuses, terms)
     if as_json:
         console.print_json([_facts(each, terms) for each in found])
         return ExitCode.OK
     rows = [
-        [each.family, each.row.label, _mean(each), each.standing.seeds, len(each.scores), _verdict(each, terms)]
+        [each.family, each.row.label, _mean(each), each.decision.seeds, len(each.scores), _verdict(each, terms)]
         for each in found
     ]
-    console.print_table(("data", "row", main_score(stands) or "score", "looked at", "seeds", "verdict"), rows)
+    console.print_table(("data", "row", main_score(statuses) or "score", "looked at", "seeds", "verdict"), rows)
     return ExitCode.OK
 
 
@@ -139,10 +139,10 @@ def _facts(each: Known, terms: Terms) -> dict[str, Any]:
     return {
         "family": each.family,
         "row": each.row.label,
-        "verdict": str(each.standing.verdict),
-        "better": each.standing.better,
+        "verdict": str(each.decision.verdict),
+        "better": each.decision.better,
         "open": each.open,
-        "looked_at": each.standing.seeds,
+        "looked_at": each.decision.seeds,
         "seeds": len(each.scores),
         "max_seeds": terms.max_seeds,
         "mean": _mean(each),
@@ -156,13 +156,13 @@ def _mean(each: Known) -> float | None:
 
 def _verdict(each: Known, terms: Terms) -> str:
     """In words."""
-    standing = each.standing
-    if standing.verdict is Verdict.DIFFERENT:
-        return f"different, {'better' if standing.better else 'worse'}"
-    if standing.verdict is Verdict.NOT_WORSE:
+    decision = each.decision
+    if decision.verdict is Verdict.DIFFERENT:
+        return f"different, {'better' if decision.better else 'worse'}"
+    if decision.verdict is Verdict.NOT_WORSE:
         return "not worse by more than δ"
     return "open" if each.open else f"undecided with {terms.max_seeds} seeds"
 
 
 def _said(each: Known, terms: Terms) -> str:
-    return f"{each.family}: {each.row.label}: {_verdict(each, terms)} after {each.standing.seeds} seeds"
+    return f"{each.family}: {each.row.label}: {_verdict(each, terms)} after {each.decision.seeds} seeds"

@@ -42,8 +42,8 @@ def search_around(
         PhmrunError: No cell can be run, a value is none that its key may have, or a trial was stopped before its end.
     """
     place = sweep_work.workplace(made, runs_dir)
-    stands = [look(cell, runs_dir) for cell in made.cells]
-    sweep_work.require_cells(stands)
+    statuses = [look(cell, runs_dir) for cell in made.cells]
+    sweep_work.require_cells(statuses)
     executor = sweep_work.local_executor(made, jobs)
     slots = executor.room()
     share = threads or sweep_work.threads_of_a_run(slots)

@@ -38,15 +38,18 @@ def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Plan:
     share = threads or sweep_work.threads_of_a_run(slots)
     while True:
         space, rows = settled(made, runs_dir, made.sweep.file.tune, make)
-        stands = [stand for row in rows for _, stand in row.trials]
-        left = [s for s in stands if s.standing not in (CellState.DONE, CellState.FAILED, CellState.INVALID)]
+        statuses = [status for row in rows for _, status in row.trials]
+        left = [s for s in statuses if s.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID)]
         if not left:
             break
         note(
-            f"{len(left)} of {len(stands)} trials are left: {', '.join(f'{k} in {list(v)}' for k, v in space.items())}"
+            f"{len(left)} of {len(statuses)} trials are left: "
+            + ", ".join(f"{key} in {list(values)}" for key, values in space.items())
         )
-        bad = sweep_work.carry_out(stands, place, executor, slots=slots, threads=share, retry_failed=False, limit=None)
-        if any(stand.cell.run_id in bad for stand in left):
+        bad = sweep_work.carry_out(
+            statuses, place, executor, slots=slots, threads=share, retry_failed=False, limit=None
+        )
+        if any(status.cell.run_id in bad for status in left):
             raise PhmrunError(
                 "a trial did not come to its end", code=ExitCode.SWEEP, hint="The same command goes on with it."
             )

@@ -18,7 +18,7 @@ from phmrun.sweeps.file import Sweep
 from phmrun.sweeps.plan import Inspect
 from phmrun.sweeps.scheduler import Event, Scheduler
 from phmrun.sweeps.selection import read_selection
-from phmrun.sweeps.view import Course, shown
+from phmrun.sweeps.view import Tracker, shown
 from phmrun.sweeps.workplace import Workplace
 
 
@@ -58,17 +58,17 @@ def workplace(made: Plan, runs_dir: Path) -> Workplace:
     return Workplace(runs_dir, made.sweep.name, tuple(made.sweep.file.plugins))
 
 
-def require_cells(stands: Sequence[CellStatus]) -> None:
+def require_cells(statuses: Sequence[CellStatus]) -> None:
     """Refuses a sweep of which no cell can be run, by the fault of the first."""
-    faults = [stand.cell.fault for stand in stands if stand.cell.fault is not None]
-    if len(faults) == len(stands):
+    faults = [status.cell.fault for status in statuses if status.cell.fault is not None]
+    if len(faults) == len(statuses):
         raise faults[0]
 
 
-def to_run(stands: Sequence[CellStatus], retry_failed: bool) -> list[CellStatus]:
+def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatus]:
     """The cells that are not over, each experiment once."""
     over = {CellState.DONE} if retry_failed else {CellState.DONE, CellState.FAILED}
-    return [stand for stand in distinct(stands) if stand.standing not in over]
+    return [status for status in distinct(statuses) if status.state not in over]
 
 
 def local_executor(made: Plan, jobs: int | None) -> LocalExecutor:
@@ -84,7 +84,7 @@ def threads_of_a_run(slots: int) -> int:
 
 
 def carry_out(
-    stands: Sequence[CellStatus],
+    statuses: Sequence[CellStatus],
     place: Workplace,
     executor: Executor,
     *,
@@ -99,26 +99,28 @@ def carry_out(
     Returns:
         The last lines of the runs that did not end well, by their names.
     """
-    course = Course(stands, place.runs_dir, slots)
-    note(course.summary([]))
-    tell_faults(stands)
+    tracker = Tracker(statuses, place.runs_dir, slots)
+    note(tracker.summary([]))
+    tell_faults(statuses)
     bad: dict[str, list[str]] = {}
-    with place.registration(), shown(course, console.stderr()) as view:
+    with place.registration(), shown(tracker, console.stderr()) as view:
 
         def watch(event: Event | None) -> None:
-            if event is not None and event.code and event.stand.standing is not CellState.DONE:
-                bad[str(event.stand.cell.run_id)] = event.log
+            if event is not None and event.code and event.status.state is not CellState.DONE:
+                bad[str(event.status.cell.run_id)] = event.log
             view(event)
 
-        Scheduler(to_run(stands, retry_failed), place, executor, threads, retry_failed, limit, watch, deadline).run()
+        Scheduler(to_run(statuses, retry_failed), place, executor, threads, retry_failed, limit, watch, deadline).run()
     return bad
 
 
-def hand_over(stands: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool) -> int:
+def hand_over(
+    statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool
+) -> int:
     """Hands the cells that nobody works at over to SLURM as one array job.
 
     Args:
-        stands: The cells to run.
+        statuses: The cells to run.
         place: The sweep's folder.
         slurm: The cluster.
         limit: At most so many cells.
@@ -128,11 +130,11 @@ def hand_over(stands: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, l
         How many runs were handed over, or are named in the script.
     """
     queued = slurm.queued()
-    free = [s for s in stands if s.standing is not CellState.RUNNING and s.cell.run_id not in queued][:limit]
+    free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]
     if not free:
         console.stderr().print(f"there is nothing to submit; {len(queued)} runs are in the queue", markup=False)
         return 0
-    path = slurm.write([place.job(stand.cell) for stand in free])
+    path = slurm.write([place.job(status.cell) for status in free])
     if script:
         print(path.read_text(encoding="utf-8"), end="")
         console.stderr().print(f"submit it by: sbatch {path}", markup=False, soft_wrap=True)

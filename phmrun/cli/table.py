@@ -168,9 +168,9 @@ def results(
         from phmrun.sweeps.cell_status import survey
 
         made = chosen(planned(what[0], only, seeds, ledger=runs_dir), runs_dir)
-        stands = survey(made, runs_dir)
-        tell_faults(stands)
-        return table_of_sweep(made, stands, rows=rows, columns=columns, scores=scores)
+        statuses = survey(made, runs_dir)
+        tell_faults(statuses)
+        return table_of_sweep(made, statuses, rows=rows, columns=columns, scores=scores)
     summaries = [summarise(Run.find(runs_dir, name).path) for name in what] if what else list_runs(runs_dir)
     done = [run for run in summaries if run is not None and (what or run.state == State.DONE)]
     if not done:

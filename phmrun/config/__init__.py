@@ -10,7 +10,7 @@ from phmrun.config.packaged import config_source, packaged_names, task_defaults
 from phmrun.config.paths import with_absolute_paths
 from phmrun.config.problems import ConfigError, Problem
 from phmrun.config.records import load_run_config
-from phmrun.config.schema import Section, Unhashed
+from phmrun.config.schema import Formerly, Section, Unhashed
 from phmrun.config.sections import (
     BatchConfig,
     DataConfig,
@@ -31,6 +31,7 @@ __all__ = [
     "DataConfig",
     "EmbeddingConfig",
     "Experiment",
+    "Formerly",
     "HardwareConfig",
     "LayerConfig",
     "LoggingConfig",

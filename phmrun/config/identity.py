@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.schema import Section, is_hashed
+from phmrun.config.schema import Section, former_name, is_hashed
 from phmrun.config.sections import LAYER_VERSIONS, SHARED_VERSION, LayerConfig
 
 
@@ -29,7 +29,7 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
     identity: dict[str, Any] = {
         "version": f"{SHARED_VERSION}.{type(config).version}",
         "task": config.task,
-        "values": semantic_values(config),
+        "values": semantic_values(config, former_names=True),
         "fingerprints": dict(fingerprints),
     }
     if layers := layer_versions(config):
@@ -62,23 +62,31 @@ def _structures(config: Experiment) -> str:
     return " ".join(named) or config.layer.structure
 
 
-def semantic_values(config: Experiment) -> dict[str, Any]:
-    """What makes the experiment what it is: dotted key to value, defaults and unhashed keys left out."""
+def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[str, Any]:
+    """What makes the experiment what it is: dotted key to value, defaults and unhashed keys left out.
+
+    Args:
+        config: A resolved configuration.
+        former_names: Renamed keys under the names that they had, as run ids need them.
+    """
     values: dict[str, Any] = {}
-    _collect(config, None, "", values)
+    _collect(config, None, "", values, former_names)
     return values
 
 
-def _collect(section: Section, default: Section | None, prefix: str, values: dict[str, Any]) -> None:
+def _collect(
+    section: Section, default: Section | None, prefix: str, values: dict[str, Any], former_names: bool
+) -> None:
     for name, field in type(section).model_fields.items():
         if not is_hashed(type(section), name):
             continue
         value = getattr(section, name)
         usual = getattr(default, name) if default else field.get_default(call_default_factory=True)
         if isinstance(value, Section):
-            _collect(value, usual if type(usual) is type(value) else None, f"{prefix}{name}.", values)
+            _collect(value, usual if type(usual) is type(value) else None, f"{prefix}{name}.", values, former_names)
         elif value != usual:
-            values[f"{prefix}{name}"] = to_jsonable_python(value)
+            key = former_name(type(section), name) if former_names else name
+            values[f"{prefix}{key}"] = to_jsonable_python(value)
     if isinstance(section, LayerConfig):
         defaults = section.option_defaults
         for name, value in section.options.items():

@@ -13,7 +13,7 @@ from phmrun.config.documents import parse_mapping, read_config_text
 from phmrun.config.experiment import Experiment
 from phmrun.config.identity import semantic_values
 from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
-from phmrun.config.schema import Section, is_section
+from phmrun.config.schema import Section, former_name, is_section
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.errors import PhmrunError, nearest
 
@@ -193,7 +193,9 @@ class _Merged:
             named = values.get(selector)
             for name, value in section.presets.get(named, {}).items() if isinstance(named, str) else ():
                 self._put(f"{prefix}{name}", value, f"{selector} {named}, {source.at(f'{prefix}{selector}')}")
-        for name, value in values.items():
+        present = {former_name(section, name): name for name in section.model_fields}
+        for said, value in values.items():
+            name = present.get(said, said)
             key = f"{prefix}{name}"
             field = section.model_fields.get(name)
             if field is None and not issubclass(section, LayerConfig):

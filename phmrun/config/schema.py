@@ -15,6 +15,16 @@ class Unhashed:
     """
 
 
+@dataclass(frozen=True)
+class Formerly:
+    """Marks a renamed key with the name that it had: ``Annotated[int, Formerly("letter_width")]``.
+
+    The former name is still read, as run directories hold it, and the run id is computed under it.
+    """
+
+    name: str
+
+
 class Section(BaseModel):
     """A group of keys. Give every field a description with its unit, its bounds, and a default.
 
@@ -41,6 +51,12 @@ class Section(BaseModel):
 def is_hashed(section: type[Section], name: str) -> bool:
     """Whether a key changes what an experiment is."""
     return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
+
+
+def former_name(section: type[Section], name: str) -> str:
+    """The name that a key had at first; its own where it has never been renamed."""
+    marks = section.model_fields[name].metadata
+    return next((mark.name for mark in marks if isinstance(mark, Formerly)), name)
 
 
 def is_section(annotation: Any) -> bool:

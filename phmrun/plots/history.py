@@ -19,7 +19,7 @@ USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "t
 """Scores in the order in which one is chosen."""
 
 
-class Course(NamedTuple):
+class Curve(NamedTuple):
     """The course of a score in one run.
 
     Attributes:
@@ -51,24 +51,24 @@ def choose_score(runs: Sequence[Run], asked: str | None) -> str:
     raise PhmrunError(what, where="--score", valid=sorted(common))
 
 
-def courses(runs: Sequence[Run], score: str, axis: Axis) -> list[Course]:
+def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
     """The courses of a score.
 
     Raises:
         PhmrunError: A run does not say how many steps an epoch has.
     """
-    return [_course(run, label, score, axis) for run, label in zip(runs, labels(runs), strict=True)]
+    return [_curve(run, label, score, axis) for run, label in zip(runs, labels(runs), strict=True)]
 
 
-def draw_history(drawn: Sequence[Course], score: str, axis: Axis, *, log: bool = False) -> Figure:
+def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, log: bool = False) -> Figure:
     """One line for each run."""
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
-    for number, course in enumerate(drawn):
+    for number, curve in enumerate(drawn):
         colour = PALETTE[number % len(PALETTE)]
         dashes = ("-", "--", ":", "-.")[number // len(PALETTE) % 4]
-        marker = "o" if len(course.places) == 1 else None
-        axes.plot(course.places, course.values, dashes, color=colour, label=course.label, linewidth=1.4, marker=marker)
+        marker = "o" if len(curve.places) == 1 else None
+        axes.plot(curve.places, curve.values, dashes, color=colour, label=curve.label, linewidth=1.4, marker=marker)
     axes.set_xlabel(LABELS[axis])
     axes.set_ylabel(f"{score} (%)" if is_share(score) else score)
     if log:
@@ -102,7 +102,7 @@ def default_name(runs: Sequence[Run], kind: str) -> Path:
     return Path(f"{kind}-{runs[0].id}.png")
 
 
-def _course(run: Run, label: str, score: str, axis: Axis) -> Course:
+def _curve(run: Run, label: str, score: str, axis: Axis) -> Curve:
     rows = [row for row in run.history.read() if score in row]
     if axis == "epoch":
         length = run.parameters().get("steps_per_epoch")
@@ -113,4 +113,4 @@ def _course(run: Run, label: str, score: str, axis: Axis) -> Course:
         places = [row["step"] / length for row in rows]
     else:
         places = [row["step"] if axis == "step" else row["time"] / 60 for row in rows]
-    return Course(label, [float(place) for place in places], [shown(score, float(row[score])) for row in rows])
+    return Curve(label, [float(place) for place in places], [shown(score, float(row[score])) for row in rows])

@@ -28,14 +28,14 @@ class Evidence:
 
     Args:
         plan: The sweep.
-        stands: Its cells, as they stand.
+        statuses: Its cells, as they stand.
     """
 
-    def __init__(self, plan: Plan, stands: Sequence[CellStatus]) -> None:
+    def __init__(self, plan: Plan, statuses: Sequence[CellStatus]) -> None:
         self.plan = plan
-        self.stands = stands
+        self.statuses = statuses
         self.done: list[tuple[str, RunSummary]] = [
-            (stand.cell.label, stand.run) for stand in stands if stand.run and stand.standing is CellState.DONE
+            (status.cell.label, status.run) for status in statuses if status.run and status.state is CellState.DONE
         ]
 
     @cached_property
@@ -46,7 +46,7 @@ class Evidence:
     @cached_property
     def datasets(self) -> list[Dataset]:
         """The catalogue's entries of the data."""
-        names = dict.fromkeys(stand.cell.config.data.name for stand in self.stands if stand.cell.config)
+        names = dict.fromkeys(status.cell.config.data.name for status in self.statuses if status.cell.config)
         return [CATALOGUE.get(name) for name in names if name in CATALOGUE.names()]
 
     @cached_property
@@ -78,15 +78,15 @@ class Filled(NamedTuple):
     answer: str
 
 
-def fill(name: str, plan: Plan, stands: Sequence[CellStatus]) -> list[Filled]:
+def fill(name: str, plan: Plan, statuses: Sequence[CellStatus]) -> list[Filled]:
     """The items of a checklist with what the record says to them.
 
     Args:
         name: One of :data:`CHECKLISTS`.
         plan: The sweep.
-        stands: Its cells, as they stand.
+        statuses: Its cells, as they stand.
     """
-    found = Evidence(plan, stands)
+    found = Evidence(plan, statuses)
     return [Filled(item.number, item.question, item.answer(found) if item.answer else "") for item in CHECKLISTS[name]]
 
 
@@ -165,9 +165,9 @@ def _trials(found: Evidence) -> str:
 
 def _settings(found: Evidence) -> str:
     changed = []
-    for stand in found.stands:
-        if stand.cell.config:
-            values = semantic_values(stand.cell.config)
+    for status in found.statuses:
+        if status.cell.config:
+            values = semantic_values(status.cell.config)
             changed.append(", ".join(f"{key}={value}" for key, value in values.items() if key != "seed"))
     return _lines(changed)
 

@@ -13,7 +13,7 @@ from phmrun.ledger.status import now
 from phmrun.papers.layout import Differences, lay_out
 from phmrun.papers.results import ResultTable
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.history import choose_score, courses, draw_history
+from phmrun.plots.history import choose_score, curves, draw_history
 from phmrun.plots.pareto import draw_pareto, points_of
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_html, to_markdown
 from phmrun.report.environments import environments
@@ -24,13 +24,13 @@ MOST_CURVES = 12
 
 
 def write_report(
-    plan: Plan, stands: Sequence[CellStatus], table: ResultTable, differences: Differences, path: Path
+    plan: Plan, statuses: Sequence[CellStatus], table: ResultTable, differences: Differences, path: Path
 ) -> list[Path]:
     """Writes the page as HTML and as Markdown, with its pictures beside it.
 
     Args:
         plan: The sweep's plan.
-        stands: Its cells, as they stand.
+        statuses: Its cells, as they stand.
         table: Its results.
         differences: From the dense cells.
         path: The HTML file; the others are named for it.
@@ -39,8 +39,8 @@ def write_report(
         The files that were written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    pictures = [*_pareto(table, path), *_curves(stands, path)]
-    page = _document(plan, stands, table, differences, pictures)
+    pictures = [*_pareto(table, path), *_curves(statuses, path)]
+    page = _document(plan, statuses, table, differences, pictures)
     markdown = path.with_suffix(".md")
     write_text(path, to_html(page))
     write_text(markdown, to_markdown(page))
@@ -48,20 +48,24 @@ def write_report(
 
 
 def _document(
-    plan: Plan, stands: Sequence[CellStatus], table: ResultTable, differences: Differences, pictures: Sequence[Picture]
+    plan: Plan,
+    statuses: Sequence[CellStatus],
+    table: ResultTable,
+    differences: Differences,
+    pictures: Sequence[Picture],
 ) -> Document:
-    counts = " · ".join(f"{count} {kind}" for kind, count in tally(stands).items())
-    seconds = sum(s.run.status.seconds for s in stands if s.run and s.run.status)
-    opening = f"{len(stands)} cells: {counts}. {duration(seconds)} of training in all. Written {now()}."
+    counts = " · ".join(f"{count} {kind}" for kind, count in tally(statuses).items())
+    seconds = sum(s.run.status.seconds for s in statuses if s.run and s.run.status)
+    opening = f"{len(statuses)} cells: {counts}. {duration(seconds)} of training in all. Written {now()}."
     paper = any(heading.column is not None for heading in table.headings)
     laid = lay_out(table, "mean±std", differences, paper=paper)
     results: list[Part] = [Listing(laid.columns, laid.rows), *(Text(note, note=True) for note in laid.notes)]
     sections = [Section("Results", results)]
     if pictures:
         sections.append(Section("Pictures", pictures))
-    sections.append(Section("Runs", [_runs(stands), *_faults(stands)]))
-    sections.append(Section("Settings", list(_settings(plan, stands))))
-    sections.append(Section("Environment", environments(stands)))
+    sections.append(Section("Runs", [_runs(statuses), *_faults(statuses)]))
+    sections.append(Section("Settings", list(_settings(plan, statuses))))
+    sections.append(Section("Environment", environments(statuses)))
     sections.append(
         Section("Again", [Text("The same command makes what is missing, and nothing twice."), _again(plan)])
     )
@@ -78,22 +82,22 @@ def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
             yield Picture(file, f"{heading.name} against parameters; mean and deviation over seeds")
 
 
-def _curves(stands: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
+def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
     """The course of training, of the first seed of each cell, for every task apart."""
     first: dict[tuple[Any, ...], CellStatus] = {}
-    for stand in stands:
-        if stand.run and stand.cell.config and stand.standing is CellState.DONE:
-            at = tuple(value for key, value in stand.cell.labels.items() if key != "seed")
-            first.setdefault((stand.cell.config.task, *at), stand)
+    for status in statuses:
+        if status.run and status.cell.config and status.state is CellState.DONE:
+            at = tuple(value for key, value in status.cell.labels.items() if key != "seed")
+            first.setdefault((status.cell.config.task, *at), status)
     tasks = dict.fromkeys(key[0] for key in first)
     for task in tasks:
-        chosen = [stand for key, stand in first.items() if key[0] == task][:MOST_CURVES]
-        runs = [Run(stand.run.path) for stand in chosen if stand.run]
+        chosen = [status for key, status in first.items() if key[0] == task][:MOST_CURVES]
+        runs = [Run(status.run.path) for status in chosen if status.run]
         try:
             score = choose_score(runs, None)
             drawn = [
-                course._replace(label=stand.cell.label)
-                for course, stand in zip(courses(runs, score, "step"), chosen, strict=True)
+                curve._replace(label=status.cell.label)
+                for curve, status in zip(curves(runs, score, "step"), chosen, strict=True)
             ]
         except PhmrunError:
             continue  # the histories have nothing in common, or one is damaged
@@ -102,34 +106,34 @@ def _curves(stands: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
         yield Picture(file, f"{score} over the training, {task}; the first seed of each cell")
 
 
-def _runs(stands: Iterable[CellStatus]) -> Listing:
+def _runs(statuses: Iterable[CellStatus]) -> Listing:
     rows = []
-    for stand in stands:
-        run, status = stand.run, stand.run.status if stand.run else None
+    for status in statuses:
+        run, recorded = status.run, status.run.status if status.run else None
         score = run.main_score if run else None
         value = number(run.score(score)) if run and score else None
-        seconds = duration(status.seconds) if status and status.seconds else None
-        reason = "" if stand.standing is CellState.DONE else stand.reason
-        rows.append((stand.cell.label, str(stand.standing), stand.size, value, seconds, stand.cell.run_id, reason))
+        seconds = duration(recorded.seconds) if recorded and recorded.seconds else None
+        reason = "" if status.state is CellState.DONE else status.reason
+        rows.append((status.cell.label, str(status.state), status.size, value, seconds, status.cell.run_id, reason))
     return Listing(("cell", "state", "parameters", "score", "training", "run", ""), rows)
 
 
-def _faults(stands: Iterable[CellStatus]) -> list[Text]:
-    reasons = dict.fromkeys(str(stand.cell.fault) for stand in stands if stand.cell.fault)
+def _faults(statuses: Iterable[CellStatus]) -> list[Text]:
+    reasons = dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault)
     return [Text(f"Not run: {reason}", note=True) for reason in reasons]
 
 
-def _settings(plan: Plan, stands: Sequence[CellStatus]) -> Iterable[Part]:
+def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
     """The sweep's file, and the whole configuration of one cell of each task."""
     path = Path(plan.sweep.where)
     if path.is_file():
         yield Code(path.read_text(encoding="utf-8"), "yaml", f"The sweep, {plan.sweep.where}")
     seen = set()
-    for stand in stands:
-        config = stand.cell.config
+    for status in statuses:
+        config = status.cell.config
         if config and config.task not in seen:
             seen.add(config.task)
-            yield Code(to_yaml(config, stand.cell.origin), "yaml", f"All settings of the cell {stand.cell.label}")
+            yield Code(to_yaml(config, status.cell.origin), "yaml", f"All settings of the cell {status.cell.label}")
 
 
 def _again(plan: Plan) -> Code:

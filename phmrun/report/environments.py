@@ -11,9 +11,9 @@ from phmrun.sweeps.cell_status import CellStatus
 MOST_DIFFERENCES = 12
 
 
-def environments(stands: Sequence[CellStatus]) -> list[Part]:
+def environments(statuses: Sequence[CellStatus]) -> list[Part]:
     """A row for each environment with the cells that were made in it; notes on what differs."""
-    found = {stand.cell.label: read_segments(Run(stand.run.path)) for stand in stands if stand.run}
+    found = {status.cell.label: read_segments(Run(status.run.path)) for status in statuses if status.run}
     cells: dict[str, list[str]] = {}
     for label, segments in found.items():
         for line in dict.fromkeys(summary(entry) for entry in segments):

@@ -1,13 +1,13 @@
 """A group-sequential permutation test: seeds are added until a row is decided, and every look at them is paid for.
 
 Runs come in blocks, the same number of the row and of the baseline. If the two did not differ, the runs of a block
-could be dealt out to them in any other way. So the course of the statistic
+could be dealt out to them in any other way. So the path of the statistic
 
     T_k = Σ over the blocks so far ( Σ row - Σ baseline )
 
-is one of equally likely courses, those of all deals in all blocks. A boundary b_k is drawn at every look such that the
-share of courses that have crossed by then is at most level · n_k / N, with n_k of at most N seeds. The test is exact:
-at N seeds no more than the level have crossed. Where there are too many courses, so many are drawn.
+is one of equally likely paths, those of all deals in all blocks. A boundary b_k is drawn at every look such that the
+share of paths that have crossed by then is at most level · n_k / N, with n_k of at most N seeds. The test is exact:
+at N seeds no more than the level have crossed. Where there are too many paths, so many are drawn.
 
 Several rows share the level by Holm's procedure, which counts a row that is decided no longer (Maurer and Bretz 2013).
 "Not worse by more than δ" is the same test of the row's scores moved by δ, in one direction.
@@ -29,7 +29,7 @@ from phmrun.statistics.decision import LEVEL, Verdict
 Array = NDArray[np.float64]
 FIRST = 5
 """Seeds of the first look: with fewer no deal is rare enough."""
-MOST_COURSES = 200_000
+MOST_PATHS = 200_000
 SEED = 12345
 _TIE = 1e-9
 
@@ -58,7 +58,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class CellState:
+class Decision:
     """What is known of a row.
 
     Attributes:
@@ -72,7 +72,7 @@ class CellState:
     better: bool
 
 
-def standings(design: Design, rows: Sequence[Sequence[float]], baseline: Sequence[float]) -> list[CellState]:
+def decisions(design: Design, rows: Sequence[Sequence[float]], baseline: Sequence[float]) -> list[Decision]:
     """What is known of some rows by the scores of their seeds, in the order of the seeds.
 
     Args:
@@ -95,7 +95,7 @@ def standings(design: Design, rows: Sequence[Sequence[float]], baseline: Sequenc
         for kind, decided in ((Verdict.DIFFERENT, different), (Verdict.NOT_WORSE, not_worse)):
             if place in decided and (verdict is Verdict.UNDECIDED or decided[place] < seeds):
                 verdict, seeds = kind, decided[place]
-        found.append(CellState(verdict, seeds, better))
+        found.append(Decision(verdict, seeds, better))
     return found
 
 
@@ -105,7 +105,7 @@ def looked_at(design: Design, *counts: int) -> int:
 
 
 def crossing(row: Array, baseline: Array, design: Design, level: float, *, two_sided: bool) -> int | None:
-    """The seeds at the look at which the course crosses its boundary; ``None``: it has not.
+    """The seeds at the look at which the path crosses its boundary; ``None``: it has not.
 
     Args:
         row: Scores, more is better.
@@ -115,27 +115,27 @@ def crossing(row: Array, baseline: Array, design: Design, level: float, *, two_s
         two_sided: Whether both directions count.
     """
     stream = np.random.default_rng(SEED)
-    courses, weight, total = np.zeros(1), 1.0, 1.0
+    paths, weight, total = np.zeros(1), 1.0, 1.0
     spent, measured, before = 0.0, 0.0, 0
     for look in design.looks:
         if look > min(len(row), len(baseline)):
             return None
         deals, own = _deals(row[before:look], baseline[before:look])
         measured, total, before = measured + own, total * len(deals), look
-        courses, factor = _extended(courses, deals, stream)
+        paths, factor = _extended(paths, deals, stream)
         weight *= factor
-        size = np.abs(courses) if two_sided else courses
+        size = np.abs(paths) if two_sided else paths
         allowed = int((level * look / design.max_seeds - spent) * total / weight + _TIE)
         boundary = _boundary(size, allowed)
         spent += np.count_nonzero(size > boundary) * weight / total
         if (abs(measured) if two_sided else measured) > boundary:
             return look
-        courses = courses[size <= boundary]
+        paths = paths[size <= boundary]
     return None
 
 
 def _holm(rows: Sequence[Array], baseline: Array, design: Design, *, two_sided: bool) -> dict[int, int]:
-    """The rows whose course has crossed, with the seeds at that look."""
+    """The rows whose path has crossed, with the seeds at that look."""
     found: dict[int, int] = {}
     while len(found) < len(rows):
         level = design.level / (len(rows) - len(found))
@@ -157,16 +157,13 @@ def _deals(row: Array, baseline: Array) -> tuple[Array, float]:
     return 2 * runs[chosen].sum(axis=1) - runs.sum(), float(row.sum() - baseline.sum())
 
 
-def _extended(courses: Array, deals: Array, stream: np.random.Generator) -> tuple[Array, float]:
-    """All courses with all deals of a further block, or so many of them; how many each stands for."""
-    count = len(courses) * len(deals)
-    if count <= MOST_COURSES:
-        return (courses[:, None] + deals[None, :]).ravel(), 1.0
-    drawn = (
-        courses[stream.integers(len(courses), size=MOST_COURSES)]
-        + deals[stream.integers(len(deals), size=MOST_COURSES)]
-    )
-    return drawn, count / MOST_COURSES
+def _extended(paths: Array, deals: Array, stream: np.random.Generator) -> tuple[Array, float]:
+    """All paths with all deals of a further block, or so many of them; how many each stands for."""
+    count = len(paths) * len(deals)
+    if count <= MOST_PATHS:
+        return (paths[:, None] + deals[None, :]).ravel(), 1.0
+    drawn = paths[stream.integers(len(paths), size=MOST_PATHS)] + deals[stream.integers(len(deals), size=MOST_PATHS)]
+    return drawn, count / MOST_PATHS
 
 
 def _boundary(size: Array, allowed: int) -> float:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from phmrun.statistics.decision import Verdict, decide
 from phmrun.statistics.hierarchical import compare_items, compare_scores
-from phmrun.statistics.sequential import Design, standings
+from phmrun.statistics.sequential import Design, decisions
 
 Array = NDArray[np.float64]
 FIXED = 10
@@ -31,7 +31,7 @@ def sequential(
     called, seeds = [], []
     for _ in range(trials):
         base = stream.normal(size=FIXED)
-        found = standings(design, [stream.normal(effect, 1, FIXED).tolist() for _ in range(rows)], base.tolist())
+        found = decisions(design, [stream.normal(effect, 1, FIXED).tolist() for _ in range(rows)], base.tolist())
         different = [each.verdict is Verdict.DIFFERENT for each in found]
         alarms += any(different)
         wrong += any(each.verdict is Verdict.NOT_WORSE for each in found)

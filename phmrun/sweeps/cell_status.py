@@ -40,7 +40,7 @@ LEFT = (CellState.MISSING, CellState.QUEUED, CellState.RUNNING, CellState.INTERR
 """Where work is still to be done."""
 NOT_BEGUN = (CellState.MISSING, CellState.QUEUED)
 
-_STANDINGS = {
+_STATES = {
     State.QUEUED: CellState.QUEUED,
     State.RUNNING: CellState.RUNNING,
     State.INTERRUPTED: CellState.INTERRUPTED,
@@ -55,14 +55,14 @@ class CellStatus:
 
     Attributes:
         cell: The cell.
-        standing: What has become of it.
+        state: What has become of it.
         run: Its run; ``None`` before there is one.
         holder: The living process that works at it.
         claimed: Whether a living planner started it.
     """
 
     cell: Cell
-    standing: CellState
+    state: CellState
     run: RunSummary | None = None
     holder: Holder | None = None
     claimed: bool = False
@@ -108,8 +108,8 @@ def look(cell: Cell, runs_dir: Path) -> CellStatus:
     elsewhere = claim is not None and (claim.host, claim.pid) != (socket.gethostname(), os.getpid())
     if holder or elsewhere:
         return CellStatus(cell, CellState.RUNNING, run, holder or claim, claim is not None)
-    standing = _STANDINGS[run.status.state] if run.status else CellState.QUEUED  # made, but not yet written to
-    return CellStatus(cell, CellState.INTERRUPTED if standing is CellState.RUNNING else standing, run)
+    state = _STATES[run.status.state] if run.status else CellState.QUEUED  # made, but not yet written to
+    return CellStatus(cell, CellState.INTERRUPTED if state is CellState.RUNNING else state, run)
 
 
 def survey(plan: Plan, runs_dir: Path) -> list[CellStatus]:
@@ -117,26 +117,26 @@ def survey(plan: Plan, runs_dir: Path) -> list[CellStatus]:
     return [look(cell, runs_dir) for cell in plan.cells]
 
 
-def distinct(stands: Iterable[CellStatus]) -> list[CellStatus]:
+def distinct(statuses: Iterable[CellStatus]) -> list[CellStatus]:
     """The cells that can be run; of those that are one experiment, the first."""
     found: dict[str, CellStatus] = {}
-    for stand in stands:
-        if stand.cell.run_id is not None:
-            found.setdefault(stand.cell.run_id, stand)
+    for status in statuses:
+        if status.cell.run_id is not None:
+            found.setdefault(status.cell.run_id, status)
     return list(found.values())
 
 
-def tally(stands: Iterable[CellStatus]) -> dict[CellState, int]:
+def tally(statuses: Iterable[CellStatus]) -> dict[CellState, int]:
     """How many cells stand where; what no cell is, is left out."""
-    found = [stand.standing for stand in stands]
-    return {standing: found.count(standing) for standing in CellState if standing in found}
+    found = [status.state for status in statuses]
+    return {state: found.count(state) for state in CellState if state in found}
 
 
-def orphans(stands: Sequence[CellStatus]) -> int:
+def orphans(statuses: Sequence[CellStatus]) -> int:
     """Runs on this machine whose planner is gone: they take up room that no living planner counts."""
     here = socket.gethostname()
     return sum(
-        stand.standing is CellState.RUNNING and not stand.claimed and stand.holder is not None
-        and stand.holder.host == here
-        for stand in stands
+        status.state is CellState.RUNNING and not status.claimed and status.holder is not None
+        and status.holder.host == here
+        for status in statuses
     )  # fmt: skip

@@ -17,14 +17,14 @@ class Estimate:
     same number of steps; else as the mean of its task's.
 
     Args:
-        stands: Cells, among them those that are done.
+        statuses: Cells, among them those that are done.
     """
 
-    def __init__(self, stands: Iterable[CellStatus]) -> None:
+    def __init__(self, statuses: Iterable[CellStatus]) -> None:
         self._measured: dict[str, list[float]] = defaultdict(list)
-        for stand in stands:
-            if stand.standing is CellState.DONE and stand.run and stand.run.status:
-                self.learn(stand.cell, stand.run.status.seconds)
+        for status in statuses:
+            if status.state is CellState.DONE and status.run and status.run.status:
+                self.learn(status.cell, status.run.status.seconds)
 
     def learn(self, cell: Cell, seconds: float) -> None:
         """Takes in one more measurement."""
@@ -39,31 +39,31 @@ class Estimate:
                 return fmean(found)
         return None
 
-    def left(self, stand: CellStatus) -> float | None:
+    def left(self, status: CellStatus) -> float | None:
         """Seconds that a cell still takes; its own pace decides where it has begun."""
-        if stand.standing not in LEFT:
+        if status.state not in LEFT:
             return 0.0
-        whole = self.whole(stand.cell)
-        if stand.run is None or stand.run.status is None or not stand.run.status.seconds:
+        whole = self.whole(status.cell)
+        if status.run is None or status.run.status is None or not status.run.status.seconds:
             return whole
-        spent, share = stand.run.status.seconds, progress(stand)
+        spent, share = status.run.status.seconds, progress(status)
         if share:
             return spent * (1 / share - 1)
         return None if whole is None else max(0.0, whole - spent)
 
-    def total(self, stands: Iterable[CellStatus], slots: int) -> float | None:
+    def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
         """Seconds until all are done, so many at a time; ``None`` where that cannot be told of every one."""
-        left = [self.left(stand) for stand in stands]
+        left = [self.left(status) for status in statuses]
         known = [seconds for seconds in left if seconds is not None]
         return sum(known) / max(slots, 1) if len(known) == len(left) else None
 
 
-def progress(stand: CellStatus) -> float | None:
+def progress(status: CellStatus) -> float | None:
     """The share of its optimizer steps that a run has made, where their number is fixed."""
-    steps = stand.cell.config.training.max_steps if stand.cell.config else None
-    if not steps or stand.run is None or stand.run.status is None:
+    steps = status.cell.config.training.max_steps if status.cell.config else None
+    if not steps or status.run is None or status.run.status is None:
         return None
-    return min(1.0, stand.run.status.step / steps)
+    return min(1.0, status.run.status.step / steps)
 
 
 def _experiment(cell: Cell) -> str:

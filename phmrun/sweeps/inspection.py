@@ -13,7 +13,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.sweeps.ledger import Recorded
 from phmrun.sweeps.plan import Inspect, Inspected
 
-COURSE = {"seed", "batch", "training", "decoding", "hardware", "logging"}
+TRAINING = {"seed", "batch", "training", "decoding", "hardware", "logging"}
 """What an experiment does with its network and its data; neither depends on it."""
 LAYERS = {"layer", "embedding", "output"}
 """What the data do not depend on either; the network depends on the sizes of the data's vocabulary, not on the rest."""
@@ -35,7 +35,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
     counts: dict[str, int | PhmrunError] = {}
 
     def inspect(config: Experiment) -> Inspected:
-        values = config.model_dump(mode="json", exclude=COURSE)
+        values = config.model_dump(mode="json", exclude=TRAINING)
         absent: PhmrunError | None = None
         try:
             marks, learnt = data_of(config, _key({key: value for key, value in values.items() if key not in LAYERS}))

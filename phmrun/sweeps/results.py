@@ -17,7 +17,7 @@ COLUMN_KEYS = ("task", "data", "data.name")
 
 def table_of_sweep(
     plan: Plan,
-    stands: Iterable[CellStatus],
+    statuses: Iterable[CellStatus],
     *,
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
@@ -27,12 +27,12 @@ def table_of_sweep(
 
     Args:
         plan: The sweep's plan.
-        stands: Its cells, as they stand.
+        statuses: Its cells, as they stand.
         rows: Keys that make a row instead.
         columns: Keys that make a column instead.
         scores: Only these scores of every run.
     """
-    entries = [_entry(stand) for stand in stands]
+    entries = [_entry(status) for status in statuses]
     sweep = plan.sweep
     if sweep.table and not (rows or columns or scores):
         return tabulate(
@@ -95,11 +95,11 @@ def _headings(plan: Plan) -> list[Heading]:
     return paper_headings(sweep.table, groups if several else {}, sweep.file.columns)
 
 
-def _entry(stand: CellStatus) -> Entry:
+def _entry(status: CellStatus) -> Entry:
     """A cell; the scores of a run count once it is done."""
-    cell = stand.cell
-    done = stand.run is not None and stand.run.status is not None and stand.run.status.state is State.DONE
-    run = stand.run if done else None
+    cell = status.cell
+    done = status.run is not None and status.run.status is not None and status.run.status.state is State.DONE
+    run = status.run if done else None
     if cell.config is None:
         return Entry(cell.labels, {}, run)
     marks = cell.marks or (recorded_marks(run) if run else {})

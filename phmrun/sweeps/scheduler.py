@@ -29,13 +29,13 @@ class Event:
     """Something that has happened to a cell.
 
     Attributes:
-        stand: The cell, and what has become of it.
+        status: The cell, and what has become of it.
         seconds: How long this planner's process for it took; ``None`` where there is none, or it has just begun.
         code: Its exit code, negative for the signal that killed it.
         log: The last lines of a run that did not end well.
     """
 
-    stand: CellStatus
+    status: CellStatus
     seconds: float | None = None
     code: int | None = None
     log: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Scheduler:
     """One planner at work.
 
     Args:
-        stands: The cells to run, in this order, as they stand; of those that are one experiment, one.
+        statuses: The cells to run, in this order, as they stand; of those that are one experiment, one.
         workplace: The sweep's folder.
         executor: What carries them out.
         threads: CPU threads of a run where its configuration leaves them open.
@@ -56,7 +56,7 @@ class Scheduler:
         deadline: When to stop, by ``time.monotonic``; what is at work then is interrupted, and can be continued.
     """
 
-    stands: Iterable[CellStatus]
+    statuses: Iterable[CellStatus]
     workplace: Workplace
     executor: Executor
     threads: int = 0
@@ -66,9 +66,9 @@ class Scheduler:
     deadline: float | None = None
 
     def __post_init__(self) -> None:
-        stands = list(self.stands)
-        self._elsewhere = {str(s.cell.run_id): s for s in stands if s.standing is CellState.RUNNING}
-        self._pending = deque(stand.cell for stand in stands if stand.standing is not CellState.RUNNING)
+        statuses = list(self.statuses)
+        self._elsewhere = {str(s.cell.run_id): s for s in statuses if s.state is CellState.RUNNING}
+        self._pending = deque(status.cell for status in statuses if status.state is not CellState.RUNNING)
         self._mine: dict[str, tuple[Cell, Lock, float]] = {}
         self._started = 0
         self._attempts: dict[str, int] = {}
@@ -115,8 +115,8 @@ class Scheduler:
     def _claimed(self, cell: Cell) -> Job | None:
         """The job of a cell, if it needs to be run and nobody else does."""
         name = str(cell.run_id)
-        stand = look(cell, self.workplace.runs_dir)
-        if not self._wanted(stand):
+        status = look(cell, self.workplace.runs_dir)
+        if not self._wanted(status):
             return None
         claim = self.workplace.claim(cell)
         try:
@@ -124,28 +124,28 @@ class Scheduler:
         except PhmrunError:
             self._elsewhere[name] = look(cell, self.workplace.runs_dir)
             return None
-        stand = look(cell, self.workplace.runs_dir)  # it may have been run before it was claimed
-        if not self._wanted(stand):
+        status = look(cell, self.workplace.runs_dir)  # it may have been run before it was claimed
+        if not self._wanted(status):
             claim.release()
             return None
         self._started += 1
         self._attempts[name] = self._attempts.get(name, 0) + 1
         self._mine[name] = (cell, claim, time.monotonic())
         job = self.workplace.job(cell, self.threads)
-        self.watch(Event(CellStatus(cell, CellState.RUNNING, stand.run)))
+        self.watch(Event(CellStatus(cell, CellState.RUNNING, status.run)))
         return job
 
-    def _wanted(self, stand: CellStatus) -> bool:
+    def _wanted(self, status: CellStatus) -> bool:
         """Whether a cell is to be run now; what others do is kept in mind, what is over is told."""
-        name = str(stand.cell.run_id)
+        name = str(status.cell.run_id)
         tried = self._attempts.get(name, 0) > 0
-        if stand.standing is CellState.RUNNING:
-            self._elsewhere[name] = stand
+        if status.state is CellState.RUNNING:
+            self._elsewhere[name] = status
             return False
-        if stand.standing is CellState.FAILED and self.retry_failed and not tried:
+        if status.state is CellState.FAILED and self.retry_failed and not tried:
             return True
-        if stand.standing in (CellState.DONE, CellState.FAILED) or tried:
-            self.watch(Event(stand))
+        if status.state in (CellState.DONE, CellState.FAILED) or tried:
+            self.watch(Event(status))
             return False
         return True
 
@@ -156,13 +156,13 @@ class Scheduler:
             self._record(ended)
         finally:
             claim.release()
-        stand = look(cell, self.workplace.runs_dir)
-        if stand.standing is CellState.RUNNING:  # it was running already, without a claim, and ours was turned away
+        status = look(cell, self.workplace.runs_dir)
+        if status.state is CellState.RUNNING:  # it was running already, without a claim, and ours was turned away
             self._attempts[ended.run_id] = 0
-            self._elsewhere[ended.run_id] = stand
+            self._elsewhere[ended.run_id] = status
             return
-        log = [] if stand.standing is CellState.DONE else last_lines(self.workplace.log(ended.run_id))
-        self.watch(Event(stand, time.monotonic() - began, ended.code, log))
+        log = [] if status.state is CellState.DONE else last_lines(self.workplace.log(ended.run_id))
+        self.watch(Event(status, time.monotonic() - began, ended.code, log))
 
     def _record(self, ended: Ended) -> None:
         """Writes into the status what a process that failed before its training began could not."""
@@ -182,13 +182,13 @@ class Scheduler:
         """Looks at the runs of others: what is over is told, what they left unfinished is taken over."""
         self._looked = time.monotonic()
         for name, before in list(self._elsewhere.items()):
-            stand = look(before.cell, self.workplace.runs_dir)
-            if stand.standing is CellState.RUNNING:
-                self._elsewhere[name] = stand
+            status = look(before.cell, self.workplace.runs_dir)
+            if status.state is CellState.RUNNING:
+                self._elsewhere[name] = status
                 continue
             del self._elsewhere[name]
-            if stand.standing in (CellState.DONE, CellState.FAILED):
-                self.watch(Event(stand))
+            if status.state in (CellState.DONE, CellState.FAILED):
+                self.watch(Event(status))
             else:
                 self._pending.appendleft(before.cell)
 

@@ -190,13 +190,13 @@ class Search:
             open_.append(self._trial(asked.number, values))
         return open_[:count]
 
-    def settle(self, trial: Trial, stand: CellStatus) -> bool:
+    def settle(self, trial: Trial, status: CellStatus) -> bool:
         """Keeps what came of a trial; whether it has come to its end."""
-        if stand.standing is CellState.DONE and stand.run is not None:
-            score = stand.run.score("validation/best")
+        if status.state is CellState.DONE and status.run is not None:
+            score = status.run.score("validation/best")
             state = None if score is not None else self._states.FAIL
             self._study.tell(trial.number, score, state=state, skip_if_finished=True)
-        elif stand.standing in (CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
+        elif status.state in (CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
             self._study.tell(trial.number, state=self._states.FAIL, skip_if_finished=True)
         else:
             return False

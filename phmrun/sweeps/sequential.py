@@ -14,9 +14,8 @@ from phmrun.files import write_json
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.entries import Entry
 from phmrun.statistics.decision import Verdict
-from phmrun.statistics.sequential import CellState, Design, looked_at, standings
-from phmrun.sweeps.cell_status import CellState as CellStanding
-from phmrun.sweeps.cell_status import CellStatus
+from phmrun.statistics.sequential import Decision, Design, decisions, looked_at
+from phmrun.sweeps.cell_status import CellState, CellStatus
 from phmrun.sweeps.plan import SEED, Cell
 
 FILE = "design.json"
@@ -28,12 +27,12 @@ class Row:
 
     Attributes:
         label: What tells it from the others.
-        stands: Its cells by seed, in the order of the seeds.
+        statuses: Its cells by seed, in the order of the seeds.
         dense: Whether it is what the others are compared with.
     """
 
     label: str
-    stands: tuple[CellStatus, ...]
+    statuses: tuple[CellStatus, ...]
     dense: bool
 
 
@@ -59,14 +58,14 @@ class Known:
     Attributes:
         family: Its family's label.
         row: The row.
-        standing: By the looks so far.
+        decision: By the looks so far.
         scores: Of its seeds, in their order; those after a missing one are not counted.
         open: Whether further seeds are of use.
     """
 
     family: str
     row: Row
-    standing: CellState
+    decision: Decision
     scores: tuple[float, ...]
     open: bool
 
@@ -123,18 +122,18 @@ def fix_terms(folder: Path, asked: Terms) -> None:
         )
 
 
-def families(stands: Iterable[CellStatus]) -> list[Family]:
+def families(statuses: Iterable[CellStatus]) -> list[Family]:
     """The rows of a sweep by task and data."""
     rows: dict[str, dict[str, list[CellStatus]]] = {}
-    for stand in stands:
-        entry = _entry(stand.cell)
+    for status in statuses:
+        entry = _entry(status.cell)
         family = " ".join(filter(None, (entry.label("task"), entry.label("data"))))
-        label = " · ".join(text for key, text in stand.cell.labels.items() if key != SEED)
-        rows.setdefault(family, {}).setdefault(label, []).append(stand)
+        label = " · ".join(text for key, text in status.cell.labels.items() if key != SEED)
+        rows.setdefault(family, {}).setdefault(label, []).append(status)
     found = []
     for family, by_label in rows.items():
         made = [
-            Row(label, tuple(sorted(each, key=lambda stand: int(stand.cell.at[SEED]))), _entry(each[0].cell).dense)
+            Row(label, tuple(sorted(each, key=lambda status: int(status.cell.at[SEED]))), _entry(each[0].cell).dense)
             for label, each in by_label.items()
         ]
         baseline = next((row for row in made if row.dense), None)
@@ -142,46 +141,46 @@ def families(stands: Iterable[CellStatus]) -> list[Family]:
     return found
 
 
-def known(stands: Sequence[CellStatus], terms: Terms) -> list[Known]:
+def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
     """What is known of every row but the dense ones."""
-    design = terms.design(main_score(stands))
+    design = terms.design(main_score(statuses))
     found = []
-    for family in families(stands):
+    for family in families(statuses):
         if family.baseline is None:
             continue
         base = scores_of(family.baseline)
         values = [scores_of(row) for row in family.rows]
-        made = standings(design, values, base)
-        for row, scores, standing in zip(family.rows, values, made, strict=True):
+        made = decisions(design, values, base)
+        for row, scores, decision in zip(family.rows, values, made, strict=True):
             seen = looked_at(design, len(scores), len(base))
-            is_open = standing.verdict is Verdict.UNDECIDED and seen < design.max_seeds
-            found.append(Known(family.label, row, standing, tuple(scores), is_open))
+            is_open = decision.verdict is Verdict.UNDECIDED and seen < design.max_seeds
+            found.append(Known(family.label, row, decision, tuple(scores), is_open))
     return found
 
 
-def wanted(stands: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
+def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
     """The cells to run until the next look: of the rows that are open, and of what they are compared with."""
     looks = terms.design("").looks
     chosen: list[CellStatus] = []
-    for family in families(stands):
+    for family in families(statuses):
         if family.baseline is None:
             continue
-        everything = [stand for row in (family.baseline, *family.rows) for stand in row.stands]
+        everything = [status for row in (family.baseline, *family.rows) for status in row.statuses]
         still_open = [each for each in known(everything, terms) if each.open]
         if not still_open:
             continue
-        nexts = [next(look for look in looks if look > each.standing.seeds) for each in still_open]
-        chosen += family.baseline.stands[: max(nexts)]
+        nexts = [next(look for look in looks if look > each.decision.seeds) for each in still_open]
+        chosen += family.baseline.statuses[: max(nexts)]
         for each, look in zip(still_open, nexts, strict=True):
-            chosen += each.row.stands[:look]
-    return [stand for stand in chosen if stand.standing is not CellStanding.DONE]
+            chosen += each.row.statuses[:look]
+    return [status for status in chosen if status.decision is not CellState.DONE]
 
 
 def scores_of(row: Row) -> list[float]:
     """The scores of a row's seeds in their order, up to the first that is missing."""
     values = []
-    for stand in row.stands:
-        run = stand.run if stand.standing is CellStanding.DONE else None
+    for status in row.statuses:
+        run = status.run if status.decision is CellState.DONE else None
         name = run.main_score if run else None
         value = run.score(name) if run and name else None
         if value is None:
@@ -190,9 +189,9 @@ def scores_of(row: Row) -> list[float]:
     return values
 
 
-def main_score(stands: Iterable[CellStatus]) -> str:
+def main_score(statuses: Iterable[CellStatus]) -> str:
     """The name of the score that decides, the main one of the runs; empty before there is one."""
-    names = (stand.run.main_score for stand in stands if stand.run is not None)
+    names = (status.run.main_score for status in statuses if status.run is not None)
     return next((name for name in names if name), "")
 
 

@@ -31,14 +31,14 @@ class Cancelled:
     left: dict[str, str] = field(default_factory=dict)
 
 
-def cancel(workplace: Workplace, stands: Sequence[CellStatus]) -> Cancelled:
+def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
     """Interrupts the planners of a sweep on this machine, then its runs; all of them can be continued.
 
     Args:
         workplace: The sweep's folder.
-        stands: Its cells.
+        statuses: Its cells.
     """
-    before = [stand for stand in stands if stand.standing is CellState.RUNNING]
+    before = [status for status in statuses if status.state is CellState.RUNNING]
     planners = [holder for holder in workplace.planners() if _is_here(holder)]
     for which, seconds in ((signal.SIGINT, PATIENCE), (signal.SIGTERM, 5.0)):
         _end([holder for holder in planners if _lives(holder)], which, seconds, group=False)
@@ -46,19 +46,19 @@ def cancel(workplace: Workplace, stands: Sequence[CellStatus]) -> Cancelled:
     for which, seconds in GRACE:
         _end([holder for holder in runs if _lives(holder)], which, seconds, group=True)
     result = Cancelled(planners=sum(not _lives(holder) for holder in planners))
-    for stand in before:
-        after = look(stand.cell, workplace.runs_dir)
-        name = str(stand.cell.run_id)
-        if after.standing is CellState.RUNNING:
+    for status in before:
+        after = look(status.cell, workplace.runs_dir)
+        name = str(status.cell.run_id)
+        if after.state is CellState.RUNNING:
             result.left[name] = after.holder.host if after.holder else "an unknown machine"
         else:
             result.runs.append(name)
     return result
 
 
-def _holders(workplace: Workplace, stands: Iterable[CellStatus]) -> list[Holder]:
+def _holders(workplace: Workplace, statuses: Iterable[CellStatus]) -> list[Holder]:
     """The processes on this machine that still work at these cells."""
-    found = [look(stand.cell, workplace.runs_dir).holder for stand in stands]
+    found = [look(status.cell, workplace.runs_dir).holder for status in statuses]
     return [holder for holder in found if holder is not None and _is_here(holder)]
 
 

@@ -47,7 +47,7 @@ class Tuned:
     @property
     def scores(self) -> list[float]:
         """The best validations of its trials."""
-        found = [stand.run.score(BEST) for _, stand in self.trials if stand.run]
+        found = [status.run.score(BEST) for _, status in self.trials if status.run]
         return [score for score in found if score is not None]
 
     @property
@@ -110,8 +110,8 @@ def _tuned(cells: tuple[Cell, ...], runs_dir: Path, space: Space, make: Make) ->
         trials.append((values, look(make(cells[0], values), runs_dir)))
     row = Tuned(cells, tuple(trials), None, ())
     over = (CellState.DONE, CellState.FAILED, CellState.INVALID)
-    scored = [(stand.run.score(BEST), values) for values, stand in trials if stand.run and stand.run.score(BEST)]
-    if any(stand.standing not in over for _, stand in trials) or not scored:
+    scored = [(status.run.score(BEST), values) for values, status in trials if status.run and status.run.score(BEST)]
+    if any(status.state not in over for _, status in trials) or not scored:
         return row
     pick = min if row.lower_is_better else max
     _, best = pick(scored, key=lambda one: one[0] or 0.0)

@@ -28,48 +28,48 @@ REFRESH = 1.0
 MOST_SHOWN = 12
 
 
-class Course:
-    """The course of a sweep, kept from events.
+class Tracker:
+    """How far a sweep is, kept from events.
 
     Args:
-        stands: Its cells, as they stand at the beginning.
+        statuses: Its cells, as they stand at the beginning.
         runs_dir: The directory of all runs.
         slots: How many runs there are at a time.
     """
 
-    def __init__(self, stands: Sequence[CellStatus], runs_dir: Path, slots: int) -> None:
-        self.stands = {stand.cell.run_id or f"#{place}": stand for place, stand in enumerate(stands)}
+    def __init__(self, statuses: Sequence[CellStatus], runs_dir: Path, slots: int) -> None:
+        self.statuses = {status.cell.run_id or f"#{place}": status for place, status in enumerate(statuses)}
         self.runs_dir = runs_dir
         self.slots = slots
-        self.estimate = Estimate(stands)
+        self.estimate = Estimate(statuses)
         self._overheads: list[float] = []
         self._started: set[str] = set()
 
     def take(self, event: Event) -> None:
         """Takes in an event."""
-        stand, name = event.stand, str(event.stand.cell.run_id)
-        self.stands[name] = stand
-        if stand.standing is CellState.RUNNING:
+        status, name = event.status, str(event.status.cell.run_id)
+        self.statuses[name] = status
+        if status.state is CellState.RUNNING:
             self._started.add(name)
         else:
             self._started.discard(name)
-        if stand.standing is CellState.DONE and stand.run and stand.run.status:
-            self.estimate.learn(stand.cell, stand.run.status.seconds)
+        if status.state is CellState.DONE and status.run and status.run.status:
+            self.estimate.learn(status.cell, status.run.status.seconds)
             if event.seconds is not None:
-                self._overheads.append(max(0.0, event.seconds - stand.run.status.seconds))
+                self._overheads.append(max(0.0, event.seconds - status.run.status.seconds))
 
     def refresh(self) -> list[CellStatus]:
         """Looks at the runs at work again, and returns them; one that was started is, though it has no lock yet."""
-        for name, stand in self.stands.items():
-            if stand.standing is CellState.RUNNING:
-                seen = look(stand.cell, self.runs_dir)
-                waiting = name in self._started and seen.standing in (*NOT_BEGUN, CellState.INTERRUPTED)
-                self.stands[name] = replace(seen, standing=CellState.RUNNING) if waiting else seen
-        return [stand for stand in self.stands.values() if stand.standing is CellState.RUNNING]
+        for name, status in self.statuses.items():
+            if status.state is CellState.RUNNING:
+                seen = look(status.cell, self.runs_dir)
+                waiting = name in self._started and seen.state in (*NOT_BEGUN, CellState.INTERRUPTED)
+                self.statuses[name] = replace(seen, state=CellState.RUNNING) if waiting else seen
+        return [status for status in self.statuses.values() if status.state is CellState.RUNNING]
 
     def left(self) -> float | None:
         """Seconds until the end, start-ups and evaluations included once some were measured."""
-        open_ones = [s for s in self.stands.values() if s.standing in (*NOT_BEGUN, CellState.RUNNING)]
+        open_ones = [s for s in self.statuses.values() if s.state in (*NOT_BEGUN, CellState.RUNNING)]
         training = self.estimate.total(open_ones, self.slots)
         if training is None or not open_ones:
             return training
@@ -78,10 +78,10 @@ class Course:
 
     def summary(self, running: Iterable[CellStatus]) -> str:
         """The whole in one line."""
-        counts = tally(self.stands.values())
-        parts = [f"{counts.get(CellState.DONE, 0)} of {len(self.stands)} done"]
+        counts = tally(self.statuses.values())
+        parts = [f"{counts.get(CellState.DONE, 0)} of {len(self.statuses)} done"]
         parts += [f"{count} {kind}" for kind, count in counts.items() if kind not in (CellState.DONE, *NOT_BEGUN)]
-        paces = [pace for pace in (pace_of(stand.run) for stand in running) if pace]
+        paces = [pace for pace in (pace_of(status.run) for status in running) if pace]
         if paces:
             parts.append(f"{sum(paces):,.0f} units/s")
         left = self.left()
@@ -91,35 +91,35 @@ class Course:
 
 
 class View(Protocol):
-    """Shows the course of a sweep."""
+    """Shows how far a sweep is."""
 
     def __call__(self, event: Event | None) -> None:
         """Shows an event, or that time has passed."""
 
 
 @contextmanager
-def shown(course: Course, console: Console) -> Iterator[View]:
-    """A view of the course: live where the console is a terminal, lines otherwise."""
+def shown(tracker: Tracker, console: Console) -> Iterator[View]:
+    """A view of a sweep: live where the console is a terminal, lines otherwise."""
     if not console.is_terminal:
-        yield _Lines(course)
+        yield _Lines(tracker)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield _Table(course, live)
+        yield _Table(tracker, live)
 
 
 def said(event: Event) -> str:
     """An event in one line."""
-    stand = event.stand
-    if stand.standing is CellState.RUNNING:
-        return f"started {stand.cell.label} ({stand.cell.run_id})"
+    status = event.status
+    if status.state is CellState.RUNNING:
+        return f"started {status.cell.label} ({status.cell.run_id})"
     took = f" after {duration(event.seconds)}" if event.seconds is not None else " elsewhere"
-    reason = f": {stand.reason}" if stand.reason and stand.standing is not CellState.DONE else ""
+    reason = f": {status.reason}" if status.reason and status.state is not CellState.DONE else ""
     if event.code is not None and event.code < 0:
         reason = f": killed by signal {-event.code}"
-    best = headline(stand.run) if stand.standing is CellState.DONE and stand.run else ""
+    best = headline(status.run) if status.state is CellState.DONE and status.run else ""
     scores = f": {best}" if best else ""
-    word = "not begun" if stand.standing in NOT_BEGUN else str(stand.standing)
-    return f"{word}{took} {stand.cell.label}{scores}{reason}"
+    word = "not begun" if status.state in NOT_BEGUN else str(status.state)
+    return f"{word}{took} {status.cell.label}{scores}{reason}"
 
 
 def headline(run: RunSummary) -> str:
@@ -144,53 +144,53 @@ def pace_of(run: RunSummary | None) -> float | None:
 class _Lines:
     """One line per event, and now and then one on the whole."""
 
-    def __init__(self, course: Course) -> None:
-        self.course = course
+    def __init__(self, tracker: Tracker) -> None:
+        self.tracker = tracker
         self._told = time.monotonic()
 
     def __call__(self, event: Event | None) -> None:
         if event is not None:
-            self.course.take(event)
+            self.tracker.take(event)
             note(said(event))
         elif time.monotonic() - self._told >= SUMMARY_EVERY:
             self._told = time.monotonic()
-            note(self.course.summary(self.course.refresh()))
+            note(self.tracker.summary(self.tracker.refresh()))
 
 
 class _Table:
     """Events scroll by above a table of the runs at work."""
 
-    def __init__(self, course: Course, live: Live) -> None:
-        self.course = course
+    def __init__(self, tracker: Tracker, live: Live) -> None:
+        self.tracker = tracker
         self.live = live
         self._looked = 0.0
 
     def __call__(self, event: Event | None) -> None:
         if event is not None:
-            self.course.take(event)
-            if event.stand.standing is not CellState.RUNNING:
+            self.tracker.take(event)
+            if event.status.state is not CellState.RUNNING:
                 self.live.console.print(said(event), markup=False, highlight=False, soft_wrap=True)
         if event is not None or time.monotonic() - self._looked >= REFRESH:
             self._looked = time.monotonic()
-            running = self.course.refresh()
-            self.live.update(Group(_running(self.course, running), Text(self.course.summary(running))), refresh=True)
+            running = self.tracker.refresh()
+            self.live.update(Group(_running(self.tracker, running), Text(self.tracker.summary(running))), refresh=True)
 
 
-def _running(course: Course, stands: Sequence[CellStatus]) -> Table:
+def _running(tracker: Tracker, statuses: Sequence[CellStatus]) -> Table:
     """The runs at work: where they are and how fast."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("running", "step", "", "units/s", "left"):
         table.add_column(heading, justify="left" if heading == "running" else "right")
-    for stand in stands[:MOST_SHOWN]:
-        status = stand.run.status if stand.run else None
-        share, pace, left = progress(stand), pace_of(stand.run), course.estimate.left(stand)
+    for status in statuses[:MOST_SHOWN]:
+        recorded = status.run.status if status.run else None
+        share, pace, left = progress(status), pace_of(status.run), tracker.estimate.left(status)
         table.add_row(
-            Text(stand.cell.label),
-            f"{status.step:,}" if status else "",
+            Text(status.cell.label),
+            f"{recorded.step:,}" if recorded else "",
             f"{share:.0%}" if share is not None else "",
             f"{pace:,.0f}" if pace else "",
             duration(left) if left else "",
         )
-    if len(stands) > MOST_SHOWN:
-        table.add_row(Text(f"… and {len(stands) - MOST_SHOWN} more"))
+    if len(statuses) > MOST_SHOWN:
+        table.add_row(Text(f"… and {len(statuses) - MOST_SHOWN} more"))
     return table

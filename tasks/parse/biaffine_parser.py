@@ -13,8 +13,8 @@ from phmrun.layers.lstm import outputs
 from phmrun.registry import STRUCTURES
 from phmrun.text.vocabulary import UNK
 
-LetterPooling = Literal["last", "attention"]
-"""How the outputs of the LSTM over a word's letters become one vector."""
+CharacterPooling = Literal["last", "attention"]
+"""How the outputs of the LSTM over a word's characters become one vector."""
 
 
 class ParserScores(NamedTuple):
@@ -32,21 +32,21 @@ class ParserScores(NamedTuple):
 
 
 class BiaffineParser(nn.Module):
-    """Words, tags and letters through a bidirectional LSTM of several layers, four MLPs and two biaffine classifiers.
+    """Words, tags and characters through a bidirectional LSTM, four MLPs and two biaffine classifiers.
 
-    The vector of a word is the sum of its own and what an LSTM makes of its letters; a tag's stands beside it.
+    The vector of a word is the sum of its own and what an LSTM makes of its characters; a tag's stands beside it.
 
     Args:
         words: Words with a vector of their own; rarer ones share that of the unknown word.
         tags: Part-of-speech tags.
-        letters: Letters.
+        characters: Characters.
         labels: Labels of arcs.
-        word_width: Size of a word vector; that of letters is mapped to it and added.
+        word_width: Size of a word vector; that of characters is mapped to it and added.
         tag_width: Size of a tag vector.
-        letter_width: Size of a letter vector.
-        letter_hidden: Hidden size of the LSTM over the letters of a word.
-        letter_pooling: What of its outputs h_1 … h_T becomes the vector of a spelling: "last": M h_T; "attention", as
-            in Dozat and Manning's released parser: M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T).
+        character_width: Size of a character vector.
+        character_hidden: Hidden size of the LSTM over the characters of a word.
+        character_pooling: What of its outputs h_1 … h_T becomes the vector of a spelling: "last": M h_T; "attention",
+            as in Dozat and Manning's released parser: M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T).
         hidden: Hidden size of each direction of the LSTM over words.
         layers: Layers of that LSTM.
         arc_width: Size of the vectors that the arc classifier reads.
@@ -58,12 +58,12 @@ class BiaffineParser(nn.Module):
             positions, which the fused kernel can do; Parser-v2 drops numbers of the hidden vectors.
         embedding_dropout: Share of words that are read without their word vector in training, and of words that are
             read without their tag vector; what is left of the two is scaled up.
-        word_dropout: Share of words whose own vector is that of the unknown word in training; their letters stay.
+        word_dropout: Share of words whose own vector is that of the unknown word in training; their characters stay.
         classifier: Structure of the bilinear forms and its options. With one of square matrices only the arc classifier
             has two linear terms and the label classifier no constants, as in equations 6, 7, 10 and 11 of Matsuno et
             al. The dependent's term adds the same to all heads of a word, so no choice of a head depends on it.
         layer: Structure of the maps of LSTMs and MLPs and its options.
-        embedding: The same for the vectors of words, tags and letters.
+        embedding: The same for the vectors of words, tags and characters.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
@@ -73,14 +73,14 @@ class BiaffineParser(nn.Module):
         self,
         words: int,
         tags: int,
-        letters: int,
+        characters: int,
         labels: int,
         *,
         word_width: int = 100,
         tag_width: int = 100,
-        letter_width: int = 100,
-        letter_hidden: int = 200,
-        letter_pooling: LetterPooling = "last",
+        character_width: int = 100,
+        character_hidden: int = 200,
+        character_pooling: CharacterPooling = "last",
         hidden: int = 200,
         layers: int = 3,
         arc_width: int = 400,
@@ -110,11 +110,11 @@ class BiaffineParser(nn.Module):
         }
         self.embedding = Embedding(words, word_width, **embedding)
         self.tags = Embedding(tags, tag_width, **embedding)
-        self.letters = Embedding(letters, letter_width, **embedding)
-        self.letter_lstm = LSTM(letter_width, letter_hidden, **cell)
-        attends = letter_pooling == "attention"
-        self.letter_attention = Linear(letter_hidden, 1, bias=False) if attends else None
-        self.letter_map = Linear(letter_hidden * (1 + attends), word_width, bias=attends, **layer)
+        self.letters = Embedding(characters, character_width, **embedding)
+        self.letter_lstm = LSTM(character_width, character_hidden, **cell)
+        attends = character_pooling == "attention"
+        self.letter_attention = Linear(character_hidden, 1, bias=False) if attends else None
+        self.letter_map = Linear(character_hidden * (1 + attends), word_width, bias=attends, **layer)
         self.lstm = LSTM(word_width + tag_width, hidden, layers, bidirectional=True, dropout=dropout, **cell)
         self.arc_mlp = nn.ModuleList(Linear(2 * hidden, arc_width, **layer) for _ in range(2))
         self.label_mlp = nn.ModuleList(Linear(2 * hidden, label_width, **layer) for _ in range(2))
@@ -129,19 +129,25 @@ class BiaffineParser(nn.Module):
             table.reset_parameters(table.embedding_dim**-0.5)
 
     def forward(
-        self, words: Tensor, tags: Tensor, letters: Tensor, letter_counts: Tensor, spellings: Tensor, lengths: Tensor
+        self,
+        words: Tensor,
+        tags: Tensor,
+        characters: Tensor,
+        character_counts: Tensor,
+        spellings: Tensor,
+        lengths: Tensor,
     ) -> ParserScores:
         """Scores of all arcs, and what labels are scored from.
 
         Args:
             words: ``[batch, length]``, the root first.
             tags: ``[batch, length]``.
-            letters: ``[spellings, longest]``, each spelling once however many words have it, the longest first.
-            letter_counts: ``[spellings]``, at least 1.
-            spellings: Which row of ``letters`` each word has, ``[batch, length]``.
+            characters: ``[spellings, longest]``, each spelling once however many words have it, the longest first.
+            character_counts: ``[spellings]``, at least 1.
+            spellings: Which row of ``characters`` each word has, ``[batch, length]``.
             lengths: ``[batch]``, words of each sentence and the root.
         """
-        inputs = self._inputs(words, tags, F.embedding(spellings, self.read_letters(letters, letter_counts)))
+        inputs = self._inputs(words, tags, F.embedding(spellings, self.read_characters(characters, character_counts)))
         read = self._drop(outputs(self.lstm, inputs, lengths))
         dependent, head, label_dependent, label_head = (
             self._drop(F.leaky_relu(mlp(read), 0.1)) for mlp in (*self.arc_mlp, *self.label_mlp)
@@ -167,13 +173,13 @@ class BiaffineParser(nn.Module):
         labels = self.label_classifier.pairs(dependents, scores.heads.reshape(-1, width).index_select(0, rows))
         return labels if positions is not None else labels.unflatten(0, (batch, length))
 
-    def read_letters(self, letters: Tensor, counts: Tensor) -> Tensor:
-        """Vectors of spellings, longest first, from their letters: ``[spellings, longest] -> [spellings, word_width]``.
+    def read_characters(self, characters: Tensor, counts: Tensor) -> Tensor:
+        """Vectors of spellings from their characters: ``[spellings, longest] -> [spellings, word_width]``.
 
-        Those of which none is twice as long as another are read together, so that little padding is.
+        The longest come first; those of which none is twice as long as another are read together: little padding.
         """
-        vectors = self.letters(letters)
-        halves = [len(letters[0]) >> number for number in range(1, len(letters[0]).bit_length() + 1)]
+        vectors = self.letters(characters)
+        halves = [len(characters[0]) >> number for number in range(1, len(characters[0]).bit_length() + 1)]
         ends = [int((counts > half).sum()) for half in halves]
         last = []
         for start, end in pairwise([0, *ends]):
@@ -184,7 +190,7 @@ class BiaffineParser(nn.Module):
         return self.letter_map(F.dropout(torch.cat(last), self.dropout, self.training))
 
     def _pooled(self, said: Tensor, counts: Tensor) -> Tensor:
-        """One vector of each spelling, of the LSTM's outputs ``[spellings, longest, letter_hidden]``."""
+        """One vector of each spelling, of the LSTM's outputs ``[spellings, longest, character_hidden]``."""
         final = said[torch.arange(len(said)), counts - 1]
         if self.letter_attention is None:
             return final

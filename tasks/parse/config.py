@@ -6,13 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from phmrun.config import DataConfig, Experiment, LayerConfig, ModelConfig, Section, Unhashed
+from phmrun.config import DataConfig, Experiment, Formerly, LayerConfig, ModelConfig, Section, Unhashed
 from phmrun.families.sequence_to_sequence.config import FilePath
 
 SPLITS = ("train", "dev")
 """Splits of a dataset that may be learnt from."""
-TAGS, LETTERS, LABELS = 20, 200, 37
-"""Tags, letters and labels of a treebank where none is at hand; there are 37 universal labels."""
+TAGS, CHARACTERS, LABELS = 20, 200, 37
+"""Tags, characters and labels of a treebank where none is at hand; there are 37 universal labels."""
 
 
 def _listed(value: Any) -> Any:
@@ -21,14 +21,16 @@ def _listed(value: Any) -> Any:
 
 
 class TreebankVocabularyConfig(Section):
-    """How words, their letters and tags, and the labels of arcs become numbers."""
+    """How words, their characters and tags, and the labels of arcs become numbers."""
 
     size: int = Field(20_000, ge=8, description="Most rows of the word table, special ones included.")
     min_frequency: int = Field(
         2, ge=1, description="Words that are rarer in the training data share the vector of the unknown word."
     )
-    lowercase: bool = Field(True, description="Word vectors are those of words in lower case; letters keep theirs.")
-    letters: int = Field(32, ge=1, description="Letters of a word that are read at most, from its beginning.")
+    lowercase: bool = Field(True, description="Word vectors are those of words in lower case; characters keep theirs.")
+    characters: Annotated[int, Formerly("letters")] = Field(
+        32, ge=1, description="Characters of a word that are read at most, from its beginning."
+    )
     tags: Literal["upos", "xpos"] = Field("upos", description="Universal tags, or the treebank's own.")
     subtypes: bool = Field(True, description="Labels are learnt with their subtypes (nmod:poss), or without.")
     multiple_of: int = Field(
@@ -120,8 +122,8 @@ class ParserConfig(ModelConfig):
         "paper": {
             "word_width": 100,
             "tag_width": 100,
-            "letter_width": 200,
-            "letter_hidden": 200,
+            "character_width": 200,
+            "character_hidden": 200,
             "hidden": 200,
             "layers": 3,
             "arc_width": 400,
@@ -130,8 +132,8 @@ class ParserConfig(ModelConfig):
         "small": {
             "word_width": 64,
             "tag_width": 32,
-            "letter_width": 32,
-            "letter_hidden": 64,
+            "character_width": 32,
+            "character_hidden": 64,
             "hidden": 96,
             "layers": 2,
             "arc_width": 128,
@@ -142,11 +144,15 @@ class ParserConfig(ModelConfig):
     preset: Annotated[Literal["paper", "small"], Unhashed()] = Field(
         "paper", description="Sets all sizes and layers, paper to those of Matsuno et al.; keys beside it override it."
     )
-    word_width: int = Field(100, ge=1, description="Size of a word vector; that of the letters is added to it.")
+    word_width: int = Field(100, ge=1, description="Size of a word vector; that of the characters is added to it.")
     tag_width: int = Field(100, ge=1, description="Size of a tag vector, which stands beside it.")
-    letter_width: int = Field(200, ge=1, description="Size of a letter vector.")
-    letter_hidden: int = Field(200, ge=1, description="Hidden size of the LSTM over the letters of a word.")
-    letter_pooling: Literal["last", "attention"] = Field(
+    character_width: Annotated[int, Formerly("letter_width")] = Field(
+        200, ge=1, description="Size of a character vector."
+    )
+    character_hidden: Annotated[int, Formerly("letter_hidden")] = Field(
+        200, ge=1, description="Hidden size of the LSTM over the characters of a word."
+    )
+    character_pooling: Annotated[Literal["last", "attention"], Formerly("letter_pooling")] = Field(
         "last",
         description="Of that LSTM's outputs: the last, mapped; or, as in Dozat and Manning's parser, the last beside a "
         "mean weighted by linear attention.",
@@ -169,7 +175,10 @@ class ParserConfig(ModelConfig):
         0.33, ge=0, lt=1, description="Share of words read without their word vector, and share without their tag's."
     )
     word_dropout: float = Field(
-        0.0, ge=0, lt=1, description="Share of words whose own vector is that of the unknown word; their letters stay."
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of words whose own vector is that of the unknown word; their characters stay.",
     )
 
 
@@ -201,9 +210,9 @@ class ParsingExperiment(Experiment):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Rows of words, as many as are asked for, and of tags and letters, and labels, as many as are usual."""
+        """Rows of words, as many as are asked for, and of tags and characters, and labels, as many as are usual."""
         vocabulary = self.data.vocabulary
-        tables = (vocabulary.size, TAGS, LETTERS)
+        tables = (vocabulary.size, TAGS, CHARACTERS)
         return (*(-(-size // vocabulary.multiple_of) * vocabulary.multiple_of for size in tables), LABELS)
 
     @model_validator(mode="after")

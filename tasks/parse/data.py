@@ -29,7 +29,7 @@ class TreeBatch(NamedTuple):
     """Sentences as tensors; see :class:`phmrun.tasks.parse.vocabulary.Padded`.
 
     Attributes:
-        inputs: What the network reads: words, tags, letters, letter counts, spellings, lengths.
+        inputs: What the network reads: words, tags, characters, character counts, spellings, lengths.
         heads: ``[batch, length]``.
         labels: ``[batch, length]``.
         positions: Where in the flattened ``[batch, length]`` words stand, ``[words]``.
@@ -53,10 +53,10 @@ class TreeBatches(Dataset[TreeBatch]):
 
     def __getitem__(self, batch: Batch) -> TreeBatch:
         """The batch's sentences."""
-        words, tags, letters, counts, spellings, lengths, heads, labels, positions = map(
+        words, tags, characters, counts, spellings, lengths, heads, labels, positions = map(
             torch.from_numpy, self.treebank.padded(batch.indices)
         )
-        inputs = (words, tags, letters, counts, spellings, lengths)
+        inputs = (words, tags, characters, counts, spellings, lengths)
         return TreeBatch(inputs, heads, labels, positions, len(positions), batch.window_units)
 
 
@@ -146,7 +146,7 @@ class TreebankData(DataModule):
             lowercase=self.settings.lowercase,
             subtypes=self.settings.subtypes,
             column=self.settings.tags,
-            longest=self.settings.letters,
+            longest=self.settings.characters,
             multiple_of=self.settings.multiple_of,
         )
 
@@ -162,8 +162,8 @@ class TreebankData(DataModule):
 
     def statistics(self) -> dict[str, Any]:
         """Sentences and words by split, and the vocabulary's sizes."""
-        words, tags, letters, labels = self.vocabulary.sizes
-        sizes = {"words": words, "tags": tags, "letters": letters, "labels": labels}
+        words, tags, characters, labels = self.vocabulary.sizes
+        sizes = {"words": words, "tags": tags, "characters": characters, "labels": labels}
         splits = {split: _statistics(encoded) for split, encoded in self._encoded.items()}
         return {"vocabulary": sizes, "splits": splits}
 

@@ -27,7 +27,7 @@ class ArcsAndLabels(nn.Module):
 
 
 def parser_graph(network: BiaffineParser) -> ExportGraph:
-    """Words, tags and letters to the scores of all arcs and of their labels."""
+    """Words, tags and characters to the scores of all arcs and of their labels."""
     plain = folded(network)
     sentence, spelling = ("batch", "length"), ("spellings",)
     return ExportGraph(
@@ -37,8 +37,8 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
         inputs={
             "words": sentence,
             "tags": sentence,
-            "letters": (*spelling, "longest"),
-            "letter_counts": spelling,
+            "characters": (*spelling, "longest"),
+            "character_counts": spelling,
             "spellings": sentence,
             "lengths": ("batch",),
         },
@@ -50,7 +50,7 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
 
 
 def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> tuple[Tensor, ...]:
-    """What a parser reads: sentences of up to ``length`` words of up to ``longest`` letters."""
+    """What a parser reads: sentences of up to ``length`` words of up to ``longest`` characters."""
     generator = torch.Generator().manual_seed(length)
 
     def numbers(table: Embedding, *shape: int) -> Tensor:
@@ -58,9 +58,9 @@ def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> t
 
     counts = torch.randint(1, longest + 1, (batch * length,), generator=generator).sort(descending=True).values
     counts[0] = longest
-    letters = numbers(network.letters, batch * length, longest)
-    letters[torch.arange(longest) >= counts.unsqueeze(1)] = PAD
+    characters = numbers(network.letters, batch * length, longest)
+    characters[torch.arange(longest) >= counts.unsqueeze(1)] = PAD
     spellings = torch.randint(batch * length, (batch, length), generator=generator)
     lengths = torch.tensor([length, *(length // 2 + 1 for _ in range(batch - 1))])
     words, tags = numbers(network.embedding, batch, length), numbers(network.tags, batch, length)
-    return words, tags, letters, counts, spellings, lengths
+    return words, tags, characters, counts, spellings, lengths

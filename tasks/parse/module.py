@@ -64,7 +64,7 @@ class ParserModule(TrainingModule):
         return Loss(of_heads + of_labels, nll, batch.units)
 
     def export_graph(self) -> ExportGraph:
-        """From words, tags and letters to the scores of arcs and labels."""
+        """From words, tags and characters to the scores of arcs and labels."""
         from phmrun.tasks.parse.export import parser_graph
 
         return parser_graph(self.parser)
@@ -76,14 +76,14 @@ def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
     return arcs.masked_fill(beyond.unsqueeze(1), float("-inf"))
 
 
-def build_module(config: ParsingExperiment, words: int, tags: int, letters: int, labels: int) -> ParserModule:
+def build_module(config: ParsingExperiment, words: int, tags: int, characters: int, labels: int) -> ParserModule:
     """The module of an experiment.
 
     Args:
         config: The resolved config.
         words: Rows of the word table.
         tags: Rows of the tag table.
-        letters: Rows of the letter table.
+        characters: Rows of the character table.
         labels: Labels of arcs.
 
     Raises:
@@ -93,13 +93,13 @@ def build_module(config: ParsingExperiment, words: int, tags: int, letters: int,
     network = BiaffineParser(
         words,
         tags,
-        letters,
+        characters,
         labels,
         word_width=model.word_width,
         tag_width=model.tag_width,
-        letter_width=model.letter_width,
-        letter_hidden=model.letter_hidden,
-        letter_pooling=model.letter_pooling,
+        character_width=model.character_width,
+        character_hidden=model.character_hidden,
+        character_pooling=model.character_pooling,
         hidden=model.hidden,
         layers=model.layers,
         arc_width=model.arc_width,

@@ -134,8 +134,8 @@ class TreeParser:
         with progress(label, len(sentences), "sentences") as advance:
             for start in range(0, len(order), self.search.batch):
                 numbers = order[start : start + self.search.batch]
-                words, tags, letters, counts, spellings, lengths, *_ = map(torch.from_numpy, encoded.padded(numbers))
-                inputs = [each.to(self.device) for each in (words, tags, letters, counts, spellings, lengths)]
+                words, tags, characters, counts, spellings, lengths, *_ = map(torch.from_numpy, encoded.padded(numbers))
+                inputs = [each.to(self.device) for each in (words, tags, characters, counts, spellings, lengths)]
                 scores = self.network(*inputs)
                 heads = self._heads(scores.arcs, inputs[-1])
                 labels = self.network.label_scores(scores, heads).argmax(dim=-1)

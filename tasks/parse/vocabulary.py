@@ -1,4 +1,4 @@
-"""What a parser knows of a treebank: a vocabulary of words, tags, letters and labels, and sentences as numbers."""
+"""What a parser knows of a treebank: a vocabulary of words, tags, characters and labels, and sentences as numbers."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,31 +21,31 @@ Tags = Literal["upos", "xpos"]
 Numbers = NDArray[np.int64]
 
 FILE = "treebank.json"
-_LISTS = ("words", "tags", "letters", "labels")
+_LISTS = ("words", "tags", "characters", "labels")
 SPECIALS = 3
-"""Ids of words, tags and letters begin after those of padding, the unknown, and the root."""
+"""Ids of words, tags and characters begin after those of padding, the unknown, and the root."""
 NO_LABEL = -100
 """Of a word whose label the vocabulary lacks, and of the root and padding; losses pass over it."""
 
 
 @dataclass(frozen=True)
 class TreebankVocabulary:
-    """Words, tags and letters by their ids minus the special ones, and labels by their ids.
+    """Words, tags and characters by their ids minus the special ones, and labels by their ids.
 
     Attributes:
         words: The words that have a vector of their own.
         tags: Part-of-speech tags.
-        letters: Letters (code points).
+        characters: Unicode code points.
         labels: Labels of arcs.
         column: Which tags these are.
-        lowercase: Whether words are looked up in lower case; letters keep their case.
-        longest: How many letters of a word are read, from its beginning.
+        lowercase: Whether words are looked up in lower case; characters keep their case.
+        longest: How many characters of a word are read, from its beginning.
         multiple_of: Tables are padded with unused rows to a multiple of this.
     """
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    letters: tuple[str, ...]
+    characters: tuple[str, ...]
     labels: tuple[str, ...]
     column: Tags = "upos"
     lowercase: bool = True
@@ -54,17 +54,18 @@ class TreebankVocabulary:
     _ids: dict[str, dict[str, int]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        for kind in ("words", "tags", "letters"):
+        for kind in ("words", "tags", "characters"):
             self._ids[kind] = {entry: number for number, entry in enumerate(getattr(self, kind), SPECIALS)}
         self._ids["labels"] = {label: number for number, label in enumerate(self.labels)}
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Rows of the tables of words, tags and letters, and the number of labels."""
-        words, tags, letters = (
-            padded_size(len(entries) + SPECIALS, self.multiple_of) for entries in (self.words, self.tags, self.letters)
+        """Rows of the tables of words, tags and characters, and the number of labels."""
+        words, tags, characters = (
+            padded_size(len(entries) + SPECIALS, self.multiple_of)
+            for entries in (self.words, self.tags, self.characters)
         )
-        return words, tags, letters, len(self.labels)
+        return words, tags, characters, len(self.labels)
 
     def tags_of(self, sentence: Sentence) -> tuple[str, ...]:
         """The tags of a sentence's words in the vocabulary's column."""
@@ -72,9 +73,9 @@ class TreebankVocabulary:
 
     def encode(self, sentences: Sequence[Sentence]) -> "EncodedTreebank":
         """Sentences as numbers; trees are taken along where all of them have one."""
-        words, tags, labels, letters = (self._ids[kind] for kind in ("words", "tags", "labels", "letters"))
+        words, tags, labels, characters = (self._ids[kind] for kind in ("words", "tags", "labels", "characters"))
         trees = all(sentence.heads for sentence in sentences)
-        spelt = _Spellings(letters, self.longest)
+        spelt = _Spellings(characters, self.longest)
         columns: dict[str, list[int]] = {key: [] for key in ("words", "tags", "spellings", "heads", "labels")}
         for sentence in sentences:
             forms = [form.lower() for form in sentence.forms] if self.lowercase else sentence.forms
@@ -93,7 +94,7 @@ class TreebankVocabulary:
             arrays["spellings"],
             arrays["heads"] if trees else None,
             arrays["labels"] if trees else None,
-            np.array(spelt.letters, dtype=np.int64),
+            np.array(spelt.characters, dtype=np.int64),
             np.array(spelt.counts, dtype=np.int64),
         )
 
@@ -112,8 +113,10 @@ class TreebankVocabulary:
         path = directory / FILE
         try:
             stored = parse_json(path.read_text(encoding="utf-8"))
-            words, tags, letters, labels = (tuple(map(str, stored.pop(key))) for key in _LISTS)
-            loaded = cls(words, tags, letters, labels, **stored)
+            if "letters" in stored:  # what this list was called
+                stored["characters"] = stored.pop("letters")
+            words, tags, characters, labels = (tuple(map(str, stored.pop(key))) for key in _LISTS)
+            loaded = cls(words, tags, characters, labels, **stored)
             if loaded.column not in get_args(Tags) or min(loaded.longest, loaded.multiple_of) < 1:
                 raise ValueError(f"column {loaded.column}, longest {loaded.longest}, multiple_of {loaded.multiple_of}")
             return loaded
@@ -142,20 +145,20 @@ def learn_vocabulary(
         lowercase: Whether words are counted in lower case.
         subtypes: Whether labels keep their subtypes; otherwise only their universal parts are learnt.
         column: Which tags are read.
-        longest: How many letters of a word are read.
+        longest: How many characters of a word are read.
         multiple_of: Tables are padded to a multiple of this.
     """
     counts: dict[str, Counter[str]] = {key: Counter() for key in _LISTS}
     for sentence in sentences:
         counts["words"].update(form.lower() if lowercase else form for form in sentence.forms)
         counts["tags"].update(tag for tag in (sentence.xpos if column == "xpos" else sentence.upos) if tag != EMPTY)
-        counts["letters"].update("".join(form[:longest] for form in sentence.forms))
+        counts["characters"].update("".join(form[:longest] for form in sentence.forms))
         counts["labels"].update(label if subtypes else universal(label) for label in sentence.deprels)
     ranked = {key: _ranked(counter, min_count if key == "words" else 1) for key, counter in counts.items()}
     return TreebankVocabulary(
         ranked["words"][: max(0, most_words - SPECIALS)],
         ranked["tags"],
-        ranked["letters"],
+        ranked["characters"],
         ranked["labels"],
         column,
         lowercase,
@@ -170,12 +173,12 @@ def _ranked(counter: Counter[str], least: int) -> tuple[str, ...]:
 
 
 class _Spellings:
-    """Different words of a treebank as rows of letters; row 0 is the root."""
+    """Different words of a treebank as rows of characters; row 0 is the root."""
 
     def __init__(self, ids: Mapping[str, int], longest: int) -> None:
         self.ids = ids
         self.longest = longest
-        self.letters = [ROOT]
+        self.characters = [ROOT]
         self.counts = [1]
         self._rows: dict[str, int] = {}
 
@@ -185,7 +188,7 @@ class _Spellings:
         row = self._rows.get(read)
         if row is None:
             row = self._rows[read] = len(self.counts)
-            self.letters += [self.ids.get(letter, UNK) for letter in read]
+            self.characters += [self.ids.get(character, UNK) for character in read]
             self.counts.append(len(read))
         return row
 
@@ -196,9 +199,9 @@ class Padded(NamedTuple):
     Attributes:
         words: ``[batch, length]``.
         tags: ``[batch, length]``.
-        letters: Letters of each spelling among the words, longest spellings first, ``[spellings, longest]``.
-        letter_counts: ``[spellings]``.
-        spellings: Row of each word in ``letters``, ``[batch, length]``.
+        characters: Characters of each spelling among the words, longest spellings first, ``[spellings, longest]``.
+        character_counts: ``[spellings]``.
+        spellings: Row of each word in ``characters``, ``[batch, length]``.
         lengths: Words and root, ``[batch]``.
         heads: ``[batch, length]``, or empty where there are no trees.
         labels: ``[batch, length]``, :data:`NO_LABEL` for root and padding; likewise.
@@ -207,8 +210,8 @@ class Padded(NamedTuple):
 
     words: Numbers
     tags: Numbers
-    letters: Numbers
-    letter_counts: Numbers
+    characters: Numbers
+    character_counts: Numbers
     spellings: Numbers
     lengths: Numbers
     heads: Numbers
@@ -227,8 +230,8 @@ class EncodedTreebank:
         spellings: The rows of their spellings.
         heads: Numbers of their heads; ``None``: there are no trees.
         labels: Ids of their labels; likewise.
-        letters: Ids of the letters of all spellings, one after the other.
-        letter_counts: Letters of each spelling.
+        characters: Ids of the characters of all spellings, one after the other.
+        character_counts: Characters of each spelling.
     """
 
     lengths: Numbers
@@ -237,8 +240,8 @@ class EncodedTreebank:
     spellings: Numbers
     heads: Numbers | None
     labels: Numbers | None
-    letters: Numbers
-    letter_counts: Numbers
+    characters: Numbers
+    character_counts: Numbers
 
     def __len__(self) -> int:
         """Sentences."""
@@ -250,8 +253,8 @@ class EncodedTreebank:
         return np.cumsum(self.lengths + 1) - (self.lengths + 1)
 
     @cached_property
-    def _letter_starts(self) -> Numbers:
-        return np.cumsum(self.letter_counts) - self.letter_counts
+    def _character_starts(self) -> Numbers:
+        return np.cumsum(self.character_counts) - self.character_counts
 
     def padded(self, numbers: NDArray[Any]) -> Padded:
         """The sentences of these numbers as one batch."""
@@ -264,20 +267,20 @@ class EncodedTreebank:
             return np.zeros((0, 0), dtype=np.int64) if values is None else np.where(inside, values[places], padding)
 
         rows, spellings = np.unique(taken(self.spellings, 0), return_inverse=True)
-        order = np.argsort(-self.letter_counts[rows], kind="stable")
-        counts = self.letter_counts[rows[order]]
-        first = self._letter_starts[rows[order]]
-        letter_columns = np.arange(counts.max())
-        letter_inside = letter_columns < counts[:, None]
-        letters = np.where(
-            letter_inside, self.letters[np.where(letter_inside, first[:, None] + letter_columns, 0)], PAD
+        order = np.argsort(-self.character_counts[rows], kind="stable")
+        counts = self.character_counts[rows[order]]
+        first = self._character_starts[rows[order]]
+        character_columns = np.arange(counts.max())
+        character_inside = character_columns < counts[:, None]
+        characters = np.where(
+            character_inside, self.characters[np.where(character_inside, first[:, None] + character_columns, 0)], PAD
         )
         ranks = np.empty_like(order)
         ranks[order] = np.arange(len(order))
         return Padded(
             taken(self.words, PAD),
             taken(self.tags, PAD),
-            letters,
+            characters,
             counts,
             ranks[spellings].reshape(inside.shape),
             lengths,

@@ -6,11 +6,11 @@ from torch import nn
 
 from phmrun.bench import layers
 from phmrun.bench.layers import Case, cases, copies_of, measure
-from phmrun.bench.modules import SUBJECTS
+from phmrun.bench.modules import MODULE_KINDS
 from phmrun.errors import PhmrunError
 from phmrun.layers.inference import FEW_TOKENS
 
-LINEAR = SUBJECTS["linear"]
+LINEAR = MODULE_KINDS["linear"]
 SHAPE = (16, 32)
 
 
@@ -34,14 +34,14 @@ def test_sizes_that_do_not_fit_are_left_out_and_said():
 
 def test_all_maps_of_a_module_must_fit():
     """An LSTM of 20 inputs and 30 hidden numbers has square recurrent maps, but no square input maps."""
-    found, left_out = cases(SUBJECTS["lstm"], [("circulant", {}), ("phm", {"n": 10})], (), [(20, 30)])
+    found, left_out = cases(MODULE_KINDS["lstm"], [("circulant", {}), ("phm", {"n": 10})], (), [(20, 30)])
     assert [case.label for case in found] == ["phm n=10"]
     assert "circulant matrix is square" in left_out[0]
-    assert cases(SUBJECTS["lstm"], [("circulant", {})], (), [(30, 30)])[1] == []
+    assert cases(MODULE_KINDS["lstm"], [("circulant", {})], (), [(30, 30)])[1] == []
 
 
-def test_a_subjects_own_sizes_unless_given():
-    found, _ = cases(SUBJECTS["biaffine"], [("symmetric", {})])
+def test_a_kinds_own_sizes_unless_given():
+    found, _ = cases(MODULE_KINDS["biaffine"], [("symmetric", {})])
     assert [case.shape for case in found] == [(400, 1), (100, 37)]
 
 
@@ -130,14 +130,14 @@ SMALL = {"linear": SHAPE, "output": SHAPE, "embedding": (16, 32), "lstm": (16, 1
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", SMALL)
 def test_every_module_is_measured(name, dtype):
-    subject = SUBJECTS[name]
-    chosen, _ = cases(subject, [("phm", {"n": 2}), ("low-rank", {})], (), [SMALL[name]], dtype)
-    batch = (3, 4)[: len(subject.sizes.batches[0])]
+    kind = MODULE_KINDS[name]
+    chosen, _ = cases(kind, [("phm", {"n": 2}), ("low-rank", {})], (), [SMALL[name]], dtype)
+    batch = (3, 4)[: len(kind.sizes.batches[0])]
     arguments = {"batches": [batch], "training": [batch], "rounds": 1, "cache": 1, "at_least": 0.0}
     rows = list(measure(chosen, dtype=dtype, **arguments))
-    modes = [("training", "hot"), ("inference", "hot"), *([("inference", "cold")] if subject.cold else [])]
+    modes = [("training", "hot"), ("inference", "hot"), *([("inference", "cold")] if kind.cold else [])]
     assert [(row.mode, row.weights) for row in rows] == 2 * modes
-    assert {row.reference for row in rows} == {subject.reference}
+    assert {row.reference for row in rows} == {kind.reference}
     for row in rows:
         assert row.auto in row.ratios
         assert row.to_json()["batch"] == batch

@@ -7,7 +7,7 @@ import torch
 
 from phmrun.bench.layers import Case
 from phmrun.bench.lookup_memory import ROWS, large_tables, lookup_memory
-from phmrun.bench.modules import EmbeddingSubject
+from phmrun.bench.modules import EmbeddingKind
 from phmrun.layers import Structure
 from phmrun.registry import STRUCTURES
 
@@ -45,7 +45,7 @@ def test_a_table_that_is_built_is_seen(monkeypatch):
             return self.value.repeat(self.out_features, self.in_features)
 
     monkeypatch.setitem(STRUCTURES._registered, "built", Built)
-    (row,) = lookup_memory([Case(EmbeddingSubject(), "built", {}, (ROWS // 10, WIDTH))])
+    (row,) = lookup_memory([Case(EmbeddingKind(), "built", {}, (ROWS // 10, WIDTH))])
     assert row.lookup > 0.9 * row.table
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from phmrun.bench.modules import SUBJECTS, EinsumBiaffine
+from phmrun.bench.modules import MODULE_KINDS, EinsumBiaffine
 from phmrun.cli.bench_layers import MODULES
 from phmrun.layers import Biaffine
 
@@ -29,33 +29,33 @@ EXPECTED = {
 
 
 def test_the_command_line_knows_all():
-    assert sorted(MODULES) == sorted(SUBJECTS)
+    assert sorted(MODULES) == sorted(MODULE_KINDS)
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
 @pytest.mark.parametrize("structure", ["dense", "phm", "low-rank", "circulant", "symmetric"])
 def test_all_forms_compute_one_function(name, shape, structure):
-    subject = SUBJECTS[name]
-    if structure in ("circulant", "symmetric") and any(out != into for out, into in subject.maps(shape)):
+    kind = MODULE_KINDS[name]
+    if structure in ("circulant", "symmetric") and any(out != into for out, into in kind.maps(shape)):
         pytest.skip("square matrices only")
     torch.manual_seed(0)
-    module = subject.build(shape, structure, {})
-    inputs = subject.draw(shape, (2, 5)[-len(subject.sizes.batches[0]) :], torch.float32)
-    expected = subject.call(module, inputs)
-    forms = subject.forms(module)
+    module = kind.build(shape, structure, {})
+    inputs = kind.draw(shape, (2, 5)[-len(kind.sizes.batches[0]) :], torch.float32)
+    expected = kind.call(module, inputs)
+    forms = kind.forms(module)
     assert set(forms) == EXPECTED.get((name, structure), set(forms))
     for form in forms.values():
         assert not any(parameter.requires_grad for parameter in form.parameters())
-        torch.testing.assert_close(subject.call(form, inputs), expected)
-    assert subject.in_training(module) in ("dense", "factored")
+        torch.testing.assert_close(kind.call(form, inputs), expected)
+    assert kind.in_training(module) in ("dense", "factored")
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
 def test_references_have_the_sizes_of_ours(name, shape):
-    subject = SUBJECTS[name]
-    plain, ours = subject.plain(shape), subject.build(shape, "dense", {})
-    inputs = subject.draw(shape, (2, 5)[-len(subject.sizes.batches[0]) :], torch.float32)
-    assert subject.call(plain, inputs).shape == subject.call(ours, inputs).shape
+    kind = MODULE_KINDS[name]
+    plain, ours = kind.plain(shape), kind.build(shape, "dense", {})
+    inputs = kind.draw(shape, (2, 5)[-len(kind.sizes.batches[0]) :], torch.float32)
+    assert kind.call(plain, inputs).shape == kind.call(ours, inputs).shape
     if name != "lstm":  # nn.LSTM has a second bias per gate, which ours can do without
         counts = [sum(parameter.numel() for parameter in module.parameters()) for module in (plain, ours)]
         assert counts[0] == counts[1]
@@ -79,5 +79,5 @@ def test_the_einsum_is_the_biaffine_form(labels):
 
 
 def test_the_references_are_torchs():
-    assert isinstance(SUBJECTS["lstm"].plain((4, 4)), nn.LSTM)
-    assert isinstance(SUBJECTS["embedding"].plain((4, 4)), nn.Embedding)
+    assert isinstance(MODULE_KINDS["lstm"].plain((4, 4)), nn.LSTM)
+    assert isinstance(MODULE_KINDS["embedding"].plain((4, 4)), nn.Embedding)

@@ -161,7 +161,7 @@ def test_the_end_is_never_chosen_before_the_limit(trained):
 
 def test_lengths_are_the_references_beside_others_and_the_search_s_own_otherwise(trained, monkeypatch):
     seen = []
-    monkeypatch.setattr(bench, "decoding", lambda contender, batches, beam: seen.append(batches))
+    monkeypatch.setattr(bench, "decoding", lambda system, batches, beam: seen.append(batches))
     ours = Ours(trained.module, Search(max_length_offset=3), "cpu")
     data = build_data(trained.config)
     for exact in (False, True):

@@ -5,14 +5,14 @@ import torch
 
 from phmrun.bench import third_party
 from phmrun.bench.layers import measure
-from phmrun.bench.modules import SUBJECTS
+from phmrun.bench.modules import MODULE_KINDS
 from phmrun.layers.structures.phm import PHM
 
 
 def made(name, package, shape, n):
     if package in third_party.missing():
         pytest.skip(f"{package} is not installed")
-    found = {rival.label: rival for rival in third_party.rivals(SUBJECTS[name], [n], [shape])}
+    found = {other.label: other for other in third_party.other_layers(MODULE_KINDS[name], [n], [shape])}
     return found[f"{package} n={n}"]
 
 
@@ -31,8 +31,8 @@ def test_an_embedding_has_the_parameters_of_ours():
 
 @pytest.mark.parametrize("package", third_party.PACKAGES)
 def test_they_are_measured(package):
-    rival = made("linear", package, (16, 32), 4)
-    rows = list(measure([rival], batches=[(2,)], training=[(2,)], rounds=1, cache=20_000, at_least=0.0))
+    other = made("linear", package, (16, 32), 4)
+    rows = list(measure([other], batches=[(2,)], training=[(2,)], rounds=1, cache=20_000, at_least=0.0))
     assert [(row.mode, row.weights) for row in rows] == [
         ("training", "hot"),
         ("inference", "hot"),
@@ -43,12 +43,12 @@ def test_they_are_measured(package):
 
 def test_only_sizes_that_fit_and_modules_that_they_have(monkeypatch):
     monkeypatch.setattr(third_party, "missing", list)
-    labels = [rival.label for rival in third_party.rivals(SUBJECTS["linear"], [2, 3], [(16, 32)])]
+    labels = [other.label for other in third_party.other_layers(MODULE_KINDS["linear"], [2, 3], [(16, 32)])]
     assert labels == ["adapters n=2", "tensorly-torch n=2"]
-    assert third_party.rivals(SUBJECTS["lstm"], [2]) == []
+    assert third_party.other_layers(MODULE_KINDS["lstm"], [2]) == []
 
 
 def test_what_is_missing_is_left_out(monkeypatch):
     monkeypatch.setattr(third_party, "installed", lambda name: False)
     assert third_party.missing() == ["adapters", "tensorly-torch"]
-    assert third_party.rivals(SUBJECTS["linear"], [2]) == []
+    assert third_party.other_layers(MODULE_KINDS["linear"], [2]) == []

@@ -8,7 +8,7 @@ from phmrun.cli.bench_layers import _batch, _shape
 from phmrun.cli.measuring import name_and_options
 from phmrun.errors import PhmrunError
 
-SMALL = ["--no-rivals", "--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
+SMALL = ["--no-third-party", "--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
 
 
 @pytest.fixture(autouse=True)
@@ -90,14 +90,26 @@ def test_every_module_against_its_own_reference(phmrun, monkeypatch):
 
     small = {"linear": (8, 8), "output": (8, 16), "embedding": (32, 8), "lstm": (8, 8), "biaffine": (8, 1)}
     for name, shape in small.items():
-        batch = (2, 3)[: len(modules.SUBJECTS[name].sizes.batches[0])]
-        owner = modules.SUBJECTS[name]
+        batch = (2, 3)[: len(modules.MODULE_KINDS[name].sizes.batches[0])]
+        owner = modules.MODULE_KINDS[name]
         if name in ("linear", "output"):
-            changed = modules.LinearSubject(name, Sizes((shape,), (batch,), (batch,)))
-            monkeypatch.setitem(modules.SUBJECTS, name, changed)
+            changed = modules.LinearKind(name, Sizes((shape,), (batch,), (batch,)))
+            monkeypatch.setitem(modules.MODULE_KINDS, name, changed)
         else:
             monkeypatch.setattr(type(owner), "sizes", Sizes((shape,), (batch,), (batch,)))
-    arguments = ["bench", "layers", "--module", "all", "--n", "2", "--repeats", "1", "--no-rivals", "--layer", "phm"]
+    arguments = [
+        "bench",
+        "layers",
+        "--module",
+        "all",
+        "--n",
+        "2",
+        "--repeats",
+        "1",
+        "--no-third-party",
+        "--layer",
+        "phm",
+    ]
     squares = ["--layer", "circulant", "--layer", "symmetric"]
     result = phmrun(*arguments, *squares, "--rows", "1000", "--json")
     assert result.code == 0

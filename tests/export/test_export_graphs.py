@@ -34,7 +34,7 @@ def transformer_xl(**options):
 
 
 def parser(**options):
-    sizes = {"word_width": 16, "tag_width": 16, "letter_width": 8, "letter_hidden": 8, "hidden": 8, "layers": 2}
+    sizes = {"word_width": 16, "tag_width": 16, "character_width": 8, "character_hidden": 8, "hidden": 8, "layers": 2}
     return BiaffineParser(32, 12, 20, 4, **sizes, arc_width=8, label_width=8, layer=PHM, **options)
 
 

@@ -183,7 +183,7 @@ def test_a_square_structure_says_so_wherever_it_does_not_fit():
 
 def test_a_parser_over_a_users_square_structure_has_the_terms_of_the_reduced_ones():
     def terms(structure):
-        sizes = {"word_width": 4, "tag_width": 4, "letter_width": 4, "letter_hidden": 4, "hidden": 4, "layers": 1}
+        sizes = {"word_width": 4, "tag_width": 4, "character_width": 4, "character_hidden": 4, "hidden": 4, "layers": 1}
         parser = BiaffineParser(9, 5, 7, 3, arc_width=8, label_width=8, classifier={"structure": structure}, **sizes)
         return [
             (each.u is not None, each.v is not None, each.c is not None)

@@ -10,7 +10,7 @@ SMALLEST = {
     "transformer": {"source_size": 8, "target_size": 8, "width": 8, "inner": 8, "heads": 2},
     "sva-encoder": {"vocabulary": 8},
     "nli-lstm": {"vocabulary": 8},
-    "biaffine-parser": {"words": 8, "tags": 8, "letters": 8, "labels": 8},
+    "biaffine-parser": {"words": 8, "tags": 8, "characters": 8, "labels": 8},
     "lstm-lm": {"vocabulary": 8, "width": 8},
     "transformer-xl": {"vocabulary": 8},
 }
@@ -41,5 +41,5 @@ def test_mistakes():
         build_network("lstm-lm", {"vocabulary": 8, "widht": 1}, where="here")
     assert "width" in (caught.value.hint or "")
     assert caught.value.where == "here"
-    with pytest.raises(PhmrunError, match="needs words, tags, letters, labels"):
+    with pytest.raises(PhmrunError, match="needs words, tags, characters, labels"):
         build_network("biaffine-parser", {})

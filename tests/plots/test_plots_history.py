@@ -7,7 +7,7 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.history import choose_score, courses, default_name, draw_history, labels
+from phmrun.plots.history import choose_score, curves, default_name, draw_history, labels
 from phmrun.registry import TASKS
 
 ROWS = [
@@ -40,15 +40,15 @@ def test_the_usual_score_that_all_have(tmp_path):
 
 @pytest.mark.parametrize(("axis", "places"), [("epoch", [1, 2]), ("step", [100, 200]), ("time", [1, 3])])
 def test_over_what(axis, places, tmp_path):
-    (course,) = courses([run(tmp_path, 1)], "val/loss", axis)
-    assert (course.places, course.values, course.label) == (places, [4.0, 3.0], "lm-run-1")
+    (curve,) = curves([run(tmp_path, 1)], "val/loss", axis)
+    assert (curve.places, curve.values, curve.label) == (places, [4.0, 3.0], "lm-run-1")
 
 
 def test_runs_of_before_do_not_know_their_epochs(tmp_path):
     old = run(tmp_path, 1, epoch=None)
     with pytest.raises(PhmrunError, match="how many steps an epoch has"):
-        courses([old], "val/loss", "epoch")
-    assert courses([old], "val/loss", "step")[0].places == [100, 200]
+        curves([old], "val/loss", "epoch")
+    assert curves([old], "val/loss", "step")[0].places == [100, 200]
 
 
 def test_the_legend_says_in_what_the_runs_differ(tmp_path):
@@ -60,7 +60,7 @@ def test_the_legend_says_in_what_the_runs_differ(tmp_path):
 
 def test_the_picture(tmp_path):
     runs = [run(tmp_path, number, seed=number) for number in range(1, 12)]
-    figure = draw_history(courses(runs, "val/perplexity", "epoch"), "val/perplexity", "epoch", log=True)
+    figure = draw_history(curves(runs, "val/perplexity", "epoch"), "val/perplexity", "epoch", log=True)
     (axes,) = figure.axes
     styles = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
     assert len(styles) == 11

@@ -13,7 +13,7 @@ from phmrun.metrics.bleu_counts import bleu_counts, bleu_of
 from phmrun.statistics.decision import Verdict, decide, detectable, p_not_worse
 from phmrun.statistics.hierarchical import compare_items, compare_scores
 from phmrun.statistics.holm import holm
-from phmrun.statistics.sequential import Design, crossing, standings
+from phmrun.statistics.sequential import Design, crossing, decisions
 from phmrun.statistics.sign_flip import sign_flip, smallest_p
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run, t_cdf, t_quantile
 
@@ -151,7 +151,7 @@ def test_what_could_have_been_seen_has_the_power_that_is_said():
 
 
 def _exhaustive(row, base, design, level):
-    """The same test without a shortcut: every deal of every block, course by course."""
+    """The same test without a shortcut: every deal of every block, path by path."""
     looks, blocks, before = design.looks, [], 0
     for look in looks:
         runs = np.concatenate([row[before:look], base[before:look]])
@@ -160,20 +160,20 @@ def _exhaustive(row, base, design, level):
             [sum(runs[list(c)]) - sum(np.delete(runs, c)) for c in map(list, combinations(range(2 * size), size))]
         )
         before = look
-    courses = [np.cumsum(deal) for deal in product(*blocks)]
+    paths = [np.cumsum(deal) for deal in product(*blocks)]
     own = np.cumsum([blocks[k][0] for k in range(len(looks))])
-    alive, spent = list(range(len(courses))), 0
+    alive, spent = list(range(len(paths))), 0
     for k, look in enumerate(looks):
-        sizes = sorted((abs(courses[i][k]) for i in alive), reverse=True)
-        allowed = int(level * look / design.max_seeds * len(courses) + 1e-9) - spent
-        # the largest set of courses, ties together, that may still cross
+        sizes = sorted((abs(paths[i][k]) for i in alive), reverse=True)
+        allowed = int(level * look / design.max_seeds * len(paths) + 1e-9) - spent
+        # the largest set of paths, ties together, that may still cross
         boundary = next(
             (value for value in sorted(set(sizes)) if sum(s > value + 1e-9 for s in sizes) <= allowed), np.inf
         )
         if abs(own[k]) > boundary + 1e-9:
             return look
         spent += sum(s > boundary + 1e-9 for s in sizes)
-        alive = [i for i in alive if abs(courses[i][k]) <= boundary + 1e-9]
+        alive = [i for i in alive if abs(paths[i][k]) <= boundary + 1e-9]
     return None
 
 
@@ -204,12 +204,12 @@ def test_several_rows_share_the_level_and_hand_it_on():
     base = [30.0, 30.2, 29.9, 30.1, 30.05, 30.15, 29.95]
     far = [value - 5 for value in base]
     same = [value + 0.01 for value in reversed(base)]
-    found = standings(design, [far, same], base)
+    found = decisions(design, [far, same], base)
     assert [each.verdict for each in found] == [Verdict.DIFFERENT, Verdict.NOT_WORSE]
     assert found[0].seeds == 5
     assert not found[0].better
-    assert standings(design, [far[:4]], base)[0] == standings(design, [far], base[:4])[0]  # before the first look
-    lower = standings(Design(max_seeds=7, lower_is_better=True), [far], base)
+    assert decisions(design, [far[:4]], base)[0] == decisions(design, [far], base[:4])[0]  # before the first look
+    lower = decisions(Design(max_seeds=7, lower_is_better=True), [far], base)
     assert lower[0].better
     assert lower[0].verdict is Verdict.DIFFERENT
 
@@ -222,8 +222,8 @@ def test_false_alarms_and_savings(rows):
     alarms, seeds = 0, []
     for _ in range(60):
         base = stream.normal(size=10)
-        null = standings(design, [stream.normal(size=10) for _ in range(rows)], base)
+        null = decisions(design, [stream.normal(size=10) for _ in range(rows)], base)
         alarms += any(each.verdict is Verdict.DIFFERENT for each in null)
-        seeds += [each.seeds for each in standings(design, [stream.normal(3, 1, 10) for _ in range(rows)], base)]
+        seeds += [each.seeds for each in decisions(design, [stream.normal(3, 1, 10) for _ in range(rows)], base)]
     assert alarms <= 7  # of 60; 3 are expected at most
     assert np.mean(seeds) < 7

@@ -106,8 +106,8 @@ def parse(directory: Path) -> dict[str, Any]:
         "model": {
             "word_width": 16,
             "tag_width": 16,
-            "letter_width": 16,
-            "letter_hidden": 16,
+            "character_width": 16,
+            "character_hidden": 16,
             "hidden": 16,
             "layers": 2,
             "arc_width": 32,

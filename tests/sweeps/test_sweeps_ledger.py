@@ -50,7 +50,7 @@ def test_a_table_needs_no_data(sweep, tmp_path):
     made = planned(sweep, tmp_path / "runs")
     assert [cell.run_id for cell in made.cells] == [cell.run_id for cell in before.cells]
     found = survey(made, tmp_path / "runs")
-    assert [each.standing for each in found] == [CellState.DONE] * 2 + [CellState.MISSING] * 2
+    assert [each.state for each in found] == [CellState.DONE] * 2 + [CellState.MISSING] * 2
     table = table_of_sweep(made, found)
     assert [figures[0].numbers[0].values for figures in table.figures] == [(21.0, 22.0), ()]
     assert all(cell.blocked for cell in planned(sweep, tmp_path / "no runs").cells)

@@ -40,9 +40,9 @@ def test_cells_are_tasks(sweep):
     chosen = executor()
     assert chosen.slots == 2
     events = []
-    stands = survey(made, workplace.runs_dir)
-    Scheduler(stands, workplace, chosen, watch=lambda event: events.append(event) if event else None).run()
-    assert [str(stand.standing) for stand in survey(made, workplace.runs_dir)] == ["done", "failed", "done", "failed"]
+    statuses = survey(made, workplace.runs_dir)
+    Scheduler(statuses, workplace, chosen, watch=lambda event: events.append(event) if event else None).run()
+    assert [str(status.state) for status in survey(made, workplace.runs_dir)] == ["done", "failed", "done", "failed"]
     assert {event.code for event in events if event.code} == {3, 4}
     assert chosen.room() == 2
 
@@ -59,7 +59,7 @@ def test_stopping_interrupts_the_runs(sweep, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         Scheduler(survey(made, workplace.runs_dir), workplace, chosen, watch=watch).run()
-    assert look(cell, workplace.runs_dir).standing is CellState.INTERRUPTED
+    assert look(cell, workplace.runs_dir).state is CellState.INTERRUPTED
     assert chosen.room() == 1
 
 

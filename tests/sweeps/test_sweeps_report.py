@@ -41,8 +41,8 @@ def stood(planned, tmp_path, written):
 
 @pytest.fixture
 def page(stood, tmp_path):
-    made, stands = stood
-    return write_report(made, stands, table_of_sweep(made, stands), {}, tmp_path / "out" / "page.html")
+    made, statuses = stood
+    return write_report(made, statuses, table_of_sweep(made, statuses), {}, tmp_path / "out" / "page.html")
 
 
 def test_the_page_has_everything(page):
@@ -67,16 +67,16 @@ def test_the_page_has_everything(page):
 
 def test_a_sweep_that_has_not_begun(planned, tmp_path):
     made = planned({"task": "toy"})
-    stands = survey(made, tmp_path / "runs")
-    written = write_report(made, stands, table_of_sweep(made, stands), {}, tmp_path / "page.html")
+    statuses = survey(made, tmp_path / "runs")
+    written = write_report(made, statuses, table_of_sweep(made, statuses), {}, tmp_path / "page.html")
     assert len(written) == 2
     assert "1 missing" in written[1].read_text()
 
 
 @pytest.mark.parametrize("name", checklist.CHECKLISTS)
 def test_a_checklist_is_filled_from_the_record_and_blanks_are_marked(name, stood):
-    made, stands = stood
-    items = checklist.fill(name, made, stands)
+    made, statuses = stood
+    items = checklist.fill(name, made, statuses)
     assert len({item.number for item in items}) == len(items)
     answers = {item.number: item.answer for item in items}
     assert "a chip" in answers["C1" if name == "acl" else "8"]

@@ -12,7 +12,7 @@ from phmrun.sweeps.results import table_of_runs, table_of_sweep
 
 @pytest.fixture
 def filled(planned, tmp_path):
-    """The stands of a sweep whose runs have these scores, in the order of the cells; None: not done."""
+    """The cells of a sweep whose runs have these scores, in the order of the cells; None: not done."""
 
     def make(content, values):
         made = planned(content)
@@ -40,8 +40,8 @@ GRID = {"task": "toy", "grid": {"layer": ["dense", "phm"], "data": [{"name": "a"
 
 
 def test_a_grid(filled):
-    made, stands = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
-    assert rows(table_of_sweep(made, stands)) == [
+    made, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
+    assert rows(table_of_sweep(made, statuses)) == [
         ["layer", "parameters", "name=a test/accuracy", "name=b test/accuracy", "seeds"],
         ["dense", None, "81.00 ± 1.41", "70.00", "1 of 2, 2"],
         ["phm", None, "60.50 ± 0.71", "–", "0 of 2, 2"],
@@ -49,18 +49,18 @@ def test_a_grid(filled):
 
 
 def test_the_shape_that_is_asked_for(filled):
-    made, stands = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
-    shaped = table_of_sweep(made, stands, rows=["data.name", "layer"], columns=["seed"], scores=["test/other"])
+    made, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
+    shaped = table_of_sweep(made, statuses, rows=["data.name", "layer"], columns=["seed"], scores=["test/other"])
     assert rows(shaped)[0] == ["data.name", "layer", "parameters", "1 test/other", "2 test/other", "seeds"]
     assert rows(shaped)[2] == ["b", "dense", None, "35.00", "–", "0 of 1, 1"]
     with pytest.raises(PhmrunError, match="no experiment has a value at 'layr'") as caught:
-        table_of_sweep(made, stands, rows=["layr"])
+        table_of_sweep(made, statuses, rows=["layr"])
     assert "layer, data, seed" in str(caught.value)
 
 
 def test_a_papers_table(filled):
-    made, stands = filled(TABLE, [91.0, None, 90.5, 79.0])
-    assert rows(table_of_sweep(made, stands), paper=True) == [
+    made, statuses = filled(TABLE, [91.0, None, 90.5, 79.0])
+    assert rows(table_of_sweep(made, statuses), paper=True) == [
         ["row", "parameters", "A", "paper", "Δ", "B", "paper", "Δ", "C", "paper", "Δ", "seeds"],
         ["Dense", None, "91.00‡", "90.1", "(+0.90)", "–", "80.1", "–", "–", "–", "–", "0 of 1, 1"],
         ["PHM", None, "90.50‡", "90.0", "(+0.50)", "79.00‡", "–", "–", "39.50‡", "–", "–", "1"],
@@ -69,8 +69,8 @@ def test_a_papers_table(filled):
 
 
 def test_runs_without_a_sweep(filled):
-    _, stands = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
-    table = table_of_runs([stand.run for stand in stands if stand.run])
+    _, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
+    table = table_of_runs([status.run for status in statuses if status.run])
     assert rows(table) == [
         ["layer", "parameters", "a test/accuracy", "b test/accuracy", "seeds"],
         ["dense", None, "81.00 ± 1.41", "70.00", "1, 2"],

@@ -44,7 +44,7 @@ class Sweep:
         return planner.returncode, out
 
     def states(self) -> list[str]:
-        return [str(stand.standing) for stand in survey(self.plan, self.runs_dir)]
+        return [str(status.state) for status in survey(self.plan, self.runs_dir)]
 
     def starts(self) -> dict[str, list[int]]:
         """By run, the steps that it had made each time that it was started."""
@@ -112,13 +112,13 @@ def test_failures_do_not_stop_the_others(sweep):
     assert re.search(r"^failed after \d+ s data\.name oom · seed 1: out of memory: no more$", out, re.MULTILINE)
     assert "data.name bad · seed 1: exit code 3: train.en:3: the line is empty\n" in out
     assert "killed by signal 9" in out
-    stands = survey(made.plan, made.runs_dir)
-    assert stands[2].reason == "exit code 3: train.en:3: the line is empty"
-    assert last_lines(made.workplace.log(str(stands[0].cell.run_id)), 1) == ["phmrun: error: out of memory: no more"]
+    statuses = survey(made.plan, made.runs_dir)
+    assert statuses[2].reason == "exit code 3: train.en:3: the line is empty"
+    assert last_lines(made.workplace.log(str(statuses[0].cell.run_id)), 1) == ["phmrun: error: out of memory: no more"]
     code, out = made.finish()  # the failed ones are left alone, the one that was killed goes on
     assert (code, made.states()[3]) == (0, "done")
     assert out.count("started ") == 1
-    assert made.starts()[str(stands[3].cell.run_id)] == [0, 4]
+    assert made.starts()[str(statuses[3].cell.run_id)] == [0, 4]
     code, out = made.finish(2, "retry")
     assert made.states() == ["done", "done", "failed", "done", "done"]  # memory was enough this time
     assert (code, out.count("started ")) == (5, 2)
@@ -226,7 +226,7 @@ def test_a_limit(sweep):
         watch=lambda event: events.append(event) if event else None,
     ).run()  # fmt: skip
     assert made.states().count("done") == 2
-    assert [event.stand.standing for event in events].count(CellState.RUNNING) == 2
+    assert [event.status.state for event in events].count(CellState.RUNNING) == 2
 
 
 def test_devices_take_turns(sweep, monkeypatch):
@@ -241,7 +241,7 @@ def test_a_limit_of_time_is_no_failure(sweep):
     (cell,) = made.plan.cells
     job = made.workplace.job(cell)
     Run(made.runs_dir / job.run_id).set_state(State.INTERRUPTED, "the time limit of 00:00:10")
-    assert look(cell, made.runs_dir).standing is CellState.INTERRUPTED
+    assert look(cell, made.runs_dir).state is CellState.INTERRUPTED
     assert made.finish()[0] == 0
 
 

@@ -25,29 +25,29 @@ def scored(made, runs_dir, values):
     return survey(made, runs_dir)
 
 
-def left(stands, terms):
-    return sorted((stand.cell.config.layer.structure, stand.cell.config.seed) for stand in wanted(stands, terms))
+def left(statuses, terms):
+    return sorted((status.cell.config.layer.structure, status.cell.config.seed) for status in wanted(statuses, terms))
 
 
 def test_seeds_go_to_open_rows_only(planned, tmp_path):
     made, terms = planned(SWEEP, seeds=7), Terms(max_seeds=7, margin=0)
-    stands = scored(made, tmp_path / "runs", {"dense": [90.1, 90.3]})
-    assert left(stands, terms) == [("dense", 3), ("dense", 4), ("dense", 5)] + [
+    statuses = scored(made, tmp_path / "runs", {"dense": [90.1, 90.3]})
+    assert left(statuses, terms) == [("dense", 3), ("dense", 4), ("dense", 5)] + [
         (layer, seed) for layer in ("phm", "rank") for seed in range(1, 6)
     ]
     dense = [90.1, 90.3, 90.0, 90.2, 90.4]
-    stands = scored(
+    statuses = scored(
         made, tmp_path / "runs", {"dense": dense, "phm": [60.0, 61, 60.5, 59, 62], "rank": [90.0, 90.4, 90.2, 90.3, 90]}
     )
-    far, near = known(stands, terms)
-    assert (str(far.standing.verdict), far.standing.seeds, far.open) == ("different", 5, False)
-    assert (str(near.standing.verdict), near.open) == ("undecided", True)
-    assert left(stands, terms) == [(layer, seed) for layer in ("dense", "rank") for seed in (6, 7)]
-    stands = scored(
+    far, near = known(statuses, terms)
+    assert (str(far.decision.verdict), far.decision.seeds, far.open) == ("different", 5, False)
+    assert (str(near.decision.verdict), near.open) == ("undecided", True)
+    assert left(statuses, terms) == [(layer, seed) for layer in ("dense", "rank") for seed in (6, 7)]
+    statuses = scored(
         made, tmp_path / "runs", {"dense": [*dense, 90, 90.2], "rank": [90.0, 90.4, 90.2, 90.3, 90, 90, 90.1]}
     )
-    assert left(stands, terms) == []
-    assert not known(stands, terms)[1].open
+    assert left(statuses, terms) == []
+    assert not known(statuses, terms)[1].open
 
 
 def test_a_design_stays(tmp_path):

@@ -49,9 +49,9 @@ def test_an_array_carries_out_every_run(sweep, cluster):
     slurm, script = write(sweep)
     assert slurm.submit(script) == "100"
     made, workplace = sweep
-    stands = survey(made, workplace.runs_dir)
-    assert [str(stand.standing) for stand in stands] == ["done", "failed", "done", "failed"]
-    assert last_lines(workplace.log(stands[1].cell.run_id)) == ["phmrun: error: out of memory: no more"]
+    statuses = survey(made, workplace.runs_dir)
+    assert [str(status.state) for status in statuses] == ["done", "failed", "done", "failed"]
+    assert last_lines(workplace.log(statuses[1].cell.run_id)) == ["phmrun: error: out of memory: no more"]
     assert slurm.queued() == set()
 
 
@@ -62,9 +62,9 @@ def test_a_task_that_is_signalled_goes_on_after_it_was_queued_again(sweep, clust
     slurm = Slurm(workplace.slurm, made.sweep.name)
     slurm.submit(slurm.write([workplace.job(made.cells[0])]))
     assert "scontrol requeue 100_0" in (cluster / "calls").read_text()
-    (stand, *_) = survey(made, workplace.runs_dir)
-    assert str(stand.standing) == "done"
-    starts = [line.split()[1] for line in (workplace.runs_dir / stand.cell.run_id / "starts").read_text().splitlines()]
+    (status, *_) = survey(made, workplace.runs_dir)
+    assert str(status.state) == "done"
+    starts = [line.split()[1] for line in (workplace.runs_dir / status.cell.run_id / "starts").read_text().splitlines()]
     assert len(starts) == 2
     assert int(starts[1]) > 0
 
@@ -122,7 +122,7 @@ def test_no_name_and_no_path_becomes_a_command_or_an_option(written, tmp_path, c
     assert len(options) == 6
     assert len(script.with_name("commands.txt").read_text().splitlines()) == 1
     slurm.submit(script)
-    assert [str(stand.standing) for stand in survey(made, workplace.runs_dir)] == ["done"]
+    assert [str(status.state) for status in survey(made, workplace.runs_dir)] == ["done"]
     assert not list(tmp_path.rglob("hacked"))
     assert script.with_name("task-0.out").exists()
 

@@ -34,9 +34,9 @@ def rows(planned, tmp_path):
         """Runs every trial; its validation is the better the nearer its rate is to the layer's best one."""
         space, found = settled(made, tmp_path / "runs", SWEEP["tune"], make)
         for row in found if best else ():
-            for values, stand in row.trials:
-                run = Run.create(tmp_path / "runs", stand.cell.run_id, "task: toy\n")
-                layer = stand.cell.config.layer.structure
+            for values, status in row.trials:
+                run = Run.create(tmp_path / "runs", status.cell.run_id, "task: toy\n")
+                layer = status.cell.config.layer.structure
                 run.update_metrics("validation/best", {"value": 1 - abs(values[RATE] - best[layer])})
                 run.update_metrics("test/accuracy", {"value": 90.0, "signature": "x"})
                 run.set_state(State.DONE)
@@ -50,7 +50,7 @@ def test_the_best_validation_chooses(rows, tmp_path):
     _, found = look()
     assert [row.values for row in found] == [None, None]
     assert [len(row.trials) for row in found] == [3, 3]
-    assert {stand.cell.config.seed for row in found for _, stand in row.trials} == {1}
+    assert {status.cell.config.seed for row in found for _, status in row.trials} == {1}
     look({"dense": 0.01, "phm": 0.01})
     space, found = look()
     assert [(row.values, row.at_edge) for row in found] == [({RATE: 0.01}, ())] * 2

@@ -35,12 +35,12 @@ def main(sweep: str, runs_dir: str, slots: str, retry: str = "") -> int:
     def watch(event: Event | None) -> None:
         if event is not None:
             print(said(event), *event.log, sep="\n  ", flush=True)
-            if event.code and event.stand.standing is not CellState.DONE:
+            if event.code and event.status.state is not CellState.DONE:
                 bad.append(event)
 
-    stands = to_run(survey(made, workplace.runs_dir), bool(retry))
+    statuses = to_run(survey(made, workplace.runs_dir), bool(retry))
     with workplace.registration():
-        Scheduler(stands, workplace, LocalExecutor(int(slots)), retry_failed=bool(retry), watch=watch).run()
+        Scheduler(statuses, workplace, LocalExecutor(int(slots)), retry_failed=bool(retry), watch=watch).run()
     return 5 if bad else 0
 
 

@@ -9,8 +9,8 @@ from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 SIZES = {
     "word_width": 6,
     "tag_width": 4,
-    "letter_width": 4,
-    "letter_hidden": 4,
+    "character_width": 4,
+    "character_hidden": 4,
     "hidden": 8,
     "layers": 2,
     "arc_width": 8,
@@ -18,11 +18,11 @@ SIZES = {
 }
 WORDS = torch.tensor([[2, 5, 6, 7], [2, 8, 9, 0]])
 TAGS = torch.tensor([[2, 3, 4, 5], [2, 4, 2, 0]])
-LETTERS = torch.randint(1, 9, (5, 5), generator=torch.Generator().manual_seed(0))
+CHARACTERS = torch.randint(1, 9, (5, 5), generator=torch.Generator().manual_seed(0))
 COUNTS = torch.tensor([5, 4, 3, 2, 1])
 SPELLINGS = torch.tensor([[4, 2, 0, 3], [4, 0, 1, 4]])
 LENGTHS = torch.tensor([4, 3])
-BATCH = (WORDS, TAGS, LETTERS, COUNTS, SPELLINGS, LENGTHS)
+BATCH = (WORDS, TAGS, CHARACTERS, COUNTS, SPELLINGS, LENGTHS)
 
 
 def build(**options):
@@ -68,38 +68,38 @@ POOLINGS = pytest.mark.parametrize("pooling", ["last", "attention"])
 
 @POOLINGS
 def test_padding_changes_nothing(pooling):
-    network = build(letter_pooling=pooling)
+    network = build(character_pooling=pooling)
     together = network(*BATCH)
-    alone = network(WORDS[1:, :3], TAGS[1:, :3], LETTERS, COUNTS, SPELLINGS[1:, :3], LENGTHS[1:])
+    alone = network(WORDS[1:, :3], TAGS[1:, :3], CHARACTERS, COUNTS, SPELLINGS[1:, :3], LENGTHS[1:])
     torch.testing.assert_close(together.arcs[1:, :3, :3], alone.arcs)
 
 
 @POOLINGS
-def test_letters_after_the_last_are_not_read(pooling):
-    network = build(letter_pooling=pooling)
-    changed = LETTERS.clone()
+def test_characters_after_the_last_are_not_read(pooling):
+    network = build(character_pooling=pooling)
+    changed = CHARACTERS.clone()
     changed[2, 3:] = 8
-    first, second = (network.read_letters(letters, COUNTS) for letters in (LETTERS, changed))
+    first, second = (network.read_characters(characters, COUNTS) for characters in (CHARACTERS, changed))
     torch.testing.assert_close(first, second)
 
 
-def test_attention_over_letters_is_a_softmax_of_one_product_each():
-    network = build(letter_pooling="attention")
-    states, _ = network.letter_lstm(network.letters(LETTERS[1:2, : COUNTS[1]]))
+def test_attention_over_characters_is_a_softmax_of_one_product_each():
+    network = build(character_pooling="attention")
+    states, _ = network.letter_lstm(network.letters(CHARACTERS[1:2, : COUNTS[1]]))
     states = states[0]
     weights = (states @ network.letter_attention.weight[0]).softmax(0)
     read = torch.cat([weights @ states, states[-1]])
     expected = network.letter_map.weight @ read + network.letter_map.bias
-    torch.testing.assert_close(network.read_letters(LETTERS, COUNTS)[1], expected)
-    network.read_letters(LETTERS, COUNTS).square().sum().backward()
+    torch.testing.assert_close(network.read_characters(CHARACTERS, COUNTS)[1], expected)
+    network.read_characters(CHARACTERS, COUNTS).square().sum().backward()
     assert bool(network.letter_attention.structure.materialize().isfinite().all())
     assert all(bool(parameter.grad.any()) for parameter in network.letter_attention.parameters())
 
 
-def test_size_of_the_released_letter_model():
+def test_size_of_the_released_character_model():
     """Beside the LSTM: 200 for the attention, 400·100 + 100 for the map."""
     with torch.device("meta"):
-        network = BiaffineParser(10, 10, 10, 37, letter_width=200, letter_pooling="attention")
+        network = BiaffineParser(10, 10, 10, 37, character_width=200, character_pooling="attention")
     assert (
         sum(p.numel() for part in (network.letter_attention, network.letter_map) for p in part.parameters()) == 40_300
     )
@@ -107,9 +107,9 @@ def test_size_of_the_released_letter_model():
 
 @POOLINGS
 def test_words_of_one_spelling_share_its_vector(pooling):
-    network = build(letter_pooling=pooling)
-    spelt = network.read_letters(LETTERS, COUNTS)
-    alone = network.read_letters(LETTERS[2:3], COUNTS[2:3])
+    network = build(character_pooling=pooling)
+    spelt = network.read_characters(CHARACTERS, COUNTS)
+    alone = network.read_characters(CHARACTERS[2:3], COUNTS[2:3])
     torch.testing.assert_close(spelt[2:3], alone)
     inputs = network._inputs(WORDS, TAGS, spelt[SPELLINGS])
     expected = torch.cat([network.embedding(WORDS) + spelt[SPELLINGS], network.tags(TAGS)], dim=-1)
@@ -182,7 +182,7 @@ def size(module):
 )
 def test_the_papers_components(structure, arc, label):
     with torch.device("meta"):
-        network = BiaffineParser(10, 10, 10, 37, letter_width=200, classifier={"structure": structure})
+        network = BiaffineParser(10, 10, 10, 37, character_width=200, classifier={"structure": structure})
     assert size(network.arc_classifier) == arc
     assert size(network.label_classifier) == label
     assert size(network.letter_lstm) == 3 * 200 * (200 + 200 + 2)

@@ -13,7 +13,7 @@ def config_of(**values):
 
 
 def test_the_papers_network_by_preset():
-    """Word vectors, unlike the paper's figures, are counted, as are tags and letters."""
+    """Word vectors, unlike the paper's figures, are counted, as are tags and characters."""
     model = {"preset": "paper"}
     vocabulary = {"multiple_of": 1}
     dense = count_parameters(config_of(model=model, data={"vocabulary": vocabulary}))
@@ -79,3 +79,13 @@ def test_mistakes_are_named(values, where, what):
         config_of(**values)
     assert where in str(caught.value)
     assert what in str(caught.value)
+
+
+@pytest.mark.parametrize(("prefix", "key"), [("letter", "letters"), ("character", "characters")])
+def test_renamed_keys_are_read_under_both_names_and_runs_keep_their_ids(prefix, key):
+    model = {f"{prefix}_width": 5, f"{prefix}_hidden": 6, f"{prefix}_pooling": "attention"}
+    config = config_of(model=model, data={"vocabulary": {key: 7}})
+    assert (config.model.character_width, config.data.vocabulary.characters) == (5, 7)
+    assert (
+        run_id(config, fingerprints={}) == "parse-builtin-dense-1-2dfbffc12f20"
+    )  # as runs were named by the former keys

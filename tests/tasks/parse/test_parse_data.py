@@ -43,7 +43,7 @@ def test_own_files(trees, tmp_path):
     assert set(data.fingerprints()) == {"train.1", "dev.1", "test.1"}
     statistics = data.statistics()
     assert {split: facts["sentences"] for split, facts in statistics["splits"].items()} == {"train": 120, "dev": 24}
-    assert statistics["vocabulary"] == {"words": 32, "tags": 8, "letters": 16, "labels": 4}
+    assert statistics["vocabulary"] == {"words": 32, "tags": 8, "characters": 16, "labels": 4}
     assert [each.text for each in data.sentences("test")] == [each.text for each in conllu.load(trees / "test.conllu")]
 
 

@@ -36,8 +36,8 @@ def test_words_are_ranked_by_count_then_by_name():
     assert learn_vocabulary(TREES, column="xpos").tags == ("DT", "NN", "VBZ")
     assert vocabulary.labels == ("root", "det", "nsubj:pass")
     assert learn_vocabulary(TREES, subtypes=False).labels == ("root", "det", "nsubj")
-    assert vocabulary.letters[0] == "e"
-    assert learn_vocabulary(TREES, longest=1).letters == ("D", "T", "c", "d", "s", "t")
+    assert vocabulary.characters[0] == "e"
+    assert learn_vocabulary(TREES, longest=1).characters == ("D", "T", "c", "d", "s", "t")
 
 
 def test_sizes_are_padded_but_for_the_labels():
@@ -50,6 +50,9 @@ def test_the_vocabulary_comes_back(tmp_path):
     vocabulary.save(tmp_path)
     assert TreebankVocabulary.load(tmp_path) == vocabulary
     assert TreebankVocabulary.load(tmp_path).encode(TREES).words.tolist() == vocabulary.encode(TREES).words.tolist()
+    file = tmp_path / "treebank.json"  # the former name of a list
+    file.write_text(file.read_text().replace('"characters"', '"letters"'))
+    assert TreebankVocabulary.load(tmp_path) == vocabulary
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"words": []}'])
@@ -104,7 +107,7 @@ def test_a_batch_holds_what_its_sentences_hold(data, longest):
     encoded = vocabulary.encode(sentences)
     numbers = data.draw(st.lists(st.sampled_from(range(len(sentences))), min_size=1, max_size=4, unique=True))
     batch = encoded.padded(np.array(numbers))
-    assert (np.diff(batch.letter_counts) <= 0).all()
+    assert (np.diff(batch.character_counts) <= 0).all()
     rows = set()
     for row, number in enumerate(numbers):
         forms = sentences[number].forms
@@ -117,12 +120,12 @@ def test_a_batch_holds_what_its_sentences_hold(data, longest):
         assert not batch.words[row, size:].any()
         for column, form in enumerate(forms, 1):
             spelling = batch.spellings[row, column]
-            letters = batch.letters[spelling, : batch.letter_counts[spelling]]
-            assert "".join(vocabulary.letters[letter - 3] for letter in letters) == form[:longest]
-            assert not batch.letters[spelling, batch.letter_counts[spelling] :].any()
+            characters = batch.characters[spelling, : batch.character_counts[spelling]]
+            assert "".join(vocabulary.characters[character - 3] for character in characters) == form[:longest]
+            assert not batch.characters[spelling, batch.character_counts[spelling] :].any()
             rows.add(form[:longest])
-        assert batch.letters[batch.spellings[row, 0], 0] == ROOT
-    assert len(batch.letters) == len(rows) + 1
+        assert batch.characters[batch.spellings[row, 0], 0] == ROOT
+    assert len(batch.characters) == len(rows) + 1
     expected = [
         row * batch.words.shape[1] + column
         for row, number in enumerate(numbers)

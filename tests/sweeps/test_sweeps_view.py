@@ -10,7 +10,7 @@ from phmrun.ledger import Run, State
 from phmrun.sweeps.cell_status import CLAIM, CellState, distinct, look, orphans, survey, tally
 from phmrun.sweeps.estimate import Estimate, progress
 from phmrun.sweeps.scheduler import Event
-from phmrun.sweeps.view import Course, said, shown
+from phmrun.sweeps.view import Tracker, said, shown
 
 STEPS = {"training": {"max_steps": 100}}
 SIX = {"task": "toy", "base": STEPS, "grid": {"model.width": [4, 6, 8]}, "seeds": 2}
@@ -31,7 +31,7 @@ def at(planned, tmp_path):
             run.set_state(state, **facts)
             return run
 
-        def stands(self):
+        def statuses(self):
             return survey(self.plan, self.runs_dir)
 
     return At
@@ -46,17 +46,17 @@ def test_where_cells_stand(at):
     claimed = made.put(4, State.QUEUED)
     held = made.put(5, State.INTERRUPTED)
     with held.lock():
-        stands = made.stands()
-        assert [str(stand.standing) for stand in stands] == [
+        statuses = made.statuses()
+        assert [str(status.state) for status in statuses] == [
             "done", "failed", "interrupted", "queued", "queued", "running"
         ]  # fmt: skip
-        assert orphans(stands) == 1
+        assert orphans(statuses) == 1
         # Another machine's claim counts while its heart beats, this process's own is no obstacle.
         (claimed.path / CLAIM).write_text('{"host": "far", "pid": 1, "born": "x", "space": "y", "token": "abc"}')
-        assert look(made.plan.cells[4], made.runs_dir).standing is CellState.RUNNING
+        assert look(made.plan.cells[4], made.runs_dir).state is CellState.RUNNING
         assert look(made.plan.cells[4], made.runs_dir).claimed
-    assert stands[1].reason == "no memory"
-    assert tally(stands) == {
+    assert statuses[1].reason == "no memory"
+    assert tally(statuses) == {
         CellState.DONE: 1, CellState.RUNNING: 1, CellState.INTERRUPTED: 1, CellState.QUEUED: 2,
         CellState.FAILED: 1
     }  # fmt: skip
@@ -65,56 +65,56 @@ def test_where_cells_stand(at):
 def test_a_directory_that_was_only_just_made_is_a_queued_cell(at):
     made = at()
     (made.runs_dir / str(made.plan.cells[0].run_id)).mkdir(parents=True)
-    assert made.stands()[0].standing is CellState.MISSING
+    assert made.statuses()[0].state is CellState.MISSING
     (made.runs_dir / str(made.plan.cells[0].run_id) / "config.yaml").write_text("task: toy\n")
-    assert made.stands()[0].standing is CellState.QUEUED
+    assert made.statuses()[0].state is CellState.QUEUED
 
 
 def test_the_same_experiment_counts_once(at):
     made = at({"task": "toy", "include": [{"layer": "dense"}, {"model.width": 16}, {"model.width": 4}]})
-    assert len(made.stands()) == 3
-    assert len(distinct(made.stands())) == 2
+    assert len(made.statuses()) == 3
+    assert len(distinct(made.statuses())) == 2
 
 
 def test_other_seeds_tell_best_how_long_a_cell_takes(at):
     made = at()
-    nothing = Estimate(made.stands())
-    assert nothing.left(made.stands()[0]) is None
-    assert nothing.total(made.stands(), 1) is None
+    nothing = Estimate(made.statuses())
+    assert nothing.left(made.statuses()[0]) is None
+    assert nothing.total(made.statuses(), 1) is None
     made.put(0, State.DONE, seconds=10.0, step=100)
     made.put(2, State.DONE, seconds=30.0, step=100)
-    estimate = Estimate(made.stands())
-    assert [estimate.left(stand) for stand in made.stands()] == [0, 10, 0, 30, 20, 20]
-    assert estimate.total(made.stands(), 2) == 40
+    estimate = Estimate(made.statuses())
+    assert [estimate.left(status) for status in made.statuses()] == [0, 10, 0, 30, 20, 20]
+    assert estimate.total(made.statuses(), 2) == 40
 
 
 def test_the_own_pace_of_a_run_decides(at):
     made = at()
     made.put(0, State.INTERRUPTED, seconds=8.0, step=80)
-    (stand, *_) = made.stands()
-    assert progress(stand) == 0.8
-    assert Estimate([]).left(stand) == pytest.approx(2)
+    (status, *_) = made.statuses()
+    assert progress(status) == 0.8
+    assert Estimate([]).left(status) == pytest.approx(2)
     without = at({"task": "toy", "grid": {"model.width": [4]}, "seeds": 2})
     without.put(0, State.DONE, seconds=9.0)
     without.put(1, State.INTERRUPTED, seconds=4.0)
-    assert progress(without.stands()[1]) is None  # its length is not a number of steps
-    assert Estimate(without.stands()).left(without.stands()[1]) == 5
+    assert progress(without.statuses()[1]) is None  # its length is not a number of steps
+    assert Estimate(without.statuses()).left(without.statuses()[1]) == 5
 
 
 def test_lines_where_there_is_no_terminal(at, caplog):
     made = at()
-    course = Course(made.stands(), made.runs_dir, 1)
+    tracker = Tracker(made.statuses(), made.runs_dir, 1)
     caplog.set_level("INFO", "phmrun")
-    with shown(course, Console(file=io.StringIO())) as view:
+    with shown(tracker, Console(file=io.StringIO())) as view:
         run = made.put(0, State.RUNNING, step=40, seconds=4.0)
         run.history.append({"step": 40, "train/units_per_second": 1234.0})
         with run.lock():
             view(Event(look(made.plan.cells[0], made.runs_dir)))
-            assert course.summary(course.refresh()) == "0 of 6 done · 1 running · 1,234 units/s"
+            assert tracker.summary(tracker.refresh()) == "0 of 6 done · 1 running · 1,234 units/s"
         made.put(0, State.DONE, step=100, seconds=10.0)
         run.update_metrics("test/bleu", {"value": 31.25, "signature": "x"})
         view(Event(look(made.plan.cells[0], made.runs_dir), 12.0, 0))
-        assert course.summary(course.refresh()) == "1 of 6 done · about 60 s left"  # with 2 s to start and to score
+        assert tracker.summary(tracker.refresh()) == "1 of 6 done · about 60 s left"  # with 2 s to start and to score
         made.put(1, State.FAILED, reason="out of memory")
         view(Event(look(made.plan.cells[1], made.runs_dir), 3.0, 4, ["…"]))
         made.put(2, State.INTERRUPTED, reason="its process ended without a word")
@@ -129,17 +129,17 @@ def test_lines_where_there_is_no_terminal(at, caplog):
 
 def test_a_run_that_was_started_runs_before_it_has_taken_its_lock(at):
     made = at()
-    course = Course(made.stands(), made.runs_dir, 1)
+    tracker = Tracker(made.statuses(), made.runs_dir, 1)
     run = made.put(0, State.QUEUED)
-    stand = look(made.plan.cells[0], made.runs_dir)
-    assert stand.standing is CellState.QUEUED
-    course.take(Event(replace(stand, standing=CellState.RUNNING)))
+    status = look(made.plan.cells[0], made.runs_dir)
+    assert status.state is CellState.QUEUED
+    tracker.take(Event(replace(status, state=CellState.RUNNING)))
     for _ in range(2):
-        assert course.summary(course.refresh()) == "0 of 6 done · 1 running"
+        assert tracker.summary(tracker.refresh()) == "0 of 6 done · 1 running"
     run.set_state(State.DONE, seconds=1.0)
-    assert [stand.standing for stand in course.refresh()] == []
-    course.take(Event(look(made.plan.cells[0], made.runs_dir), 3.0, 0))
-    assert course.summary(course.refresh()) == "1 of 6 done · about 15 s left"
+    assert [status.state for status in tracker.refresh()] == []
+    tracker.take(Event(look(made.plan.cells[0], made.runs_dir), 3.0, 0))
+    assert tracker.summary(tracker.refresh()) == "1 of 6 done · about 15 s left"
 
 
 def test_a_table_on_a_terminal(at):
@@ -147,8 +147,8 @@ def test_a_table_on_a_terminal(at):
     run = made.put(0, State.RUNNING, step=40, seconds=4.0)
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with run.lock():
-        course = Course(made.stands(), made.runs_dir, 1)
-        with shown(course, console) as view:
+        tracker = Tracker(made.statuses(), made.runs_dir, 1)
+        with shown(tracker, console) as view:
             view(None)
             made.put(1, State.FAILED, reason="out of [memory]")
             view(Event(look(made.plan.cells[1], made.runs_dir), 3.0, 4))
