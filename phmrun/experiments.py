@@ -34,12 +34,6 @@ _SELECTORS = (
 )
 """Keys that others refine; what is inside an embedding comes after the embedding that it is inside of."""
 
-_FILES = (
-    *(f"{split}{side}" for split in ("train", "dev", "test") for side in ("", "_source", "_target")),
-    "prefix",
-)
-"""Keys of the data that name the user's own files."""
-
 ARGUMENTS = {
     "layer": "layer.structure",
     "n": "layer.n",
@@ -293,12 +287,12 @@ def _rank(key: str, value: Any) -> int:
 
 def _own_files(schema: type[Experiment], said: Sequence[Source]) -> list[Source]:
     """Files of the user's own take the place of the dataset that a recipe names."""
-    fields = schema.model_fields["data"].annotation.model_fields  # type: ignore[union-attr]
+    section: Any = schema.model_fields["data"].annotation
     given = [(key, source.label) for source in said for key in _data_keys(source)]
-    files = [label for key, label in given if key in _FILES and key in fields]
+    files = [label for key, label in given if key in section.files]
     if not files or "name" in dict(given):
         return []
-    whole = {"reduced": False} if "reduced" in fields else {}  # what is said of a dataset in a reduced setting
+    whole = {"reduced": False} if "reduced" in section.model_fields else {}  # which is said of a dataset
     return [Source(files[0], {"data": {"name": "files", **whole}})]
 
 

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
@@ -13,6 +13,10 @@ SHARED_VERSION = 1
 
 LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
 """Part of the run ids of the layers named. Raise it when a default of one changes its value, or its network does."""
+
+
+FilePath = Annotated[Path | None, Unhashed()]
+"""A file of the user's: its contents are part of the run id, its place is not."""
 
 
 class LayerConfig(Section):
@@ -83,7 +87,19 @@ class EmbeddingConfig(LayerConfig):
 class DataConfig(Section):
     """What every task's data section has; a task adds its own keys."""
 
-    name: str = Field("builtin", description="Name of a dataset (`phmrun data list`), or the built-in corpus.")
+    files: ClassVar[tuple[str, ...]] = ()
+    """The keys that name files of the user's own; where one is given, the data are these files."""
+
+    name: str = Field(
+        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _files_imply_their_name(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "name" not in value and any(value.get(key) for key in cls.files):
+            return {**value, "name": "files"}
+        return value
 
     def testing(self, *paths: Path) -> Self:
         """The section with the user's own file as the test set and nothing to learn from.
@@ -92,6 +108,25 @@ class DataConfig(Section):
             *paths: The file; of parallel text source and target.
         """
         return self.model_copy(update={"name": "files", "train": None, "dev": None, "test": paths[0]})
+
+
+class SplitFilesConfig(DataConfig):
+    """Data of which each split of the user's own is one file."""
+
+    files = ("train", "dev", "test")
+
+    train: FilePath = Field(None, description="Training data, one item a line, or text; UTF-8, plain or .gz.")
+    dev: FilePath = Field(None, description="Validation data.")
+    test: FilePath = Field(None, description="Test data.")
+
+    @model_validator(mode="after")
+    def _files_or_a_dataset(self) -> Self:
+        given = [key for key in self.files if getattr(self, key) is not None]
+        if self.name != "files" and given:
+            raise ValueError(f"{', '.join(given)} needs name=files, not name={self.name}")
+        if self.name == "files" and (missing := [key for key in ("train", "dev") if key not in given]):
+            raise ValueError(f"the data of the user's own files lacks {', '.join(missing)}")
+        return self
 
 
 class ModelConfig(Section):

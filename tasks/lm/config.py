@@ -1,15 +1,12 @@
 """The configuration of language modelling."""
 
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from phmrun.config import BatchConfig, DataConfig, Experiment, ModelConfig, Section, TrainingConfig, Unhashed
+from phmrun.config import BatchConfig, Experiment, ModelConfig, Section, SplitFilesConfig, TrainingConfig, Unhashed
 
-FilePath = Annotated[Path | None, Unhashed()]
 Share = Annotated[float, Field(ge=0, lt=1)]
-_FILES = ("train", "dev", "test")
 
 _DROPOUT = {"dropout": 0.1, "input_dropout": 0.1, "output_dropout": 0.1, "word_dropout": 0.0, "weight_dropout": 0.0}
 
@@ -31,39 +28,16 @@ class StreamVocabularyConfig(Section):
     )
 
 
-class StreamDataConfig(DataConfig):
+class StreamDataConfig(SplitFilesConfig):
     """Which text, as which words."""
 
-    name: str = Field(
-        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
-    )
     language: Literal["en", "de"] = Field("en", description="Language of the built-in corpus; unused by others.")
-    train: FilePath = Field(None, description="Training text, read line by line; UTF-8, plain or .gz.")
-    dev: FilePath = Field(None, description="Validation text.")
-    test: FilePath = Field(None, description="Test text.")
     splitting: Literal["auto", "space", "punctuation"] = Field(
         "auto",
         description="Words stand between white space (space), or marks and clitics are words, too (punctuation); auto: "
         "punctuation for the built-in corpus, space for text that is tokenised already, as the datasets are.",
     )
     vocabulary: StreamVocabularyConfig = Field(StreamVocabularyConfig(), description="Which words are known.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _files_imply_their_name(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "name" not in value and any(value.get(key) for key in _FILES):
-            return {**value, "name": "files"}
-        return value
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        given = [key for key in _FILES if getattr(self, key) is not None]
-        if self.name != "files" and given:
-            raise ValueError(f"{', '.join(given)} needs name=files, not name={self.name}")
-        lacking = [key for key in ("train", "dev") if getattr(self, key) is None]
-        if self.name == "files" and lacking:
-            raise ValueError(f"name=files lacks {', '.join(lacking)}")
-        return self
 
     @property
     def split_at(self) -> Literal["space", "punctuation"]:

@@ -5,9 +5,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from phmrun.config.sections import ModelConfig
+from phmrun.config.sections import FilePath, ModelConfig
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
-from phmrun.families.sequence_to_sequence.config import FilePath
 
 
 class NLIDataConfig(ClassificationDataConfig):

@@ -6,8 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from phmrun.config import DataConfig, Experiment, Formerly, LayerConfig, ModelConfig, Section, Unhashed
-from phmrun.families.sequence_to_sequence.config import FilePath
+from phmrun.config import DataConfig, Experiment, FilePath, Formerly, LayerConfig, ModelConfig, Section, Unhashed
 
 SPLITS = ("train", "dev")
 """Splits of a dataset that may be learnt from."""
@@ -41,9 +40,8 @@ class TreebankVocabularyConfig(Section):
 class TreebankDataConfig(DataConfig):
     """Which trees are learnt from, and which of them are held out."""
 
-    name: str = Field(
-        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
-    )
+    files = ("train", "dev", "test")
+
     train: Annotated[tuple[str, ...], Unhashed()] = Field(
         ("train",),
         min_length=1,

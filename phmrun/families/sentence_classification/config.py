@@ -1,15 +1,12 @@
 """What tasks configure that label sentences, one or two to an item: the data, their words, what is watched."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
 from phmrun.config.schema import Section
-from phmrun.config.sections import DataConfig
-from phmrun.families.sequence_to_sequence.config import FilePath
-
-_FILES = ("train", "dev", "test")
+from phmrun.config.sections import SplitFilesConfig
 
 
 class WordsConfig(Section):
@@ -27,15 +24,9 @@ class WordsConfig(Section):
     )
 
 
-class ClassificationDataConfig(DataConfig):
+class ClassificationDataConfig(SplitFilesConfig):
     """Which labelled sentences, as which words."""
 
-    name: str = Field(
-        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
-    )
-    train: FilePath = Field(None, description="Training items, one a line; UTF-8, plain or .gz.")
-    dev: FilePath = Field(None, description="Validation items.")
-    test: FilePath = Field(None, description="Test items.")
     reduced: bool = Field(
         False,
         description="A reduced setting: learn from the dataset's validation file, without what also occurs in a test "
@@ -44,20 +35,8 @@ class ClassificationDataConfig(DataConfig):
     vocabulary: WordsConfig = Field(WordsConfig(), description="How sentences become words.")
     max_length: int = Field(256, ge=1, description="Training items with a sentence of more words are left out.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _files_imply_their_name(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "name" not in value and any(value.get(key) for key in _FILES):
-            return {**value, "name": "files"}
-        return value
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        given = [key for key in _FILES if getattr(self, key) is not None]
-        if self.name != "files" and given:
-            raise ValueError(f"{', '.join(given)} needs name=files, not name={self.name}")
-        if self.name == "files" and (missing := [key for key in ("train", "dev") if key not in given]):
-            raise ValueError(f"the data of the user's own files lacks {', '.join(missing)}")
         if self.reduced and self.name in ("builtin", "files"):
             raise ValueError(f"reduced is for datasets, not for name={self.name}")
         return self

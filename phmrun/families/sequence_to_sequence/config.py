@@ -7,12 +7,9 @@ from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
 from phmrun.config.schema import Section, Unhashed
-from phmrun.config.sections import DataConfig, ModelConfig
+from phmrun.config.sections import DataConfig, FilePath, ModelConfig
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
-
-FilePath = Annotated[Path | None, Unhashed()]
-"""A file of the user's: its contents are part of the run id, its place is not."""
 
 
 class VocabularyConfig(Section):
@@ -35,9 +32,8 @@ class VocabularyConfig(Section):
 class ParallelDataConfig(DataConfig):
     """Which sentence pairs, in which direction, as which tokens."""
 
-    name: str = Field(
-        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
-    )
+    files = ("prefix", *_FILES)
+
     source: str = Field("en", min_length=1, description="Language translated from.")
     target: str = Field("de", min_length=1, description="Language translated into.")
     train_source: FilePath = Field(None, description="Training sentences, one a line; UTF-8, plain or .gz.")
@@ -55,13 +51,6 @@ class ParallelDataConfig(DataConfig):
     max_length: int = Field(
         256, ge=1, description="Training pairs with more tokens than this on either side are left out."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _files_imply_their_name(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "name" not in value and any(value.get(key) for key in ("prefix", *_FILES)):
-            return {**value, "name": "files"}
-        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
