@@ -65,6 +65,35 @@ made-up:
     test: {aa: {path: test.aa}, bb: {path: test.bb}}
 """
 
+MODEL = '''"""A bag of words: the mean of their vectors, and one map to the classes."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from phmrun.layers import Embedding, Linear
+from phmrun.models.sentences import Sentences, pooled
+
+
+class BagOfWords(nn.Module):
+    """Logits of the classes."""
+
+    def __init__(self, words: int, classes: int, width: int, *, layer: Any, embedding: Any, output: Any) -> None:
+        super().__init__()
+        self.embedding = Embedding(words, width, **embedding)
+        self.map = Linear(width, width, **layer)
+        self.output = Linear(width, classes, **output)
+
+    def forward(self, sentences: Sentences) -> Tensor:
+        """``[batch, classes]``."""
+        return self.output(self.map(pooled(self.embedding(sentences.tokens), sentences.lengths, "mean")))
+
+
+def build(config: Any, words: int, classes: int) -> BagOfWords:
+    """As the config says."""
+    return BagOfWords(words, classes, config.model.width, **config.structures)
+'''
+
 METRIC = '''
 
 def length_ratio(outputs: Sequence[str], references: Sequence[str]) -> Score:
@@ -94,6 +123,13 @@ def tree(tmp_path_factory):
     shutil.copytree(tree / "tasks/sva", tree / "tasks/mood")
     for path in (tree / "tasks/mood").glob("*.py"):
         path.write_text(path.read_text().replace("tasks.sva", "tasks.mood").replace('"sva"', '"mood"'))
+    (tree / "tasks/mood/bag.py").write_text(MODEL)
+    config = tree / "tasks/mood/config.py"
+    text = config.read_text()
+    changed = text.replace('Literal["transformer", ', 'Literal["bag", "transformer", ', 1)
+    changed = changed.replace("NETWORKS = {", 'NETWORKS = {"bag": "phmrun.tasks.mood.bag:build", ', 1)
+    assert len(changed) > len(text) + 40
+    config.write_text(changed)
     described = tree / "recipes-1.0.dist-info"
     described.mkdir()
     (described / "METADATA").write_text("Metadata-Version: 2.1\nName: recipes\nVersion: 1.0\n")
@@ -151,10 +187,12 @@ def test_the_recipes_work_as_they_are_written(tree):
         tree,
         ["layers", "show", "diagonal"],
         ["train", "nmt", "--data", "made-up", *words, "--layer", "diagonal", *small],
-        ["train", "mood", *items, *small],
+        ["train", "mood", "--model", "bag", *items, *small],
     )
     assert "W[i, i] = a[i]" in shown
     result = json.loads(translated)
     assert "made-up-diagonal" in result["run_id"]
     assert result["metrics"]["test/length-ratio"]["value"] > 0
     assert json.loads(task)["run_id"].startswith("mood-files-dense-1")
+    (run,) = (tree / "runs").glob("mood-*")
+    assert "network: bag" in (run / "config.yaml").read_text()

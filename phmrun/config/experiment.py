@@ -54,6 +54,11 @@ class Experiment(Section):
         """The vocabulary sizes that the network is built for where no data are at hand, as in ``count-params``."""
         raise NotImplementedError
 
+    @property
+    def structures(self) -> dict[str, dict[str, Any]]:
+        """The keywords of a network: ``layer``, ``embedding`` and ``output``, each a structure and its options."""
+        return {"layer": self.layer.arguments, "embedding": self.embedding.arguments, "output": self.output.arguments}
+
     def unsaid_values(self) -> dict[str, tuple[Any, str]]:
         """By key or section that a paper does not say: the value here, and where that is from."""
         return unsaid_values(self.model_dump(mode="json"))

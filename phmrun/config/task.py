@@ -36,5 +36,10 @@ class Task:
 
     def load(self, what: Part) -> Any:
         """Imports one part and returns it."""
-        module, _, name = str(getattr(self, what)).partition(":")
-        return getattr(importlib.import_module(module), name)
+        return load(getattr(self, what))
+
+
+def load(place: str) -> Any:
+    """Imports what ``module:name`` names."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -10,6 +10,13 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 _DROPOUT = {"dropout": 0.1, "input_dropout": 0.1, "output_dropout": 0.1, "word_dropout": 0.0, "weight_dropout": 0.0}
 
+NETWORKS = {
+    "lstm": "phmrun.tasks.lm.lstm:build",
+    "awd-lstm": "phmrun.tasks.lm.lstm:build",
+    "transformer-xl": "phmrun.tasks.lm.transformer_xl:build",
+}
+"""What builds each network: a function of the config and the number of words."""
+
 ENTRIES = {"builtin": 1_767, "ptb": 10_000, "wikitext-2": 33_278, "wikitext-103": 267_735}
 """Different words of the corpora, the end of a line and the unknown word included."""
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from phmrun.layers import LSTM
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.layers.lstm import GateMapping
+from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.language_model import Reading, State
 from phmrun.tasks.lm.word_tables import build_word_tables
 
@@ -109,3 +110,22 @@ class LSTMLanguageModel(nn.Module):
             return vectors
         kept = F.dropout(vectors.new_ones(self.embedding.num_embeddings, 1), self.word_dropout)
         return vectors * kept[tokens]
+
+
+def build(config: LanguageModelExperiment, vocabulary: int) -> LSTMLanguageModel:
+    """The network that a config describes."""
+    model = config.model
+    return LSTMLanguageModel(
+        vocabulary,
+        model.width,
+        [model.hidden] * (model.layers - 1),
+        bias=model.output_bias,
+        tie=model.tie,
+        dropout=model.dropout,
+        input_dropout=model.input_dropout,
+        output_dropout=model.output_dropout,
+        word_dropout=model.word_dropout,
+        weight_dropout=model.weight_dropout,
+        maps=model.maps,
+        **config.structures,
+    )

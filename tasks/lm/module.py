@@ -8,16 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
+from phmrun.config.task import load
 from phmrun.engine.module import Loss, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.export.graph import ExportGraph
 from phmrun.registry import STRUCTURES
-from phmrun.tasks.lm.config import LanguageModelExperiment
+from phmrun.tasks.lm.config import NETWORKS, LanguageModelExperiment
 from phmrun.tasks.lm.language_model import LanguageModel, State
-from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.streams import StreamBatch
-from phmrun.tasks.lm.transformer_xl import TransformerXL
 
 MEMORY = "reading"
 """Key of a checkpoint under which the states of all processes are."""
@@ -76,7 +75,7 @@ class LanguageModelModule(TrainingModule):
         """From words to the probabilities of the next ones."""
         from phmrun.tasks.lm.export import language_model_graph
 
-        return language_model_graph(cast(LSTMLanguageModel | TransformerXL, self.network))
+        return language_model_graph(cast(Any, self.network))
 
     def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:
         """As for every task; segments of random length are learnt from in proportion to it."""
@@ -136,57 +135,18 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
     Raises:
         PhmrunError: Sizes, structures and tying that do not go together.
     """
-    training = config.training
+    training, embedding, output = config.training, config.embedding, config.output.arguments
+    own_output = output not in (embedding.arguments, LayerConfig().arguments)
+    if config.model.tie and embedding.structure in STRUCTURES and own_output:
+        raise PhmrunError(
+            f"the output map is tied to the embedding, whose structure is {embedding.structure!r}",
+            where="output.structure",
+            hint="Leave output out, or set model.tie=false.",
+        )
     return LanguageModelModule(
-        build_network(config, vocabulary),
+        load(NETWORKS[config.model.network])(config, vocabulary),
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.width),
         activation=training.activation_penalty,
         change=training.change_penalty,
-    )
-
-
-def build_network(config: LanguageModelExperiment, vocabulary: int) -> nn.Module:
-    """The network of an experiment; arguments as for :func:`build_module`."""
-    model = config.model
-    embedding, output = config.embedding.arguments, config.output.arguments
-    plain = config.embedding.structure in STRUCTURES
-    if model.tie and plain and output not in (embedding, LayerConfig().arguments):
-        raise PhmrunError(
-            f"the output map is tied to the embedding, whose structure is {config.embedding.structure!r}",
-            where="output.structure",
-            hint="Leave output out, or set model.tie=false.",
-        )
-    if model.network == "transformer-xl":
-        return TransformerXL(
-            vocabulary,
-            width=model.width,
-            inner=model.inner,
-            heads=model.heads,
-            head_width=model.head_width,
-            layers=model.layers,
-            memory=model.memory,
-            bias=model.output_bias,
-            tie=model.tie,
-            dropout=model.dropout,
-            attention_dropout=model.attention_dropout,
-            layer=config.layer.arguments,
-            embedding=embedding,
-            output=output,
-        )
-    return LSTMLanguageModel(
-        vocabulary,
-        model.width,
-        [model.hidden] * (model.layers - 1),
-        bias=model.output_bias,
-        tie=model.tie,
-        dropout=model.dropout,
-        input_dropout=model.input_dropout,
-        output_dropout=model.output_dropout,
-        word_dropout=model.word_dropout,
-        weight_dropout=model.weight_dropout,
-        maps=model.maps,
-        layer=config.layer.arguments,
-        embedding=embedding,
-        output=output,
     )

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from phmrun.layers import FeedForward, Linear
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.models.positions import sinusoids
+from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.language_model import Reading, State
 from phmrun.tasks.lm.word_tables import build_word_tables
 
@@ -204,3 +205,22 @@ class TransformerXL(nn.Module):
 
     def _drop(self, vectors: Tensor) -> Tensor:
         return F.dropout(vectors, self.dropout, self.training)
+
+
+def build(config: LanguageModelExperiment, vocabulary: int) -> TransformerXL:
+    """The network that a config describes."""
+    model = config.model
+    return TransformerXL(
+        vocabulary,
+        width=model.width,
+        inner=model.inner,
+        heads=model.heads,
+        head_width=model.head_width,
+        layers=model.layers,
+        memory=model.memory,
+        bias=model.output_bias,
+        tie=model.tie,
+        dropout=model.dropout,
+        attention_dropout=model.attention_dropout,
+        **config.structures,
+    )

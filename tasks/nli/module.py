@@ -36,9 +36,7 @@ def build_module(config: NLIExperiment, words: int, classes: int) -> Classificat
         dropout=model.dropout,
         word_dropout=model.word_dropout,
         maps=model.gate_maps,
-        layer=config.layer.arguments,
-        embedding=config.embedding.arguments,
-        output=config.output.arguments,
+        **config.structures,
     )
     return ClassificationModule(
         network,

@@ -8,6 +8,8 @@ from phmrun.config.sections import ModelConfig
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 
 LABELS = ("singular", "plural")
+NETWORKS = {"transformer": "phmrun.tasks.sva.encoder_classifier:build", "lstm": "phmrun.tasks.sva.module:build_lstm"}
+"""What builds each network: a function of the config, the number of words and that of classes."""
 
 
 class AgreementModelConfig(ModelConfig):

@@ -13,6 +13,7 @@ from phmrun.models.class_scores import ClassScores
 from phmrun.models.positions import SinusoidalPositions
 from phmrun.models.sentences import Pooling, Sentences, pooled
 from phmrun.models.transformer import EncoderLayer, Norm, Sublayer, build_norm
+from phmrun.tasks.sva.config import AgreementExperiment
 
 
 class EncoderClassifier(nn.Module):
@@ -92,3 +93,25 @@ class EncoderClassifier(nn.Module):
             hidden = layer(hidden, sentences.mask)
         scores: Tensor = self.output(pooled(self.encoder_norm(hidden), sentences.lengths, self.pooling))
         return scores
+
+
+def build(config: AgreementExperiment, words: int, classes: int) -> EncoderClassifier:
+    """The encoder that a config describes."""
+    model = config.model
+    return EncoderClassifier(
+        words,
+        classes,
+        width=model.width,
+        inner=model.feedforward,
+        heads=model.heads,
+        layers=model.layers,
+        norm=model.norm,
+        pooling=model.pooling,
+        dropout=model.dropout,
+        word_dropout=model.word_dropout,
+        attention_dropout=model.attention_dropout,
+        activation_dropout=model.activation_dropout,
+        maps=model.attention_maps,
+        attention_bias=model.bias,
+        **config.structures,
+    )

@@ -1,15 +1,13 @@
 """The Lightning module and the predictor of subject–verb agreement."""
 
-from torch import nn
-
+from phmrun.config.task import load
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.optimizers import optimizer_from, schedule_from
 from phmrun.families.sentence_classification.module import ClassificationModule
 from phmrun.families.sentence_classification.predictor import SentenceClassifier
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.models.lstm_classifier import LSTMClassifier
-from phmrun.tasks.sva.config import AgreementExperiment
-from phmrun.tasks.sva.encoder_classifier import EncoderClassifier
+from phmrun.tasks.sva.config import NETWORKS, AgreementExperiment
 
 
 def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
@@ -25,48 +23,29 @@ def build_module(config: AgreementExperiment, words: int, classes: int) -> Class
     """
     training = config.training
     return ClassificationModule(
-        build_network(config, words, classes),
+        load(NETWORKS[config.model.network])(config, words, classes),
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.width),
         smoothing=training.label_smoothing,
     )
 
 
-def build_network(config: AgreementExperiment, words: int, classes: int) -> nn.Module:
-    """The encoder, or the LSTM, that a config describes."""
+def build_lstm(config: AgreementExperiment, words: int, classes: int) -> LSTMClassifier:
+    """The LSTM that a config describes."""
     model = config.model
-    structures = {scope: getattr(config, scope).arguments for scope in ("layer", "embedding", "output")}
-    if model.network == "lstm":
-        return LSTMClassifier(
-            words,
-            classes,
-            sentences=1,
-            width=model.width,
-            hidden=model.width,
-            layers=model.layers,
-            pooling=model.pooling,
-            mlp_layers=0,
-            dropout=model.dropout,
-            word_dropout=model.word_dropout,
-            maps=model.gate_maps,
-            **structures,
-        )
-    return EncoderClassifier(
+    return LSTMClassifier(
         words,
         classes,
+        sentences=1,
         width=model.width,
-        inner=model.feedforward,
-        heads=model.heads,
+        hidden=model.width,
         layers=model.layers,
-        norm=model.norm,
         pooling=model.pooling,
+        mlp_layers=0,
         dropout=model.dropout,
         word_dropout=model.word_dropout,
-        attention_dropout=model.attention_dropout,
-        activation_dropout=model.activation_dropout,
-        maps=model.attention_maps,
-        attention_bias=model.bias,
-        **structures,
+        maps=model.gate_maps,
+        **config.structures,
     )
 
 

@@ -27,7 +27,6 @@ ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PHMRUN.is_file(), reason="Lightning starts the second process by the command, which is missing")
 @pytest.mark.parametrize("task", ALIKE)
 def test_two_processes_equal_one_with_their_batches(task, tmp_path):
     still, alone_has, each_has = ALIKE[task]

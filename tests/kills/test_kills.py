@@ -4,13 +4,12 @@ import os
 import random
 
 import pytest
-from trials import CASES, PHMRUN, Site, attempt
+from trials import CASES, Site, attempt
 
 ROUNDS = int(os.environ.get("PHMRUN_KILLS", "1"))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PHMRUN.is_file(), reason="the command phmrun is missing")
 @pytest.mark.parametrize(
     "case", [case for case in CASES if (case.task, case.world, case.precision) in {("lm", 2, "32"), ("sva", 1, "64")}]
     if ROUNDS == 1 else CASES, ids=str,

@@ -108,10 +108,8 @@ def build_sequence_to_sequence(
         positions=model.positions,
         activation=model.activation,
         tie=model.tie,
-        layer=config.layer.arguments,
         contract=contract_arguments(config),
-        embedding=config.embedding.arguments,
-        output=config.output.arguments,
+        **config.structures,
     )
     return SequenceToSequenceModule(
         network,

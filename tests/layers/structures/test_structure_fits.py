@@ -49,7 +49,7 @@ def test_a_matrix_of_the_structure_comes_back(name, options, size, whitened):
 
 
 @pytest.mark.parametrize("whitened", [False, True])
-@pytest.mark.parametrize(("name", "options", "size"), FITTED)
+@pytest.mark.parametrize(("name", "options", "size"), [row for row in FITTED if row.values[0] not in SEARCHED])
 def test_no_search_by_gradients_does_better(name, options, size, whitened):
     target = torch.randn(*size, generator=torch.Generator().manual_seed(3))
     covariance = covariance_of(size[1]) if whitened else None
@@ -59,8 +59,6 @@ def test_no_search_by_gradients_does_better(name, options, size, whitened):
     searched = built(name, options, size, 4)
     fit_by_gradient(searched, target, covariance)
     other = error(target, searched.materialize().detach(), covariance)
-    if name in SEARCHED:
-        pytest.skip("its fit is that search")
     # Alternating least squares may end in another valley than the search; the closed forms have none.
     assert reached <= other * (1.001 if name in CLOSED or not whitened else 1.05)
 
