@@ -7,7 +7,8 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterable
-from importlib.metadata import entry_points
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,18 @@ class Registry:
         self.group = group
         self._registered: dict[str, Any] = {}
 
+    @cached_property
+    def _announced(self) -> dict[str, EntryPoint]:
+        """By name; the metadata of all packages are read once, since that takes as long as a small training step."""
+        return {point.name: point for point in entry_points(group=self.group)}
+
     def names(self) -> list[str]:
         """All known names, sorted; nothing is imported."""
-        announced = {point.name for point in entry_points(group=self.group)}
-        return sorted(announced | self._registered.keys())
+        return sorted(self._announced.keys() | self._registered.keys())
 
     def __contains__(self, name: str) -> bool:
         """Whether there is something of that name; nothing is imported."""
-        return name in self._registered or bool(entry_points(group=self.group, name=name))
+        return name in self._registered or name in self._announced
 
     def get(self, name: str, *, where: str | None = None) -> Any:
         """The object behind ``name``.
@@ -44,8 +49,8 @@ class Registry:
         """
         if name in self._registered:
             return self._registered[name]
-        for point in entry_points(group=self.group, name=name):
-            self._registered[name] = point.load()
+        if name in self._announced:
+            self._registered[name] = self._announced[name].load()
             return self._registered[name]
         raise unknown(self.kind, name, self.names(), where=where)
 

@@ -5,6 +5,7 @@ and what the process used. The environment's variables are not read, and what lo
 not written.
 """
 
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +103,15 @@ def command() -> list[str]:
     return [program, *(_SECRET.sub(lambda found: f"{found[1] or ''}***", word) for word in sys.argv[1:])]
 
 
-def packages() -> Iterator[tuple[str, str]]:
+@functools.cache
+def packages() -> dict[str, str]:
     """Versions of phmrun and of all that it, Lightning and torch compute with, as far as they are installed."""
     names = dict.fromkeys(["phmrun", *_required("phmrun"), *_required("torch"), *_required("pytorch-lightning")])
+    found = {}
     for name in sorted(names, key=str.lower):
-        try:
-            yield name, importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def code(keep: Path | None = None) -> dict[str, Any]:
