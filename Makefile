@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# A worker per core, each with one thread; the tests of a file stay together, and share what they train.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dist=loadfile
+# A worker per core, each with one thread and its half of the files, whose tests share what they train; who is done
+# takes over what others have left.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
 CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
@@ -34,7 +35,7 @@ demo: $(STAMP)  ## Train a small PHM Transformer on the built-in corpus, score i
 	@echo "  phmrun train nmt --layer phm --n 4                                                   the full setting, minutes"
 
 test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest with coverage
-	$(PYTEST) --cov=phmrun --cov-report=term:skip-covered --durations=10
+	$(PYTEST) -rs --cov=phmrun --cov-report=term:skip-covered --durations=10
 
 check: $(STAMP) lint  ## Run the quick checks: ruff, mypy, the tests of the core and those changed since the last commit
 	$(PYTEST) -m "not slow" $(CORE) $(CHANGED)

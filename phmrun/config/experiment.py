@@ -55,7 +55,7 @@ class Experiment(Section):
         raise NotImplementedError
 
     @property
-    def structures(self) -> dict[str, dict[str, Any]]:
+    def structures(self) -> dict[str, Any]:
         """The keywords of a network: ``layer``, ``embedding`` and ``output``, each a structure and its options."""
         return {"layer": self.layer.arguments, "embedding": self.embedding.arguments, "output": self.output.arguments}
 

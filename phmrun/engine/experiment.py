@@ -1,13 +1,10 @@
 """What the verbs do with an experiment: plan it, train it, score it, use it."""
 
 import logging
-import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +12,15 @@ import torch
 from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
 from phmrun.disk import disk_errors
+from phmrun.engine.bookkeeping import (
+    clear,
+    has_begun,
+    keep_data,
+    log_file,
+    outcome_kept,
+    scores_of_training,
+    tell_validation,
+)
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule
@@ -29,9 +35,7 @@ from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
-from phmrun.ledger.data import DataRecord
 from phmrun.ledger.environment import Segment
-from phmrun.ledger.history import is_share, shown
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
@@ -171,12 +175,12 @@ def train(
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
     with run.lock() if is_leader() else nullcontext():
         if restart and is_leader():
-            if _begun(run):
+            if has_begun(run):
                 restart(run)
-            _clear(run, text)
+            clear(run, text)
         if is_leader():
             remove_unfinished(run.path)
-            _record(run, text, data, marks)
+            keep_data(run, text, data, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
@@ -184,8 +188,8 @@ def train(
             torch.set_num_threads(config.hardware.threads)
         hint = "The same command then continues from the last checkpoint."
         with (
-            _log_file(run),
-            _told(run),
+            log_file(run),
+            outcome_kept(run),
             disk_errors(ExitCode.TRAINING, hint),
             recorded(run, config, is_leader()) as segment,
         ):
@@ -234,17 +238,6 @@ def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
     return {f"plugin {path.name}": digest for path, digest in plugins.items()}
 
 
-def _record(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, str]) -> None:
-    """Keeps where the data lie now, since they may have moved, and the checksums that they had when the run began."""
-    moved = run.write_config(config_yaml)
-    record = run.data()
-    if record is None or moved:
-        splits = {split: data.checked(split) for split in data.files}
-        known = record.splits if record else {}
-        same = {name: split for name, split in splits.items() if known.get(name, split).sha256 == split.sha256}
-        run.write_data(DataRecord({**known, **{name: each for name, each in same.items() if each.files}}, dict(marks)))
-
-
 def _train(
     config: Experiment,
     data: DataModule,
@@ -279,7 +272,7 @@ def _train(
         run.set_state(State.RUNNING, step=row["step"], seconds=row["time"])
         if segment is not None:
             segment.progress(row["step"])
-        _report(row)
+        tell_validation(row)
 
     def resumed(step: int) -> None:
         if segment is not None:
@@ -365,9 +358,9 @@ def _finish(
 ) -> TrainResult:
     """Scores the trained model on some splits, and closes run and mirror; samples are of the last."""
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
-    for name, score in _course(run, fitted, smoothing).items():
+    for name, score in scores_of_training(run, fitted, smoothing).items():
         run.update_metrics(name, score)
-    with _told(run, State.INTERRUPTED, "trained, but not scored: "):
+    with outcome_kept(run, State.INTERRUPTED, "trained, but not scored: "):
         metrics: dict[str, Any] = {}
         for split in splits:
             metrics |= evaluate_run(open_run(run), split=split, data=data)
@@ -385,122 +378,6 @@ def _finish(
         except PhmrunError as error:
             LOG.warning("not mirrored: %s", error)
     return TrainResult(run.id, run.path, metrics, state)
-
-
-def _course(run: Run, fitted: "Fitted", smoothing: float) -> dict[str, dict[str, Any]]:
-    """The best validation, its loss, and the last training loss, in nats per unit of the task."""
-    scores: dict[str, dict[str, Any]] = {}
-    rows = run.history.read()
-    if fitted.best is not None:
-        scores["validation/best"] = {"value": fitted.best, "step": fitted.best_step}
-    for row in rows:
-        if row["step"] == fitted.best_step and "val/loss" in row:
-            scores["validation/loss"] = {
-                "value": row["val/loss"],
-                "step": row["step"],
-                "signature": "unit:nats|label-smoothing:0|dropout:off",
-            }
-        if "train/loss" in row:
-            signature = f"unit:nats|label-smoothing:{smoothing:g}|dropout:on|mean-of-the-last-steps"
-            scores["train/loss"] = {"value": row["train/loss"], "step": row["step"], "signature": signature}
-    return scores
-
-
-def _report(row: Mapping[str, Any]) -> None:
-    """Says a validation's result; the training loss has lines of its own."""
-    scores = {name: value for name, value in row.items() if name.startswith("val/")}
-    if scores:
-        figures = " · ".join(
-            f"{name} {shown(name, value):.2f} %" if is_share(name) else f"{name} {value:.4f}"
-            for name, value in scores.items()
-        )
-        LOG.info("validation at step %s: %s", row["step"], figures)
-
-
-@contextmanager
-def _told(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
-    """Writes into the status how training ended, whatever way that was, unless that has been written already.
-
-    Args:
-        run: The run.
-        failed: What it is after an error.
-        before: What stands before the reason.
-    """
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        terminated = isinstance(error, Interrupted) and error.which is Signals.SIGTERM
-        _set(run, State.INTERRUPTED, f"{before}{'by SIGTERM' if terminated else 'by the user'}")
-        raise
-    except PhmrunError as error:
-        _set(run, failed, before + error.what)
-        raise
-    except Exception as error:
-        _set(run, failed, f"{before}{type(error).__name__}: {error}")
-        raise
-
-
-def _set(run: Run, state: State, reason: str) -> None:
-    """Writes a status, unless it is written already; a disk that does not take it must not hide the error itself."""
-    try:
-        if is_leader() and run.status.state is State.RUNNING:
-            run.set_state(state, reason)
-    except (OSError, PhmrunError) as error:
-        LOG.warning("%s could not be written: %s", run.status_path, error)
-
-
-class _LogFile(logging.FileHandler):
-    """A log file that says once, in a line, that it cannot be written to, and leaves the training alone."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Instead of a traceback on every line."""
-        if self in (logger := logging.getLogger("phmrun")).handlers:
-            logger.removeHandler(self)
-            logger.warning("%s cannot be written to: %s", self.baseFilename, sys.exception())
-
-
-@contextmanager
-def _log_file(run: Run) -> Iterator[None]:
-    """Appends what phmrun says to the run's ``train.log``, and the error that ends it, which the user sees anyway."""
-    if not is_leader():
-        yield
-        return
-    handler = _LogFile(run.log_path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
-    handler.addFilter(lambda _: run.may_write)
-    logger = logging.getLogger("phmrun")
-    logger.addHandler(handler)
-    try:
-        yield
-    except BaseException as error:
-        expected = isinstance(error, PhmrunError | KeyboardInterrupt)
-        trace = None if expected else (type(error), error, error.__traceback__)
-        text = str(error) or type(error).__name__
-        handler.handle(logging.LogRecord(LOG.name, logging.ERROR, __file__, 0, text, None, trace))
-        raise
-    finally:
-        logger.removeHandler(handler)
-        handler.close()
-
-
-def _begun(run: Run) -> bool:
-    """Whether there is something to lose; so there may be where the status is damaged."""
-    try:
-        return run.status.step > 0
-    except PhmrunError:
-        return True
-
-
-def _clear(run: Run, config_yaml: str) -> None:
-    """Empties the run directory but for its lock, and writes the config anew."""
-    for path in run.path.iterdir():
-        if path.name == "lock":
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    Run.create(run.path.parent, run.id, config_yaml)
 
 
 def _said(origin: Mapping[str, str]) -> dict[str, str]:

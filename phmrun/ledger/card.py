@@ -1,5 +1,6 @@
 """The run's own page: a ``README.md`` that tells a reader what the model is, how well it does, and how to use it."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,8 @@ def _files(description: Description) -> Iterator[str]:
 
 def shared(text: str) -> str:
     """A text for a page that others read: with paths below the data directory or the home of the user shortened."""
+    if os.sep not in text:
+        return text
     return shortened(text, {"$PHMRUN_DATA": data_dir(), "~": Path.home()})
 
 

@@ -173,14 +173,14 @@ def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
         chosen += family.baseline.statuses[: max(nexts)]
         for each, look in zip(still_open, nexts, strict=True):
             chosen += each.row.statuses[:look]
-    return [status for status in chosen if status.decision is not CellState.DONE]
+    return [status for status in chosen if status.state is not CellState.DONE]
 
 
 def scores_of(row: Row) -> list[float]:
     """The scores of a row's seeds in their order, up to the first that is missing."""
     values = []
     for status in row.statuses:
-        run = status.run if status.decision is CellState.DONE else None
+        run = status.run if status.state is CellState.DONE else None
         name = run.main_score if run else None
         value = run.score(name) if run and name else None
         if value is None:

@@ -44,7 +44,7 @@ def _stop(*_, **__):
 def test_other_weights_are_told_and_explained_by_what_is_on_record(tmp_path, monkeypatch):
     config = configured("sva", tmp_path / "corpus", SHORT)
     with monkeypatch.context() as patched:  # after two steps the process is stopped, and goes on with other threads
-        patched.setattr(experiment, "_report", lambda row: _stop() if "val/loss" in row else None)
+        patched.setattr(experiment, "tell_validation", lambda row: _stop() if "val/loss" in row else None)
         with pytest.raises(KeyboardInterrupt):
             run_experiment(config, tmp_path / "runs")
     threads = torch.get_num_threads()

@@ -18,5 +18,5 @@ def test_killed_at_any_moment_it_ends_the_same(case, tmp_path):
     site = Site(tmp_path / "site", case)
     draw = random.Random(str(case))
     for _ in range(ROUNDS):
-        trial = attempt(site, draw)
+        trial = attempt(site, draw, most=1 if ROUNDS == 1 and case.world > 1 else 3)
         assert not trial.differences, trial

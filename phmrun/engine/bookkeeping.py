@@ -1,0 +1,148 @@
+"""What training writes into the run directory beside its checkpoints: the log, how it ended, what it came to."""
+
+import logging
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from signal import Signals
+from typing import TYPE_CHECKING, Any
+
+from phmrun.engine.data import DataModule
+from phmrun.engine.processes import is_leader
+from phmrun.errors import Interrupted, PhmrunError
+from phmrun.ledger import Run, State
+from phmrun.ledger.data import DataRecord
+from phmrun.ledger.history import is_share, shown
+
+if TYPE_CHECKING:
+    from phmrun.engine.fit import Fitted
+
+LOG = logging.getLogger("phmrun.engine")
+
+
+def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, str]) -> None:
+    """Keeps where the data lie now, since they may have moved, and the checksums that they had when the run began."""
+    moved = run.write_config(config_yaml)
+    record = run.data()
+    if record is None or moved:
+        splits = {split: data.checked(split) for split in data.files}
+        known = record.splits if record else {}
+        same = {name: split for name, split in splits.items() if known.get(name, split).sha256 == split.sha256}
+        run.write_data(DataRecord({**known, **{name: each for name, each in same.items() if each.files}}, dict(marks)))
+
+
+def scores_of_training(run: Run, fitted: "Fitted", smoothing: float) -> dict[str, dict[str, Any]]:
+    """The best validation, its loss, and the last training loss, in nats per unit of the task."""
+    scores: dict[str, dict[str, Any]] = {}
+    rows = run.history.read()
+    if fitted.best is not None:
+        scores["validation/best"] = {"value": fitted.best, "step": fitted.best_step}
+    for row in rows:
+        if row["step"] == fitted.best_step and "val/loss" in row:
+            scores["validation/loss"] = {
+                "value": row["val/loss"],
+                "step": row["step"],
+                "signature": "unit:nats|label-smoothing:0|dropout:off",
+            }
+        if "train/loss" in row:
+            signature = f"unit:nats|label-smoothing:{smoothing:g}|dropout:on|mean-of-the-last-steps"
+            scores["train/loss"] = {"value": row["train/loss"], "step": row["step"], "signature": signature}
+    return scores
+
+
+def tell_validation(row: Mapping[str, Any]) -> None:
+    """Says a validation's result; the training loss has lines of its own."""
+    scores = {name: value for name, value in row.items() if name.startswith("val/")}
+    if scores:
+        figures = " · ".join(
+            f"{name} {shown(name, value):.2f} %" if is_share(name) else f"{name} {value:.4f}"
+            for name, value in scores.items()
+        )
+        LOG.info("validation at step %s: %s", row["step"], figures)
+
+
+@contextmanager
+def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
+    """Writes into the status how training ended, whatever way that was, unless that has been written already.
+
+    Args:
+        run: The run.
+        failed: What it is after an error.
+        before: What stands before the reason.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        terminated = isinstance(error, Interrupted) and error.which is Signals.SIGTERM
+        _set(run, State.INTERRUPTED, f"{before}{'by SIGTERM' if terminated else 'by the user'}")
+        raise
+    except PhmrunError as error:
+        _set(run, failed, before + error.what)
+        raise
+    except Exception as error:
+        _set(run, failed, f"{before}{type(error).__name__}: {error}")
+        raise
+
+
+def _set(run: Run, state: State, reason: str) -> None:
+    """Writes a status, unless it is written already; a disk that does not take it must not hide the error itself."""
+    try:
+        if is_leader() and run.status.state is State.RUNNING:
+            run.set_state(state, reason)
+    except (OSError, PhmrunError) as error:
+        LOG.warning("%s could not be written: %s", run.status_path, error)
+
+
+class _LogFile(logging.FileHandler):
+    """A log file that says once, in a line, that it cannot be written to, and leaves the training alone."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Instead of a traceback on every line."""
+        if self in (logger := logging.getLogger("phmrun")).handlers:
+            logger.removeHandler(self)
+            logger.warning("%s cannot be written to: %s", self.baseFilename, sys.exception())
+
+
+@contextmanager
+def log_file(run: Run) -> Iterator[None]:
+    """Appends what phmrun says to the run's ``train.log``, and the error that ends it, which the user sees anyway."""
+    if not is_leader():
+        yield
+        return
+    handler = _LogFile(run.log_path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
+    handler.addFilter(lambda _: run.may_write)
+    logger = logging.getLogger("phmrun")
+    logger.addHandler(handler)
+    try:
+        yield
+    except BaseException as error:
+        expected = isinstance(error, PhmrunError | KeyboardInterrupt)
+        trace = None if expected else (type(error), error, error.__traceback__)
+        text = str(error) or type(error).__name__
+        handler.handle(logging.LogRecord(LOG.name, logging.ERROR, __file__, 0, text, None, trace))
+        raise
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def has_begun(run: Run) -> bool:
+    """Whether there is something to lose; so there may be where the status is damaged."""
+    try:
+        return run.status.step > 0
+    except PhmrunError:
+        return True
+
+
+def clear(run: Run, config_yaml: str) -> None:
+    """Empties the run directory but for its lock, and writes the config anew."""
+    for path in run.path.iterdir():
+        if path.name == "lock":
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    Run.create(run.path.parent, run.id, config_yaml)
