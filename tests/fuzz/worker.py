@@ -14,7 +14,8 @@ from types import FrameType
 
 from phmrun.errors import ExitCode, PhmrunError
 from tests.fuzz.mutation import Mutator
-from tests.fuzz.readers import READERS, Read, Reader
+from tests.fuzz.reader import Read, Reader
+from tests.fuzz.readers import READERS
 
 PATIENCE = 10
 """Seconds for one input."""

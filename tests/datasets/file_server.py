@@ -1,0 +1,89 @@
+"""A server of files on this machine, whose addresses say how it misbehaves, and datasets that lie there."""
+
+import hashlib
+import http.server
+from dataclasses import replace
+
+import pytest
+
+from phmrun.datasets import Dataset, File, dataset_dir
+from phmrun.datasets.fetch import fetch
+from phmrun.errors import ExitCode, PhmrunError
+
+CONTENT = bytes(range(256)) * 2000
+SHA = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves ``files``; addresses decide how: /ok/, /norange/, /cut/ (breaks off once), /short/ (always), /moved/, …"""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files = {"t.en": CONTENT}
+        self.asked = []
+        self.broken = set()
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.server_port}/{path}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One request."""
+
+    def log_message(self, *arguments):
+        """Nothing is printed."""
+
+    def do_GET(self):
+        how, name = self.path.strip("/").split("/", 1)
+        span = self.headers.get("Range")
+        self.server.asked.append((how, span))
+        if how == "moved":
+            self.send_response(302)
+            self.send_header("Location", f"/ok/{name}")
+            self.end_headers()
+            return
+        if how == "loop":
+            self.send_response(302)
+            self.send_header("Location", self.path)
+            self.end_headers()
+            return
+        if how == "error" or name not in self.server.files:
+            self.send_error(503 if how == "error" else 404)
+            return
+        content = self.server.files[name]
+        start = int(span.removeprefix("bytes=").rstrip("-")) if span and how != "norange" else 0
+        if start >= len(content) > 0 and start:
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        if how == "packed":
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        breaks = how == "short" or (how == "cut" and name not in self.server.broken)
+        self.server.broken.add(name)
+        self.wfile.write(content[start : start + max(1, (len(content) - start) // 2) if breaks else None])
+
+
+def single(*urls, **changes):
+    file = replace(File("sub/t.en", tuple(urls), SHA, len(CONTENT), role="en"), **changes)
+    return Dataset("some", ("nmt",), "s", "l", "parallel", splits={"train": (file,)})
+
+
+def fails(dataset, **options):
+    with pytest.raises(PhmrunError) as caught:
+        fetch(dataset, pause=0, **options)
+    assert caught.value.code is ExitCode.DATA
+    return str(caught.value)
+
+
+def left(dataset):
+    return {path.name for path in dataset_dir(dataset).rglob("*") if path.is_file()} - {".fetch.lock"}
+
+
+def part_of(dataset):
+    return dataset_dir(dataset) / "sub/.t.en.part"

@@ -1,0 +1,188 @@
+"""Readers of settings and corpora, and good input for them."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.reader import Read, from_file
+
+TASKS = ("nmt", "style", "sva", "nli", "parse", "lm")
+
+
+@cache
+def _options() -> Any:
+    from phmrun.layers import options_of
+
+    return cache(options_of)
+
+
+def _defaults(task: str) -> dict[str, Any]:
+    from phmrun.config import resolve, task_defaults
+    from phmrun.registry import TASKS as REGISTERED
+
+    schema = REGISTERED.get(task).load("schema")
+    config: dict[str, Any] = resolve(schema, [task_defaults(task)], _options()).config.model_dump(mode="json")
+    return config
+
+
+def config_seeds() -> list[bytes]:
+    texts = [json.dumps(_defaults(task)).encode() for task in TASKS]
+    return [*texts, b"task: nmt\nlayer: {structure: phm, n: 4}\nmodel:\n  preset: tiny\ntraining:\n  clip: 1.5\n"]
+
+
+def read_config(path: Path) -> None:
+    from phmrun.config import read_source, resolve, run_id, task_defaults, to_yaml
+    from phmrun.registry import TASKS as REGISTERED
+
+    source = read_source(path)
+    task = source.values.get("task")
+    task = task if task in TASKS else "nmt"
+    config = resolve(REGISTERED.get(task).load("schema"), [task_defaults(task), source], _options()).config
+    to_yaml(config)
+    run_id(config, fingerprints={})
+
+
+def sweep_seeds() -> list[bytes]:
+    grid = {
+        "title": "x", "task": "nmt", "base": {"model": {"preset": "tiny"}}, "seeds": 2,
+        "grid": {"layer": ["dense", {"structure": "phm", "n": 2}], "training.clip": [0, 1]},
+        "include": [{"layer": "circulant"}], "exclude": [{"layer": "dense", "training.clip": 1}],
+    }  # fmt: skip
+    several = {"tasks": {"sva": {}, "nli": {"data": {"name": "snli"}}}, "seeds": [1, 7], "grid": {"layer": ["dense"]}}
+    table = {"table": "configs/papers/phm/table5.yaml", "rows": [], "reduced": "steps", "base": {"training": {}}}
+    return [json.dumps(each).encode() for each in (grid, several, table)]
+
+
+def read_sweep(path: Path) -> None:
+    from phmrun.sweeps import Inspected, load_sweep, plan
+
+    for cell in plan(load_sweep(str(path)), lambda config: Inspected(1, {}), _options()).cells[:50]:
+        _ = cell.label
+
+
+def table_seeds() -> list[bytes]:
+    from phmrun.config import config_source
+    from phmrun.papers import table_names
+
+    return [json.dumps(config_source(name).values).encode() for name in table_names()]
+
+
+def read_table(path: Path) -> None:
+    from phmrun.papers import load_table
+
+    load_table(str(path))
+
+
+def setting_seeds() -> list[bytes]:
+    from phmrun.config import leaves, resolve, task_defaults
+    from phmrun.registry import TASKS as REGISTERED
+
+    found = []
+    for task in TASKS:
+        config = resolve(REGISTERED.get(task).load("schema"), [task_defaults(task)], _options()).config
+        found += [f"{task} {key}={json.dumps(value, default=str)}".encode() for key, value in leaves(config)]
+    return found
+
+
+def read_setting(folder: Path) -> Read:
+    from phmrun.cli.options import ExperimentOptions
+    from phmrun.cli.resolving import resolve_options
+
+    def read(content: bytes) -> None:
+        task, _, setting = content.decode("utf-8", "replace").partition(" ")
+        resolve_options(ExperimentOptions(task if task in TASKS else "nmt", set_=[setting]))
+
+    return read
+
+
+TREES = (
+    "# text = Sie sah's.\n1-2\tsah's\t_\t_\t_\t_\t_\t_\t_\t_\n1\tSie\tsie\tPRON\tPPER\tCase=Nom\t2\tnsubj\t2:nsubj\t_\n"
+    "2\tsah\tsehen\tVERB\tVVFIN\t_\t0\troot\t0:root\t_\n2.1\tx\t_\t_\t_\t_\t_\t_\t2:dep\t_\n"
+    "3\t's\tes\tPRON\tPPER\t_\t2\tobj\t_\tSpaceAfter=No\n4\t.\t.\tPUNCT\t$.\t_\t2\tpunct\t_\t_\n\n"
+)
+
+
+def read_trees(path: Path) -> None:
+    from phmrun.tasks.parse.vocabulary import learn_vocabulary
+    from phmrun.text import conllu
+
+    sentences = conllu.load(path)
+    conllu.dumps(sentences)
+    learn_vocabulary(sentences, min_count=1).encode(sentences)
+
+
+def _read_parallel(path: Path) -> None:
+    from phmrun.text.parallel import read_parallel
+
+    for _ in read_parallel(path, path.with_name("target")):
+        pass
+
+
+def parallel(folder: Path) -> Read:
+    (folder / "target").write_text("Ein Hund .\nZwei Hunde .\nEin Satz\nnoch einer\n")
+    return from_file(_read_parallel, "source")(folder)
+
+
+SIMPLE = "VBZ\tthe key to the cabinets\nVBP\tthe keys to the cabinet\n"
+DEPENDENCIES = (
+    "sentence\torig_sentence\tpos_sentence\tsubj\tverb\tsubj_pos\thas_rel\thas_nsubj\tverb_pos\tsubj_index\tverb_index\t"
+    "n_intervening\tlast_intervening\tn_diff_intervening\tdistance\tmax_depth\tall_nouns\tnouns_up_to_verb\n"
+    'the keys to the "old" cabinet are here\tx\ty\tkeys\tare\tNNS\t0\t0\tVBP\t2\t7\t1\tNN\t1\t5\t1\tNNS NN\tNNS NN\n'
+)
+
+
+def read_agreement(path: Path) -> None:
+    from phmrun.text.agreement import divide, read_agreement
+
+    divide(list(read_agreement(path)))
+
+
+_PAIR = {"sentence1": "A man sleeps.", "sentence2": "He rests.", "gold_label": "entailment", "label": "positive"}
+PAIRS = (
+    json.dumps(_PAIR) + "\n" + json.dumps({**_PAIR, "gold_label": "-"}) + "\n",
+    json.dumps([_PAIR, _PAIR]),
+    "gold_label\tsentence1\tsentence2\nneutral\tA dog\tA cat\n-\tx\ty\n",
+    "A dog barks\tIt sleeps\tneutral\nIt rains\tIt is wet\tentails\n",
+    'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\t"a ""b""\n?"\tc\t1\n',
+    "1\tfirst question\tsecond question\t77\n",
+    "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n1\tA\tB\tNEUTRAL\t4.5\n",
+)
+
+
+def read_pairs(path: Path) -> None:
+    from phmrun.errors import PhmrunError
+    from phmrun.text.nli_pairs import LABELS, read_pairs
+
+    faults: list[PhmrunError] = []
+    for form in LABELS:
+        try:
+            for pair in read_pairs(path, form):
+                "".join(pair).encode()
+        except PhmrunError as error:
+            str(error).encode()
+            faults.append(error)
+    if len(faults) == len(LABELS):
+        raise faults[0]
+
+
+def vectors(folder: Path) -> Read:
+    import shutil
+
+    from phmrun.families.sentence_classification.vectors import open_vectors
+
+    def use(path: Path) -> None:
+        cache_folder = folder / "cache"
+        try:
+            open_vectors(path, cache_folder).find(["the", "dog", "Satz"])
+        finally:
+            shutil.rmtree(cache_folder, ignore_errors=True)
+
+    return from_file(use)(folder)
+
+
+def read_lines(path: Path) -> None:
+    from phmrun.tasks.lm.preparation import text_lines
+    from phmrun.tasks.lm.vocabulary import count_words
+
+    count_words(text_lines(path, "reading"), splitting="punctuation").encode("a b")
