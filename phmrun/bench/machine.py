@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from phmrun.bench.timing import counts_cpu_time
 from phmrun.ledger.environment import processor
 
 LOG = logging.getLogger("phmrun.bench")
@@ -30,6 +31,7 @@ def facts() -> dict[str, Any]:
     return {
         "processor": processor(),
         "threads": torch.get_num_threads(),
+        "clock": "CPU time" if counts_cpu_time() else "wall",
         "last_level_cache_bytes": last_level_cache(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "torch": torch.__version__,
@@ -44,9 +46,9 @@ def load_average() -> float | None:
 
 
 def warn_if_busy() -> None:
-    """Says so where other work is going on, because the figures are then not the program's alone."""
+    """Says so where other work is going on and the clock on the wall counts: figures are not the program's alone."""
     load = load_average()
-    if load is not None and load > BUSY:
+    if load is not None and load > BUSY and not counts_cpu_time():
         LOG.warning("the load average is %.1f: other work on this machine disturbs the figures", load)
 
 

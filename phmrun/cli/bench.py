@@ -8,7 +8,7 @@ import typer
 
 from phmrun.cli import bench_embeddings, bench_layers, bench_trees, console
 from phmrun.cli.decoding import Device
-from phmrun.cli.measuring import MEASURED, Repeats, Threads, numbers, print_machine, use_threads
+from phmrun.cli.measuring import MEASURED, Repeats, Threads, numbers, prepare_process, print_machine
 from phmrun.cli.options import Json, RunArgument, RunsDirectory
 from phmrun.errors import unknown
 
@@ -86,7 +86,7 @@ def bench_run(
     from phmrun.bench.run import Amount
     from phmrun.bench.run import bench_run as measure
 
-    use_threads(threads)
+    prepare_process(threads)
     report = measure(
         found,
         against=[name if name in OPPONENTS else Run.find(runs_dir, name) for name in dict.fromkeys(against or [])],  # type: ignore[misc]

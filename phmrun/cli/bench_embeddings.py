@@ -6,7 +6,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.decoding import Device
-from phmrun.cli.measuring import MEASURED, Repeats, Threads, duration, name_and_options, print_machine, use_threads
+from phmrun.cli.measuring import MEASURED, Repeats, Threads, duration, name_and_options, prepare_process, print_machine
 from phmrun.cli.options import Json
 from phmrun.registry import EMBEDDINGS
 
@@ -44,7 +44,7 @@ def bench_embeddings(
     from phmrun.bench.layers import checked_options
     from phmrun.engine.trained_model import choose_device
 
-    use_threads(threads)
+    prepare_process(threads)
     place = choose_device(device)
     checked = [(name, checked_options(name, options, table=True)) for name, options in chosen]
     machine.warn_if_busy()

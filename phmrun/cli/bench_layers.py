@@ -18,8 +18,8 @@ from phmrun.cli.measuring import (
     name_and_options,
     number,
     numbers,
+    prepare_process,
     print_machine,
-    use_threads,
 )
 from phmrun.cli.options import Json, Plugin
 from phmrun.errors import PhmrunError, unknown
@@ -148,7 +148,7 @@ def bench_layers(
 
     check_batches(modules, batches, "--tokens")
     check_batches(modules, training, "--training-tokens")
-    use_threads(threads)
+    prepare_process(threads)
     place, dtype = choose_device(device), getattr(torch, precision)
     plan = survey(modules, structures, orders=orders, shapes=shapes, dtype=dtype, third_party=third_party, rows=rows)
     for reason in plan.left_out:

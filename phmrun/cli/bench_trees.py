@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.measuring import MEASURED, Repeats, Threads, numbers, print_machine, use_threads
+from phmrun.cli.measuring import MEASURED, Repeats, Threads, numbers, prepare_process, print_machine
 from phmrun.cli.options import Json
 
 
@@ -28,7 +28,7 @@ def bench_trees(
     lengths = numbers(length, "--length")
     from phmrun.bench import machine, trees
 
-    use_threads(threads)
+    prepare_process(threads)
     if not trees.has_supar():
         console.stderr().print("left out: supar's spanning trees: not installed", markup=False)
     machine.warn_if_busy()

@@ -22,8 +22,11 @@ Repeats = Annotated[
 ]
 
 
-def use_threads(threads: int) -> None:
-    """Sets the number of CPU threads, unless it is left to torch."""
+def prepare_process(threads: int) -> None:
+    """Sets the number of CPU threads, unless it is left to torch, and has memory kept as in training."""
+    from phmrun.engine.allocation import keep_freed_memory
+
+    keep_freed_memory()
     if threads:
         import torch
 

@@ -12,6 +12,7 @@ import torch
 from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
 from phmrun.disk import disk_errors
+from phmrun.engine.allocation import keep_freed_memory
 from phmrun.engine.bookkeeping import (
     clear,
     has_begun,
@@ -186,6 +187,7 @@ def train(
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
         if config.hardware.threads:
             torch.set_num_threads(config.hardware.threads)
+        keep_freed_memory()
         hint = "The same command then continues from the last checkpoint."
         with (
             log_file(run),

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
 from phmrun.config.schema import is_hashed
+from phmrun.engine.allocation import keep_freed_memory
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,
@@ -113,6 +114,7 @@ class TrainedModel:
             batch_size: Items at a time; unless given, the config's.
             device: Where to compute.
         """
+        keep_freed_memory()
         task: Task = TASKS.get(self.config.task)
         kept = {"exports": self.run.path / "exports"} if task.converts else {}
         predictor: Predictor = task.load("predictor")(

@@ -127,9 +127,9 @@ def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]
         operator = module.structure.packed() if factored and not module.keeps_weight else None
         return _plain_linear(module, tables) if operator is None else PackedLinear(module, operator)
     if isinstance(module, Embedding):
-        plain = nn.Embedding(1, 1, padding_idx=None, device="meta")
-        plain.num_embeddings, plain.embedding_dim = module.num_embeddings, module.embedding_dim
-        plain.weight = _table(module.structure, tables)
+        table = _table(module.structure, tables)
+        plain = nn.Embedding.from_pretrained(table)
+        plain.weight = table
         if module.padding_idx is None:
             return plain
         return _with_zero_row(plain, module.padding_idx)

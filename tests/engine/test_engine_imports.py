@@ -44,4 +44,17 @@ def test_all_that_a_trained_run_needs():
         f"    found = {TRAINING!r} & sys.modules.keys()\n"
         "    assert not found, (task, found)\n"
     )
-    imported(code)
+    assert not COMPILER & imported(code)
+
+
+def test_models_are_laid_out_for_inference_without_the_compiler():
+    code = (
+        "import torch\n"
+        "from phmrun.layers import LSTM, Biaffine, Embedding, Linear, folded, for_inference\n"
+        "for name in ('dense', 'phm', 'low-rank', 'monarch'):\n"
+        "    module = torch.nn.Sequential(Embedding(8, 8, structure=name), Linear(8, 8, structure=name))\n"
+        "    for copy in (folded(module), for_inference(module, 'factored')):\n"
+        "        copy(torch.tensor([1]))\n"
+        "folded(torch.nn.Sequential(LSTM(8, 8), Biaffine(8, 1)))"
+    )
+    assert not (TRAINING | COMPILER) & imported(code)
