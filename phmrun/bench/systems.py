@@ -146,6 +146,7 @@ class Ours:
         parts = self.parts(batch, beam)
         if parts not in self.decoders:
             self.decoders[parts] = IncrementalTransformer(self.module.transformer, PAD, *parts)
+            self.decoders[parts].measured_kernels = self.search.kernels == "measured"
         return self.decoders[parts]
 
     def decode(self, sources: Sources, beam: int) -> None:

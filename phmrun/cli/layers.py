@@ -14,9 +14,15 @@ app = typer.Typer(help="Weight structures and embeddings: formulas, options, con
 
 LETTERS = (
     "k: numbers of an output vector (rows of W) · d: of an input vector (columns) · V: words · m: numbers of a word\n"
-    "n: order of phm and hypercomplex (1/n of the parameters) · r: rank, or number of terms · g: groups · b: blocks"
+    "n: order of phm and hypercomplex (1/n of the parameters) · r: rank, or number of terms · g: groups · b: blocks\n"
+    "multiplications: for one vector, of a dense matrix's; 2048 × 512 (square: 512 × 512), 4,096 vectors, usual options"
 )
 """What stands in the formulas."""
+
+EXAMPLE = (2048, 512)
+"""Rows and columns of the matrix that parameters and multiplications are told of; 512 × 512 for square structures."""
+TOKENS = 4096
+"""Vectors per call there: W, where it is built, is built once for so many."""
 
 _FACTS = ("formula", "count_formula", "constraint", "source")
 
@@ -30,10 +36,10 @@ def list_layers(*, plugin: Plugin = None, as_json: Json = False) -> None:
     if as_json:
         console.print_json([*facts, *tables])
         return
-    rows = [[fact["name"], *(fact[name] for name in _FACTS)] for fact in facts]
-    console.print_table(("layer", "W [k, d]", "parameters", "constraint", "paper"), rows)
+    rows = [[*_row(fact), _share(fact["example"], "multiplications")] for fact in facts]
+    console.print_table(("layer", "W [k, d]", "parameters", "constraint", "paper", "multiplications"), rows)
     console.stdout().print()
-    rows = [[fact["name"], *(fact[name] for name in _FACTS)] for fact in tables]
+    rows = [_row(fact) for fact in tables]
     console.print_table(("embedding", "vector of word v, m numbers", "parameters", "constraint", "paper"), rows)
     console.stdout().print(f"\n{LETTERS}", markup=False, highlight=False)
 
@@ -62,7 +68,12 @@ def show_layer(
         return
     out = console.stdout()
     out.print(f"{name}: {description}\n", markup=False)
-    console.print_table(("", ""), [(fact.replace("_", " "), facts[fact]) for fact in _FACTS])
+    lines = [(fact.replace("_", " "), facts[fact]) for fact in _FACTS]
+    if example := facts["example"]:
+        sizes = f"{example['out_features']} × {example['in_features']}"
+        for count in ("parameters", "multiplications"):
+            lines.append((f"{count}, {sizes}", f"{example[count]:,}: {_share(example, count)} of a dense matrix's"))
+    console.print_table(("", ""), lines)
     out.print()
     if options:
         rows = [[option["name"], option["type"], str(option["default"]), option["help"]] for option in options]
@@ -76,10 +87,39 @@ def show_layer(
         out.print("no options")
 
 
-def _facts(name: str) -> dict[str, str]:
+def _facts(name: str) -> dict[str, Any]:
     found = _found(name)
-    makes = "matrix" if name in STRUCTURES else "embedding"
-    return {"name": name, "makes": makes, **{fact: getattr(found, fact) for fact in _FACTS}}
+    matrix = name in STRUCTURES
+    told = {fact: getattr(found, fact) for fact in _FACTS}
+    example = _example(found) if matrix else None
+    return {"name": name, "makes": "matrix" if matrix else "embedding", **told, "example": example}
+
+
+def _row(fact: dict[str, Any]) -> list[str]:
+    return [fact["name"], *(fact[name] for name in _FACTS)]
+
+
+def _example(structure: Any) -> dict[str, int] | None:
+    """Parameters, and multiplications for one vector, of a matrix with the usual options; ``None``: it has none."""
+    import torch
+
+    rows, columns = (EXAMPLE[1], EXAMPLE[1]) if structure.square else EXAMPLE
+    if structure.misfit(rows, columns):
+        return None
+    with torch.device("meta"):
+        built = structure(rows, columns)
+    multiplications = built.multiplications(TOKENS) // TOKENS
+    return {
+        "out_features": rows,
+        "in_features": columns,
+        "parameters": built.kept(),
+        "multiplications": multiplications,
+    }
+
+
+def _share(example: dict[str, int] | None, count: str) -> str:
+    """That of a dense matrix's."""
+    return f"{example[count] / (example['out_features'] * example['in_features']):.2f}" if example else ""
 
 
 def _description(name: str) -> str:

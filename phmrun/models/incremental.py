@@ -10,7 +10,7 @@ without further dimensions, and on tensors and functions rather than modules (``
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +18,15 @@ from torch.nn import functional as F
 
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
 from phmrun.layers.inference import PackedLinear
+from phmrun.layers.kernels import FewRows, Map
 from phmrun.layers.kronecker_sum import Factors, PackedKroneckerSum, apply_factors
 from phmrun.layers.linear import Application
 from phmrun.models.transformer import DecoderLayer, Sublayer, Transformer, padding_mask, with_tables
 
 GROWTH = 64
 
-Map = Callable[[Tensor], Tensor]
+Direct = Callable[[nn.Module], Map]
+"""What a map or norm does, as a function of ``[rows, …]``."""
 
 
 @dataclass
@@ -33,6 +35,7 @@ class DecoderState:
 
     Attributes:
         layers: The decoder's layers, ready to be called.
+        output: The output map, likewise.
         position: Target tokens read so far.
         used: Slots filled, over all hypotheses.
         slots: Keys and values, ``[layers, 2, batch, heads, slots, head_width]``.
@@ -45,6 +48,7 @@ class DecoderState:
     """
 
     layers: list["DirectLayer"]
+    output: Map
     position: int
     used: int
     slots: Tensor
@@ -84,6 +88,9 @@ class IncrementalTransformer(nn.Module):
             _join_dense(cast(MultiheadAttention, cast(DecoderLayer, layer).attention.block))
         self.pad = pad
         self.application = application
+        self.measured_kernels = False
+        """Whether dense maps take the kernel that is measured to be the fastest for the rows at hand."""
+        self._few_rows: dict[nn.Module, FewRows] = {}
 
     def start(self, source: Tensor) -> DecoderState:
         """Encodes ``source [batch, source]`` and projects it once for every layer's attention to it."""
@@ -94,7 +101,8 @@ class IncrementalTransformer(nn.Module):
         memories = [cross.project_memory(memory) for cross in crosses]
         batch, heads, _, head_width = memories[0][0].shape
         return DecoderState(
-            layers=[DirectLayer(layer, cross) for layer, cross in zip(decoder, crosses, strict=True)],
+            layers=[DirectLayer(layer, cross, self._direct) for layer, cross in zip(decoder, crosses, strict=True)],
+            output=self._direct(self.network.output),
             position=0,
             used=0,
             slots=memory.new_zeros(len(memories), 2, batch, heads, GROWTH, head_width),
@@ -129,7 +137,7 @@ class IncrementalTransformer(nn.Module):
             hidden = layer.attend_to_source(hidden, *memory, state.memory_mask)
             hidden = layer.transform(hidden)
         state.position += 1
-        logits: Tensor = network.output(network.decoder_norm(hidden))
+        logits: Tensor = state.output(network.decoder_norm(hidden))
         return logits.view(batch, beam, -1)
 
     def reorder(self, state: DecoderState, beams: Tensor) -> DecoderState:
@@ -149,6 +157,19 @@ class IncrementalTransformer(nn.Module):
         if state.memory_mask is not None:
             state.memory_mask = state.memory_mask.index_select(0, sentences)
         return state
+
+    def _direct(self, module: nn.Module) -> Map:
+        """As :func:`direct`; dense maps by measured kernels, if they are to be."""
+        if not (self.measured_kernels and isinstance(module, nn.Linear)):
+            return direct(module)
+        if module not in self._few_rows:
+            self._few_rows[module] = FewRows(module.weight, module.bias)
+        return self._few_rows[module]
+
+    def _apply(self, *arguments: Any, **options: Any) -> Self:
+        """Weights that move leave no copies behind."""
+        self._few_rows.clear()
+        return super()._apply(*arguments, **options)
 
     def _open_slots(self, state: DecoderState, batch: int, beam: int) -> None:
         """Makes room for one slot per hypothesis, and lets each hypothesis see its own."""
@@ -178,16 +199,17 @@ class DirectLayer:
     Args:
         layer: The layer, made for inference.
         cross: The input maps of its attention to the source.
+        direct: What makes functions of its maps.
     """
 
-    def __init__(self, layer: DecoderLayer, cross: "CrossProjections") -> None:
+    def __init__(self, layer: DecoderLayer, cross: "CrossProjections", direct: Direct) -> None:
         attention = cast(MultiheadAttention, layer.attention.block)
         feedforward = cast(FeedForward, layer.feedforward.block)
         self.enter, self.leave = _norms(layer.attention)
         self.project = _side_by_side([direct(project) for project in attention.project])
         self.output = direct(attention.output)
         self.enter_cross, self.leave_cross = _norms(layer.cross)
-        self.query = cross.direct_query()
+        self.query = cross.direct_query(direct)
         self.cross_output = direct(cast(MultiheadAttention, layer.cross.block).output)
         self.enter_feedforward, self.leave_feedforward = _norms(layer.feedforward)
         self.expand = direct(feedforward.expand)
@@ -297,7 +319,7 @@ class CrossProjections(nn.Module):
         key, value = self.memory(memory).chunk(2, dim=-1)
         return self._split(key).contiguous(), self._split(value).contiguous()
 
-    def direct_query(self) -> Map:
+    def direct_query(self, direct: Direct) -> Map:
         """Queries ``[rows, inner]`` of ``[rows, width]``."""
         query, inner = direct(self.query), self.inner
         return query if self.query.out_features == inner else lambda inputs: query(inputs)[:, :inner]

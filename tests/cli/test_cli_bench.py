@@ -241,3 +241,23 @@ def test_embeddings(phmrun):
     wrong = phmrun("bench", "embeddings", "--embedding", "define depht=2")
     assert wrong.code == 2
     assert "depth" in wrong.err
+
+
+def test_networks(phmrun):
+    arguments = ["--layer", "monarch", "--layer", "circulant", "--vocabulary", "16", "--length", "4", "--tokens", "8"]
+    arguments += ["--preset", "tiny", "--batch-size", "1,2", "--repeats", "1"]
+    result = phmrun("bench", "networks", *arguments, "--json")
+    assert result.code == 0
+    assert "left out: tiny, circulant" in result.err
+    dense, monarch = json.loads(result.out)["rows"]
+    assert dense["layer"] == "dense" and monarch["layer"] == "monarch"
+    assert dense["ratios"] == dict.fromkeys(("batch 1", "batch 2", "training"), 1.0)
+    assert monarch["ratios"].keys() == dense["ratios"].keys()
+    assert monarch["parameters"] < dense["parameters"]
+    assert monarch["multiplications"] < dense["multiplications"]
+
+
+def test_networks_that_cannot_be_built(phmrun):
+    result = phmrun("bench", "networks", "--preset", "tiny", "--layer", "phm n=3")
+    assert result.code == 2
+    assert "n = 3 does not divide both sizes" in result.err

@@ -14,6 +14,11 @@ def test_list(phmrun):
         assert fact["source"]
         assert fact["name"] in table
         assert (fact["count_formula"].split() or [""])[0] in table  # a formula is for display, the count is measured
+    assert facts["dense"]["example"]["multiplications"] == 2048 * 512
+    assert facts["symmetric"]["example"] == {
+        "out_features": 512, "in_features": 512, "parameters": 512, "multiplications": 512
+    }  # fmt: skip
+    assert facts["define"]["example"] is None
 
 
 def test_show(phmrun):
@@ -25,6 +30,7 @@ def test_show(phmrun):
     text = phmrun("layers", "show", "phm").out
     assert "k·d/n + n³" in text
     assert "variant" in text
+    assert "262,208: 0.25 of a dense matrix's" in text
 
 
 def test_show_without_options(phmrun):

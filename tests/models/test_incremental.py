@@ -11,7 +11,9 @@ from torch.nn import functional as F
 
 from phmrun.decoding.hypothesis import length_penalty
 from phmrun.decoding.search import translate
+from phmrun.layers import kernels
 from phmrun.layers.inference import PackedLinear
+from phmrun.layers.kernels import KERNELS
 from phmrun.models.incremental import GROWTH, IncrementalTransformer
 from phmrun.models.transformer import Transformer
 
@@ -102,6 +104,19 @@ def test_any_course_of_a_search(seed):
     network = network_of(seed, layer={"structure": "phm", "n": 4})
     widths = [draw.randrange(1, 7) for _ in range(14)]
     walk(network, IncrementalTransformer(network, PAD, draw.choice(["dense", "factored"])), widths=widths, seed=seed)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("options", LAYOUTS[:2])
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_every_step_by_any_kernel(monkeypatch, kernel, options):
+    monkeypatch.setattr(kernels, "fastest", lambda *_: kernel)
+    network = network_of(dtype=torch.float32, **options)
+    decoder = IncrementalTransformer(network, PAD)
+    decoder.measured_kernels = True
+    walk(network, decoder, widths=[3, 3, 2, 4], seed=1)
+    assert decoder._few_rows
+    assert not decoder.to(torch.float64)._few_rows
 
 
 @torch.inference_mode()

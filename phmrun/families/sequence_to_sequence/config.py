@@ -201,6 +201,11 @@ class DecodingConfig(Section):
         description="How the decoder applies structured maps: W built once, or its factors at every step; auto: "
         "factored up to 32 hypotheses (batch times beam) at a time.",
     )
+    kernels: Annotated[Literal["measured", "fixed"], Unhashed()] = Field(
+        "measured",
+        description="How predict applies dense maps on a CPU: by what is measured to be the fastest, which may change "
+        "the last digits from machine to machine; or as scores are always computed.",
+    )
     batch: Annotated[int, Unhashed()] = Field(64, ge=1, description="Sentences translated at a time.")
     nbest: Annotated[int, Unhashed()] = Field(1, ge=1, description="Hypotheses written per sentence.")
     sentence_bleu: Annotated[bool, Unhashed()] = Field(

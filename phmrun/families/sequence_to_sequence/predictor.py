@@ -28,6 +28,7 @@ from phmrun.text.vocabulary import BOS, EOS, PAD
 
 Measure = Callable[[Sequence[str], Sequence[str]], Score]
 Engine = Literal["torch", "ctranslate2"]
+Kernels = Literal["measured", "fixed"]
 
 SAMPLES = 8
 CHUNK = 512
@@ -49,6 +50,7 @@ class Search:
         penalty: The length penalty's form.
         engine: What searches; "ctranslate2" knows the penalty "power" only.
         quantization: How that engine keeps the weights.
+        kernels: Whether predictions take the kernels that are measured to be the fastest; scores never do.
     """
 
     beam: int = 5
@@ -61,6 +63,7 @@ class Search:
     penalty: Penalty = "gnmt"
     engine: Engine = "torch"
     quantization: Quantization = "none"
+    kernels: Kernels = "measured"
 
     def resolved(self) -> "Search":
         """The same search with ``application`` decided, and the penalty that the engine knows."""
@@ -129,7 +132,9 @@ class Translator:
         engine = f"|{self.decoder.signature}" if isinstance(self.decoder, CTranslate2Model) else ""
         return f"{self.search.signature()}{engine}"
 
-    def hypotheses(self, lines: Sequence[str], label: str = "translating") -> list[list[Hypothesis]]:
+    def hypotheses(
+        self, lines: Sequence[str], label: str = "translating", kernels: Kernels = "fixed"
+    ) -> list[list[Hypothesis]]:
         """The best hypotheses of each line, best first; a blank line has the empty one."""
         encoded = self.vocabularies.source.encode_all(list(lines))
         sources = [[*tokens, EOS] if tokens else [] for tokens in encoded]
@@ -144,6 +149,7 @@ class Translator:
                 offset=search.max_length_offset,
                 label=label,
             )
+        decoder.measured_kernels = kernels == "measured"
         return translate(
             decoder,
             sources,
@@ -166,7 +172,7 @@ class Translator:
         stream = iter(lines)
         size = 1 if self.search.batch == 1 else max(CHUNK, self.search.batch)
         while chunk := list(islice(stream, size)):
-            for found in self.hypotheses(chunk):
+            for found in self.hypotheses(chunk, kernels=self.search.kernels):
                 texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in found]
                 yield Answer("\n".join(texts), {"prediction": texts if self.search.nbest > 1 else texts[0]})
 

@@ -1,0 +1,150 @@
+"""Whole Transformers with each structure in their blocks against the dense one: an optimizer step, and decoding.
+
+Weights and sentences are random. All decode as many tokens as the sentences have: everybody makes the same steps.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from phmrun.bench.machine import waiter
+from phmrun.bench.systems import Ours, Sources, decoding
+from phmrun.bench.timing import interleave
+from phmrun.engine.counting import count_parameters
+from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
+from phmrun.families.sequence_to_sequence.data import ParallelBatch
+from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule, build_sequence_to_sequence
+from phmrun.families.sequence_to_sequence.predictor import search_from
+from phmrun.progress import progress
+from phmrun.text.vocabulary import BOS, EOS
+
+BEAM = 5
+TRAINING = "training"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One network.
+
+    Attributes:
+        preset: Its sizes.
+        layer: Structure and options of the blocks' matrices.
+        parameters: Of the whole network.
+        multiplications: Of its weight matrices, for one token.
+        seconds: Median time of a training step and of decoding, by what is done.
+        ratios: These in parts of the dense network's, measured in the same rounds.
+    """
+
+    preset: str
+    layer: str
+    parameters: int
+    multiplications: int
+    seconds: dict[str, float]
+    ratios: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is measured.
+
+    Attributes:
+        vocabulary: Tokens that there are.
+        length: Tokens of every sentence, of both sides.
+        tokens: Target tokens of a training step, in whole sentences.
+        sentences: Numbers of sentences that are decoded at a time.
+        rounds: Measurements of each network; results are medians over them.
+    """
+
+    vocabulary: int = 8000
+    length: int = 24
+    tokens: int = 2048
+    sentences: tuple[int, ...] = (1, 64)
+    rounds: int = 5
+
+
+def measure(
+    preset: str, configs: Mapping[str, SequenceToSequenceExperiment], amount: Amount, *, device: str = "cpu"
+) -> list[Measured]:
+    """Measures all networks in the same rounds.
+
+    Args:
+        preset: Their sizes' name.
+        configs: By structure and options; the first is the dense network's.
+        amount: How much.
+        device: Where to compute.
+
+    Raises:
+        PhmrunError: A structure does not fit the sizes.
+    """
+    sizes = (amount.vocabulary, amount.vocabulary)
+    contenders = {
+        label: Ours(build_sequence_to_sequence(config, *sizes), search_from(config.decoding), device)
+        for label, config in configs.items()
+    }
+    phases = {f"batch {size}": _decoding(size, amount, device) for size in amount.sentences}
+    phases[TRAINING] = _training(max(1, amount.tokens // amount.length), amount, device)
+    timings = {}
+    with progress("measuring", len(phases), "phases") as advance:
+        for name, prepare in phases.items():
+            calls = {label: prepare(contender) for label, contender in contenders.items()}
+            timings[name] = interleave(calls, rounds=amount.rounds, settle=waiter(device))
+            advance(1)
+    reference = next(iter(configs))
+    measured = []
+    for label, config in configs.items():
+        counts = count_parameters(config, sizes)
+        measured.append(
+            Measured(
+                preset,
+                label,
+                counts["total"],
+                counts["multiplications"],
+                {name: timing[label].median for name, timing in timings.items()},
+                {name: timing[label].ratio(timing[reference]) for name, timing in timings.items()},
+            )
+        )
+    return measured
+
+
+def _decoding(size: int, amount: Amount, device: str) -> Callable[[Ours], Callable[[], None]]:
+    """Beam search over so many sentences at a time."""
+    batch = Sources(_sentences(size, amount).to(device), [amount.length] * size, True)
+    return lambda contender: decoding(contender, batches=[batch], beam=BEAM)
+
+
+def _training(sentences: int, amount: Amount, device: str) -> Callable[[Ours], Callable[[], None]]:
+    """Optimizer steps on one batch."""
+    source, wanted = (_sentences(sentences, amount, seed).to(device) for seed in (1, 2))
+    target = torch.cat([torch.full_like(wanted[:, :1], BOS), wanted[:, :-1]], dim=1)
+    units = wanted.numel()
+    positions = torch.arange(units, device=device)
+    batch = ParallelBatch(source, None, target, positions, wanted.flatten(), units, units)
+
+    def prepare(contender: Ours) -> Callable[[], None]:
+        module: SequenceToSequenceModule = contender.module.train()
+        optimizer = module.make_optimizer(module.network)
+        for group in optimizer.param_groups:
+            group["lr"] = module.schedule(1)
+
+        def step() -> None:
+            (module.loss(batch).total / units).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+    return prepare
+
+
+def _sentences(count: int, amount: Amount, seed: int = 0) -> torch.Tensor:
+    """Random ones that all end in the end token, ``[count, length]``."""
+    drawn = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(EOS + 1, amount.vocabulary, (count, amount.length), generator=drawn)
+    tokens[:, -1] = EOS
+    return tokens
