@@ -7,6 +7,7 @@ from pathlib import Path
 from phmrun.cli import console
 from phmrun.cli.sweep_output import tell_faults
 from phmrun.config.layering import OptionsOf
+from phmrun.ledger.environment import usable_cores
 from phmrun.progress import note
 from phmrun.registry import load_plugins
 from phmrun.sweeps import Plan, load_sweep, plan
@@ -79,8 +80,7 @@ def local_executor(made: Plan, jobs: int | None) -> LocalExecutor:
 
 def threads_of_a_run(slots: int) -> int:
     """The share of this machine's cores; 0, torch's own choice, where a run has the machine to itself."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // slots) if slots > 1 else 0
+    return max(1, usable_cores() // slots) if slots > 1 else 0
 
 
 def carry_out(

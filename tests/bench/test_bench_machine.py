@@ -23,8 +23,9 @@ def test_the_last_level_cache_is_the_largest(tmp_path, texts, size):
     assert machine.last_level_cache(tmp_path) == size
 
 
-@pytest.mark.parametrize(("load", "warned"), [(3.0, True), (0.1, False)])
-def test_other_work_is_warned_of(monkeypatch, caplog, load, warned):
+@pytest.mark.parametrize(("load", "threads", "warned"), [(3.0, 2, True), (0.1, 2, False), (3.0, 1, False)])
+def test_other_work_is_warned_of_where_it_counts(monkeypatch, caplog, load, threads, warned):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 9.0, 9.0))
     with caplog.at_level(logging.WARNING, "phmrun.bench"):
         machine.warn_if_busy()
