@@ -44,8 +44,8 @@ def test_the_text_comes_back(vocabulary):
         ids = vocabulary.encode(line)
         assert vocabulary.decode(ids) == line
         assert all(3 < token < vocabulary.entries for token in ids)
-    many = [*LINES] * 300  # enough for several threads
-    assert vocabulary.encode_all(many) == [vocabulary.encode(line) for line in LINES] * 300
+    many = LINES * 3  # enough for several threads
+    assert vocabulary.encode_all(many) == [vocabulary.encode(line) for line in LINES] * 3
 
 
 def test_decoding_stops_at_the_end_and_skips_specials(vocabulary):
