@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear, Structure, folded, for_inference
-from phmrun.layers.inference import resolve_application
+from phmrun.layers.inference import factors_pay, resolve_application
 from phmrun.layers.linear import Application
 from phmrun.registry import STRUCTURES
 
@@ -119,8 +119,10 @@ class LinearKind:
         return application
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """Factors for a few tokens, or where the structure prefers them in any case."""
-        return "factored" if self.in_training(module) == "factored" else resolve_application("auto", tokens)
+        """Factors of large maps for a few tokens; for more where the structure prefers them in any case."""
+        if resolve_application("auto", tokens) == "by-size":
+            return "factored" if factors_pay(module.structure) else "dense"  # type: ignore[arg-type]
+        return self.in_training(module)
 
 
 class EmbeddingKind:

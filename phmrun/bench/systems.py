@@ -21,7 +21,7 @@ from phmrun.engine.predictor import Predictor
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import Search
-from phmrun.layers.linear import Application
+from phmrun.layers.inference import Choice
 from phmrun.models.incremental import DecoderState, IncrementalTransformer
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
@@ -126,7 +126,7 @@ class Ours:
         self.module = module.to(device)
         self.search = search
         self.device = device
-        self.decoders: dict[tuple[Application, Application], IncrementalTransformer] = {}
+        self.decoders: dict[tuple[Choice, Choice], IncrementalTransformer] = {}
 
     @property
     def network(self) -> nn.Module:
@@ -137,7 +137,7 @@ class Ours:
         """The module's own."""
         return self.module.loss(batch).total
 
-    def parts(self, batch: int, beam: int) -> tuple[Application, Application]:
+    def parts(self, batch: int, beam: int) -> tuple[Choice, Choice]:
         """How decoder and encoder apply their weights."""
         return replace(self.search, batch=batch, beam=beam).parts()
 

@@ -10,19 +10,23 @@ from torch import Tensor, nn
 
 from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.embedding import Embedding
-from phmrun.layers.linear import Application, Linear
+from phmrun.layers.linear import Linear
 from phmrun.layers.structure import Structure
 
 Model = TypeVar("Model", bound=nn.Module)
 
-Form = Literal["dense", "factored", "folded"]
-"""How a map is kept for inference: an application, or "folded", a plain module in any case."""
+Choice = Literal["dense", "factored", "by-size"]
+"""How the maps of a model are kept for inference: all alike; or for a few tokens, each as suits its size."""
+Form = Literal[Choice, "folded"]
+"""The same, or "folded": plain modules in any case."""
 
+BYTES = 4
+"""Of a weight."""
 FEW_TOKENS = 32
-"""Up to so many tokens per call, reading 1/n of the weights saves more than the second product costs."""
+"""Up to so many tokens per call, reading 1/n of a large map's weights saves more than the second product costs."""
 
 
-def resolve_application(asked: Literal["auto", "dense", "factored"], tokens: int) -> Application:
+def resolve_application(asked: Literal["auto", Choice], tokens: int) -> Choice:
     """How a part of a model applies its weights, decided once per run from the tokens that each call will bring.
 
     Args:
@@ -30,8 +34,18 @@ def resolve_application(asked: Literal["auto", "dense", "factored"], tokens: int
         tokens: Most tokens per call: batch × beam in decoding.
     """
     if asked == "auto":
-        return "factored" if tokens <= FEW_TOKENS else "dense"
+        return "by-size" if tokens <= FEW_TOKENS else "dense"
     return asked
+
+
+def factors_pay(structure: Structure) -> bool:
+    """Whether a few tokens at a time are served sooner by the factors of a structure than by its W.
+
+    That depends on the sizes alone, so that it is the same on every machine: what the factors save of reading must
+    outweigh their further calls.
+    """
+    saved = structure.out_features * structure.in_features - structure.kept()
+    return BYTES * saved >= structure.pays_from
 
 
 @runtime_checkable
@@ -68,14 +82,15 @@ def folded(model: Model) -> Model:
     return _copy(model, "folded", {})
 
 
-def for_inference(model: Model, application: Application = "dense", **parts: Application) -> Model:
+def for_inference(model: Model, application: Choice = "dense", **parts: Choice) -> Model:
     """A copy of ``model`` for inference, in evaluation mode.
 
     Args:
         model: Any module that holds ``Linear`` and ``Embedding`` modules, or is one.
         application: "dense": every W is built once, as :func:`folded` does, except where the factors are the better
             way for many tokens too (the structure's own ``application``); "factored": every ``Linear`` whose structure
-            has a packed form applies its factors, which reads fewer weights when the tokens are few.
+            has a packed form applies its factors, which reads fewer weights when the tokens are few; "by-size": only
+            those do that are large enough (:func:`factors_pay`).
         **parts: Another application for a direct child, by its name: ``decoder="factored"``.
     """
     return _copy(model, application, parts)
@@ -124,6 +139,8 @@ def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]
     """The inference form of one module; one that knows no other form stays as it is."""
     if isinstance(module, Linear):
         factored = application != "folded" and "factored" in (application, module.structure.application)
+        if application == "by-size":
+            factored = factors_pay(module.structure)
         operator = module.structure.packed() if factored and not module.keeps_weight else None
         return _plain_linear(module, tables) if operator is None else PackedLinear(module, operator)
     if isinstance(module, Embedding):

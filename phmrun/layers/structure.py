@@ -76,6 +76,8 @@ class Structure(nn.Module):
     source: ClassVar[str] = ""
     application: Application = "dense"
     """How ``Linear`` applies it unless told otherwise; "factored" where that is cheaper in training too."""
+    pays_from: float = 640 * 2**10
+    """So many bytes of weights less to read are worth the further calls of the packed factors, for a few tokens."""
     shareable: ClassVar[tuple[str, ...]] = ()
     """Parameters that maps may have in common, by the option ``share``; see :mod:`phmrun.layers.sharing`."""
     temporary: ClassVar[tuple[str, ...]] = ()

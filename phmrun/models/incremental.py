@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
-from phmrun.layers.inference import PackedLinear
+from phmrun.layers.inference import Choice, PackedLinear
 from phmrun.layers.kernels import FewRows, Map
 from phmrun.layers.kronecker_sum import Factors, PackedKroneckerSum, apply_factors
-from phmrun.layers.linear import Application
 from phmrun.models.transformer import DecoderLayer, Sublayer, Transformer, padding_mask, with_tables
 
 GROWTH = 64
@@ -66,16 +65,16 @@ class IncrementalTransformer(nn.Module):
         transformer: The trained network; it is copied, not changed.
         pad: The padding token.
         application: How the decoder and the output map apply their weights: "dense" builds every W once, "factored"
-            reads the factors, which is faster where a step has few tokens (batch × beam).
-        encoder: The same for the encoder, which sees whole sentences: "factored" is for one sentence at a time.
+            reads the factors, "by-size" those of large maps: faster where a step has few tokens (batch × beam).
+        encoder: The same for the encoder, which sees whole sentences: "by-size" is for one sentence at a time.
     """
 
     def __init__(
         self,
         transformer: Transformer,
         pad: int,
-        application: Application = "dense",
-        encoder: Application = "dense",
+        application: Choice = "dense",
+        encoder: Choice = "dense",
     ) -> None:
         super().__init__()
         self.cross = nn.ModuleList(
@@ -300,7 +299,7 @@ class CrossProjections(nn.Module):
         application: How the queries' map is applied; keys and values, of whole sentences, are always dense.
     """
 
-    def __init__(self, attention: MultiheadAttention, application: Application) -> None:
+    def __init__(self, attention: MultiheadAttention, application: Choice) -> None:
         super().__init__()
         self.heads = attention.num_heads
         self.inner = attention.inner_dim
@@ -311,7 +310,7 @@ class CrossProjections(nn.Module):
         first = cast(Linear, attention.project[0])
         # A joint map's factors give keys and values too, which are dropped: it pays while they are smaller than W_q.
         factors = sum(parameter.numel() for parameter in first.structure.parameters())
-        smaller = application == "factored" and factors < weight[0].numel()
+        smaller = application != "dense" and factors < weight[0].numel()
         self.query = for_inference(first, application) if smaller else plain_linear(weight[0], biases[0])
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:

@@ -109,7 +109,7 @@ def test_the_choice_of_auto_is_told(rows):
     assert chosen == {
         ("dense", 1): "dense",
         ("dense", FEW_TOKENS + 1): "dense",
-        ("phm n=2", 1): "factored",
+        ("phm n=2", 1): "dense",  # a small one
         ("phm n=2", FEW_TOKENS + 1): "dense",
     }
 

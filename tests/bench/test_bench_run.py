@@ -40,7 +40,7 @@ def test_a_run_by_itself(run):
         assert phase.peak_memory > 2**20
         assert phase.operations == []
     assert [phase.amount for phase in report.phases[:4]] == [2, 2, 64, 64]
-    assert [phase.application for phase in report.phases] == ["factored", "factored", "dense", "dense", None]
+    assert [phase.application for phase in report.phases] == ["by-size", "by-size", "dense", "dense", None]
 
 
 def test_dense_beside_it_and_profiles(run):

@@ -74,7 +74,7 @@ def test_several_hypotheses(vocabularies):
 
 
 def test_the_application_is_decided_once_by_batch_and_beam(vocabularies):
-    assert translator(vocabularies, batch=16, beam=2).search.application == "factored"
+    assert translator(vocabularies, batch=16, beam=2).search.application == "by-size"
     assert translator(vocabularies, batch=17, beam=2).search.application == "dense"
     assert translator(vocabularies, batch=64, application="factored").search.application == "factored"
     assert list(translator(vocabularies, batch=1).predict(LINES)) == list(

@@ -115,8 +115,26 @@ def test_factored_reads_fewer_numbers():
     assert sum(parameter.numel() for parameter in packed.parameters()) == 512 * 512 // 8 + 8**3
 
 
+@pytest.mark.parametrize(
+    ("sizes", "structure", "kept"),
+    [
+        ((256, 1024), {"structure": "phm", "n": 4}, PackedLinear),
+        ((256, 1024), {"structure": "phm", "n": 2}, nn.Linear),
+        ((256, 256), {"structure": "phm", "n": 8}, nn.Linear),
+        ((256, 1024), {"structure": "guided", "of": "low-rank"}, PackedLinear),
+        ((512, 512), {"structure": "monarch"}, nn.Linear),
+        ((512, 2048), {"structure": "monarch"}, PackedLinear),
+        ((512, 2048), {"structure": "block-circulant"}, nn.Linear),
+    ],
+)
+def test_for_a_few_tokens_the_size_decides(sizes, structure, kept):
+    layer = Linear(*sizes, **structure)
+    assert type(for_inference(layer, "by-size")) is kept
+    assert type(for_inference(layer, "factored")) is PackedLinear
+
+
 def test_the_application_is_decided_by_the_tokens_of_a_call():
-    assert resolve_application("auto", FEW_TOKENS) == "factored"
+    assert resolve_application("auto", FEW_TOKENS) == "by-size"
     assert resolve_application("auto", FEW_TOKENS + 1) == "dense"
     assert resolve_application("dense", 1) == "dense"
     assert resolve_application("factored", 10**6) == "factored"

@@ -199,7 +199,7 @@ class DecodingConfig(Section):
     application: Literal["auto", "dense", "factored"] = Field(
         "auto",
         description="How the decoder applies structured maps: W built once, or its factors at every step; auto: "
-        "factored up to 32 hypotheses (batch times beam) at a time.",
+        "up to 32 hypotheses (batch times beam) at a time by the factors of large maps (by-size).",
     )
     kernels: Annotated[Literal["measured", "fixed"], Unhashed()] = Field(
         "measured",

@@ -17,8 +17,7 @@ from phmrun.engine.predictor import Answer, Evaluation
 from phmrun.export.ctranslate2 import Quantization, converted, token_names
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
-from phmrun.layers.inference import resolve_application
-from phmrun.layers.linear import Application
+from phmrun.layers.inference import Choice, resolve_application
 from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
@@ -59,7 +58,7 @@ class Search:
     max_length_offset: int = 10
     batch: int = 64
     nbest: int = 1
-    application: Literal["auto", "dense", "factored"] = "auto"
+    application: Literal["auto", Choice] = "auto"
     penalty: Penalty = "gnmt"
     engine: Engine = "torch"
     quantization: Quantization = "none"
@@ -70,9 +69,9 @@ class Search:
         application = resolve_application(self.application, self.batch * self.beam)
         return replace(self, application=application, penalty="power" if self.engine == "ctranslate2" else self.penalty)
 
-    def parts(self) -> tuple[Application, Application]:
+    def parts(self) -> tuple[Choice, Choice]:
         """How decoder and encoder apply their weights; one sentence is few enough tokens for factors, more are not."""
-        decoder: Application = "factored" if self.resolved().application == "factored" else "dense"
+        decoder = resolve_application(self.application, self.batch * self.beam)
         return decoder, decoder if self.batch == 1 else "dense"
 
     @property
@@ -84,7 +83,7 @@ class Search:
         """What of the search a score depends on, as ``key:value`` pairs."""
         penalty = "|penalty:power" if self.penalty == "power" else ""
         limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
-        application = self.application if self.parts()[1] == "dense" else "factored-throughout"
+        application = self.application if self.parts()[1] == "dense" else f"{self.application}-throughout"
         applied = f"|application:{application}" if self.engine == "torch" else ""
         return f"beam:{self.beam}|alpha:{self.alpha:g}{penalty}|limit:{limit}{applied}"
 

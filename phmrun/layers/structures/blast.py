@@ -32,6 +32,7 @@ class Blast(Structure):
     constraint = "none; padded where b does not divide k and d"
     source = "Lee et al. 2024"
     application: Application = "factored"
+    pays_from: float = 4 * 2**20
 
     def __init__(
         self,

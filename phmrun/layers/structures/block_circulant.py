@@ -34,6 +34,7 @@ class BlockCirculant(Structure):
     count_formula = "k·d/b"
     constraint = "none; padded where b does not divide k and d"
     source = "Ding et al. 2017; Chen et al. 2024"
+    pays_from: float = math.inf
 
     def __init__(
         self,

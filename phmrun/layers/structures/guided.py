@@ -54,6 +54,7 @@ class Guided(Structure):
         self.register_buffer("alpha", torch.full((), 0.5), persistent=False)  # where nobody sets it, both learn
         self.guides = True
         self.application = self.inside.application
+        self.pays_from = self.inside.pays_from
 
     @classmethod
     def check(  # type: ignore[override]

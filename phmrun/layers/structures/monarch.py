@@ -34,6 +34,7 @@ class Monarch(Structure):
     constraint = "none; padded where b does not divide k and d"
     source = "Dao et al. 2022; Qiu et al. 2024"
     application: Application = "factored"
+    pays_from: float = 2 * 2**20
 
     def __init__(
         self,

@@ -93,10 +93,6 @@ class SparseLowRank(Structure):
         vectors = (F.embedding(flat, self.u) @ self.v).scatter_add(1, places, F.embedding(flat, self.s))
         return vectors.reshape(*index.shape, self.in_features)
 
-    def packed(self) -> nn.Module:
-        """U, V and S, which few tokens read in the place of W."""
-        return PackedSparse(self)
-
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """U and V one after the other, S beside them."""
         k, d, r = self.out_features, self.in_features, self.rank
@@ -109,25 +105,6 @@ class SparseLowRank(Structure):
     def build_multiplications(self) -> int:
         """R for each entry of W."""
         return self.rank * self.out_features * self.in_features
-
-
-class PackedSparse(nn.Module):
-    """y = U (V x) + S x, for inference on few tokens."""
-
-    places: Tensor
-
-    def __init__(self, structure: SparseLowRank) -> None:
-        super().__init__()
-        self.u, self.v, self.s = (
-            nn.Parameter(factor.detach().clone(), requires_grad=False)
-            for factor in (structure.u, structure.v, structure.s)
-        )
-        self.register_buffer("places", structure.places, persistent=False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, d] -> [tokens, k]``."""
-        sparse = torch.einsum("tkm,km->tk", inputs[:, self.places], self.s)
-        return sparse + F.linear(F.linear(inputs, self.v), self.u)
 
 
 def numbers_per_row(in_features: int, density: float) -> int:
