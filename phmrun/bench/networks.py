@@ -83,7 +83,7 @@ def measure(
         PhmrunError: A structure does not fit the sizes.
     """
     sizes = (amount.vocabulary, amount.vocabulary)
-    contenders = {
+    systems = {
         label: Ours(build_sequence_to_sequence(config, *sizes), search_from(config.decoding), device)
         for label, config in configs.items()
     }
@@ -92,7 +92,7 @@ def measure(
     timings = {}
     with progress("measuring", len(phases), "phases") as advance:
         for name, prepare in phases.items():
-            calls = {label: prepare(contender) for label, contender in contenders.items()}
+            calls = {label: prepare(system) for label, system in systems.items()}
             timings[name] = interleave(calls, rounds=amount.rounds, settle=waiter(device))
             advance(1)
     reference = next(iter(configs))
@@ -115,7 +115,7 @@ def measure(
 def _decoding(size: int, amount: Amount, device: str) -> Callable[[Ours], Callable[[], None]]:
     """Beam search over so many sentences at a time."""
     batch = Sources(_sentences(size, amount).to(device), [amount.length] * size, True)
-    return lambda contender: decoding(contender, batches=[batch], beam=BEAM)
+    return lambda system: decoding(system, batches=[batch], beam=BEAM)
 
 
 def _training(sentences: int, amount: Amount, device: str) -> Callable[[Ours], Callable[[], None]]:
@@ -126,8 +126,8 @@ def _training(sentences: int, amount: Amount, device: str) -> Callable[[Ours], C
     positions = torch.arange(units, device=device)
     batch = ParallelBatch(source, None, target, positions, wanted.flatten(), units, units)
 
-    def prepare(contender: Ours) -> Callable[[], None]:
-        module: SequenceToSequenceModule = contender.module.train()
+    def prepare(system: Ours) -> Callable[[], None]:
+        module: SequenceToSequenceModule = system.module.train()
         optimizer = module.make_optimizer(module.network)
         for group in optimizer.param_groups:
             group["lr"] = module.schedule(1)
