@@ -13,6 +13,7 @@ from phmrun.cli.measuring import (
     duration,
     listed,
     name_and_options,
+    numbers,
     prepare_process,
     print_machine,
 )
@@ -74,7 +75,6 @@ def bench_networks(
     load_plugins(plugin)
     wanted = [name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
     from phmrun.bench import machine, networks
-    from phmrun.cli.measuring import numbers
     from phmrun.engine.trained_model import choose_device
 
     prepare_process(threads)
