@@ -53,7 +53,7 @@ def _packed(weight: Tensor, bias: Tensor | None, rows: int) -> Map:
     """By oneDNN, with W laid out as it likes it for so many rows."""
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, rows)
     apply = torch.ops.mkldnn._linear_pointwise.default
-    return lambda inputs: apply(inputs, packed, bias, "none", [], "")  # type: ignore[no-any-return]
+    return lambda inputs: apply(inputs, packed, bias, "none", [], "")
 
 
 KERNELS: Mapping[str, Kernel] = {
