@@ -8,11 +8,13 @@ import importlib.util
 import sys
 from collections.abc import Iterable
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phmrun.errors import PhmrunError, unknown
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 class Registry:
@@ -29,8 +31,10 @@ class Registry:
         self._registered: dict[str, Any] = {}
 
     @cached_property
-    def _announced(self) -> dict[str, EntryPoint]:
+    def _announced(self) -> "dict[str, EntryPoint]":
         """By name; the metadata of all packages are read once, since that takes as long as a small training step."""
+        from importlib.metadata import entry_points
+
         return {point.name: point for point in entry_points(group=self.group)}
 
     def names(self) -> list[str]:
