@@ -2,8 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import pytest
 import torch
 from tiny_experiments import NO_DROPOUT, configured, run_experiment, run_of
 
+from phmrun.cli.app import main
 from phmrun.ledger import Run, State
 
-PHMRUN = Path(sys.executable).with_name("phmrun")
 TWO = {"hardware": {"devices": 2, "strategy": "ddp"}}
 ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "nmt": (
@@ -26,19 +25,40 @@ ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 """By task: what makes it deterministic, and the settings of one process that equal those of two."""
 
 
+def forked(command: list[str], environment: dict[str, str], output: Path) -> int:
+    """Calls ``phmrun`` in a fork of this process, which need not import torch again; its process id."""
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        os.environ |= environment
+        file = os.open(output, os.O_WRONLY | os.O_CREAT)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        main(command)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        os._exit(code)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ALIKE)
 def test_two_processes_equal_one_with_their_batches(task, tmp_path):
     still, alone_has, each_has = ALIKE[task]
-    course = {"training": {"max_steps": None, "max_epochs": 2, "validate_every": 3}}
-    one = configured(task, tmp_path / "corpus", still, course, alone_has)
+    length = {"training": {"max_steps": None, "max_epochs": 2, "validate_every": 3}}
+    one = configured(task, tmp_path / "corpus", still, length, alone_has)
     alone = run_of(run_experiment(one, tmp_path / "alone"))
 
-    values = configured(task, tmp_path / "corpus", still, course, each_has, TWO).model_dump(mode="json")
+    values = configured(task, tmp_path / "corpus", still, length, each_has, TWO).model_dump(mode="json")
     (tmp_path / "two.yaml").write_text(json.dumps({key: value for key, value in values.items() if key != "task"}))
-    command = [PHMRUN, "train", task, "--config", tmp_path / "two.yaml", "--runs-dir", tmp_path / "together"]
-    finished = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert finished.returncode == 0, finished.stderr
+    command = ["train", task, "--config", str(tmp_path / "two.yaml"), "--runs-dir", str(tmp_path / "together")]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    pids = [forked(command, {**meeting, "LOCAL_RANK": rank}, tmp_path / f"output-{rank}") for rank in "01"]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    assert codes == [0, 0], (tmp_path / "output-0").read_text()
 
     (path,) = (tmp_path / "together").iterdir()
     together = Run(path)
