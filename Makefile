@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dis
 CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
-.PHONY: demo docs fuzz test check lint clean
+.PHONY: demo docs fuzz test check core lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
@@ -37,8 +37,11 @@ demo: $(STAMP)  ## Train a small PHM Transformer on the built-in corpus, score i
 test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest with coverage
 	$(PYTEST) -rs --cov=phmrun --cov-report=term:skip-covered --durations=10
 
-check: $(STAMP) lint  ## Run the quick checks: ruff, mypy, the tests of the core and those changed since the last commit
-	$(PYTEST) -m "not slow" $(CORE) $(CHANGED)
+check: $(STAMP)  ## Run the quick checks, side by side: ruff, mypy, the tests of the core and those changed since the last commit
+	@$(MAKE) --no-print-directory --jobs=2 lint core
+
+core: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m "not slow" $(CORE) $(CHANGED)
 
 fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="--tries 100000" for hours
 	$(BIN)/python -m tests.fuzz $(FUZZ)
