@@ -40,6 +40,7 @@ from phmrun.families.sequence_to_sequence.predictor import search_from
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.about import network_label
+from phmrun.ledger.status import now
 from phmrun.progress import progress
 from phmrun.registry import TASKS
 from phmrun.text.parallel import read_parallel
@@ -86,6 +87,7 @@ class Phase:
         operations: The profile of the run's model, if it was asked for.
         application: How decoding applied the weights.
         trains: Whether it is training, where weights may be random.
+        steps: Optimizer steps in one measurement, of training.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Phase:
     operations: list[Operation] = field(default_factory=list)
     application: str | None = None
     trains: bool = False
+    steps: int = 0
 
     @property
     def rates(self) -> dict[str, float]:
@@ -114,6 +117,7 @@ class Phase:
             "phase": self.name,
             "unit": f"{self.unit}/s",
             "amount": self.amount,
+            "steps": self.steps,
             "rates": self.rates,
             "ratios": self.ratios,
             "seconds": {name: list(timing.seconds) for name, timing in self.timings.items()},
@@ -148,6 +152,26 @@ class Report:
             "machine": self.machine,
             "phases": [phase.to_json() for phase in self.phases],
         }
+
+    def record(self) -> None:
+        """Keeps what was measured of the run itself in its directory."""
+        measured = now()
+        self.run.add_bench(
+            {
+                phase.name: {
+                    "unit": f"{phase.unit}/s",
+                    "amount": phase.amount,
+                    "steps": phase.steps,
+                    "seconds": list(phase.timings["run"].seconds),
+                    "median_seconds": phase.timings["run"].median,
+                    "peak_memory_bytes": phase.peak_memory,
+                    "beside": [name for name in phase.timings if name != "run"],
+                    "machine": self.machine,
+                    "measured": measured,
+                }
+                for phase in self.phases
+            }
+        )
 
 
 def bench_run(
@@ -314,4 +338,4 @@ def _training(trained: TrainedModel, data: DataModule, amount: Amount, device: s
         return Training(system, optimizer, data, training, count, device)
 
     units = sum(batch.units for batch in islice(data.train_dataloader(), count))
-    return Phase("training", data.unit, units, trains=True), prepare
+    return Phase("training", data.unit, units, trains=True, steps=count // training.accumulate), prepare

@@ -76,6 +76,7 @@ def bench_run(
 
     Training speed counts what the loss is averaged over: target tokens, words, sentences. Translations are searched for
     greedily and with a beam of 5; other tasks answer as predict does; both at 64 sentences and at one.
+    The run's own figures are kept in its `bench.json`.
     """
     if only is not None and only not in PARTS:
         raise unknown("part", only, PARTS, where="--only")
@@ -96,6 +97,7 @@ def bench_run(
         profiled=profile,
         device=device,
     )
+    report.record()
     if as_json:
         console.print_json(report.to_json())
     else:

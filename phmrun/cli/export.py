@@ -12,12 +12,15 @@ from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.engine.trained_model import TrainedModel
+    from phmrun.ledger import Run
 
 EPILOG = """Examples:
 
 phmrun export latest --format onnx --out model.onnx
 
-phmrun export latest --format ctranslate2 --quantization int8"""
+phmrun export latest --format ctranslate2 --quantization int8
+
+phmrun export latest --card"""
 
 
 def export(
@@ -36,6 +39,10 @@ def export(
     split: Annotated[
         str, typer.Option(help="Data that ctranslate2 and phmrun both decode, to compare them; none: no comparison.")
     ] = "test",
+    model_card: Annotated[
+        bool,
+        typer.Option("--card", help="Beside it README.md, a model card with results in the Hugging Face Hub's form."),
+    ] = False,
     checkpoint: Checkpoint = None,
     average: Average = None,
     plugin: Plugin = None,
@@ -52,9 +59,13 @@ def export(
 
     trained = open_run(found)
     if kind == "ctranslate2":
-        _to_ctranslate2(trained, out, quantization, split, as_json, checkpoint=checkpoint, average=average)
+        path = _to_ctranslate2(trained, out, quantization, split, as_json, checkpoint=checkpoint, average=average)
+        if model_card:
+            _write_card(found, path)
         return
     exported = exporting.export(trained, out, kind, checkpoint=checkpoint, average=average)
+    if model_card:
+        _write_card(found, exported.path.parent)
     if as_json:
         console.print_json(
             {
@@ -77,10 +88,16 @@ def export(
     console.stdout().print(f"{inputs} -> {', '.join(exported.outputs)}", markup=False, soft_wrap=True)
 
 
+def _write_card(run: "Run", folder: Path) -> None:
+    from phmrun.ledger.hub_card import write_hub_card
+
+    console.stderr().print(f"the model card: {write_hub_card(run, folder)}", markup=False, soft_wrap=True)
+
+
 def _to_ctranslate2(
     trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool, **weights: Any
-) -> None:
-    """Writes a directory for CTranslate2, and shows what both engines make of a split."""
+) -> Path:
+    """Writes a directory for CTranslate2, shows what both engines make of a split, and returns the directory."""
     from phmrun.families.sequence_to_sequence.engine_export import SHOWN, export_to_ctranslate2
 
     exported = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split, **weights)
@@ -100,13 +117,13 @@ def _to_ctranslate2(
         console.print_json(
             {**facts, "bytes": exported.bytes, "quantization": exported.quantization, "comparison": compared}
         )
-        return
+        return exported.path
     console.print_table(
         ("directory", "quantization", "size"),
         [(str(exported.path), exported.quantization, f"{exported.bytes / 2**20:,.1f} MiB")],
     )
     if agreement is None:
-        return
+        return exported.path
     ours, theirs = agreement.ours.value, agreement.theirs.value
     same = agreement.sentences - len(agreement.differences)
     console.print_table(
@@ -124,3 +141,4 @@ def _to_ctranslate2(
     if agreement.differences:
         rows = [(str(one.line), f"{one.margin:+.1e}", one.ours, one.theirs) for one in agreement.differences[:SHOWN]]
         console.print_table(("line", "margin of ours", "phmrun", "CTranslate2"), rows)
+    return exported.path

@@ -87,22 +87,30 @@ def plot_pareto(
     ],
     *,
     score: Annotated[str | None, typer.Option(help="A score, as in test/bleu (default: the first column's).")] = None,
+    over: Annotated[
+        str,
+        typer.Option(metavar="COST", help="parameters, multiplications, training-time, or step-time (of `bench run`)."),
+    ] = "parameters",
     out: Out = None,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Draws a score against the parameters: what gives most for its size, and what is beaten on both counts."""
-    from phmrun.cli.table import results
+    """Draws a score against what it costs: what gives most for its size, and what is beaten on both counts."""
+    from phmrun.cli.table_results import results
+    from phmrun.papers.costs import points_of, require_cost
     from phmrun.plots.canvas import save_figure
-    from phmrun.plots.pareto import draw_pareto, points_of
+    from phmrun.plots.pareto import draw_pareto
 
-    table = results(what, runs_dir, scores=[score] if score else [])
+    require_cost(over, "--over")
+    table = results(what, runs_dir, scores=[score] if score else []).table
     names = [heading.scores[0] for heading in table.headings]
     chosen = score or next(iter(names), "")
-    points = [point for place, name in enumerate(names) if name == chosen for point in points_of(table, place)]
+    points = [point for place, name in enumerate(names) if name == chosen for point in points_of(table, place, over)]
     if not points:
-        raise PhmrunError("none of these has a score and a size yet", valid=sorted(set(names)), where="--score")
+        raise PhmrunError(
+            f"none of these has a score and {over} on record yet", valid=sorted(set(names)), where="--score"
+        )
     path = out or Path(f"pareto-{Path(what[0]).stem}.png")
-    save_figure(draw_pareto(points, chosen), path)
+    save_figure(draw_pareto(points, chosen, size=over), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 

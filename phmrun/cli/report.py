@@ -48,25 +48,17 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Writes a page with table, pictures, runs, settings and environment: HTML that needs no network, and Markdown."""
-    from phmrun.cli.sweep_output import tell_faults
-    from phmrun.cli.sweep_tuning import chosen
-    from phmrun.cli.sweep_work import planned
-    from phmrun.cli.table import require_runs
-    from phmrun.papers.significance import differences
+    from phmrun.cli.table_results import decided, require_runs, results_of_sweep
     from phmrun.report.content import write_report
-    from phmrun.sweeps.cell_status import survey
-    from phmrun.sweeps.results import table_of_sweep
 
-    made = chosen(planned(file, seeds=seeds, ledger=runs_dir), runs_dir)
-    statuses = survey(made, runs_dir)
-    tell_faults(statuses)
+    found, made, statuses = results_of_sweep(file, runs_dir, seeds=seeds)
     if checklist is not None:
-        _checklist(checklist, made, statuses, out or Path(f"{Path(file).stem}-checklist-{checklist}.html"), as_json)
+        page = out or Path(f"{Path(file).stem}-checklist-{checklist}.html")
+        _checklist(checklist, made, statuses, runs_dir, page, as_json)
         return
-    table = table_of_sweep(made, statuses)
-    require_runs(table, runs_dir)
-    found = differences(table) if significance else {}
-    written = write_report(made, statuses, table, found, out or Path(f"{Path(file).stem}.html"))
+    require_runs(found.table, runs_dir)
+    differences = decided(found) if significance else {}
+    written = write_report(made, statuses, found.table, differences, out or Path(f"{Path(file).stem}.html"))
     if as_json:
         console.print_json({"files": written})
         return
@@ -74,19 +66,24 @@ def report(
         console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
-def _checklist(name: str, made: "Plan", statuses: "Sequence[CellStatus]", out: Path, as_json: bool) -> None:
+def _checklist(
+    name: str, made: "Plan", statuses: "Sequence[CellStatus]", runs_dir: Path, out: Path, as_json: bool
+) -> None:
     """Writes a filled checklist as HTML and as Markdown.
 
     Raises:
         PhmrunError: There is no such checklist.
     """
+    from phmrun.cli.sweep_tuning import rows_of
+    from phmrun.cli.sweep_work import planned
     from phmrun.files import write_text
     from phmrun.report import checklist
     from phmrun.report.document import to_html, to_markdown
 
     if name not in checklist.CHECKLISTS:
         raise unknown("checklist", name, checklist.CHECKLISTS, where="--checklist")
-    items = checklist.fill(name, made, statuses)
+    tuned = rows_of(planned(made.sweep.where, ledger=runs_dir), runs_dir) if made.sweep.file.tune else []
+    items = checklist.fill(name, made, statuses, tuned)
     page = checklist.document(name, made, items)
     files = {out: to_html(page), out.with_suffix(".md"): to_markdown(page)}
     for path, text in files.items():

@@ -1,5 +1,6 @@
 """``phmrun sweep``: many experiments from one file, whatever happens in between."""
 
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -116,7 +117,10 @@ def run(
         int, typer.Option(min=5, max=100, help="With --until-decided: seeds of a row.", rich_help_panel=DECISION)
     ] = 10,
     hours: Annotated[
-        float | None, typer.Option(min=0, help="With --until-decided: stop then.", rich_help_panel=DECISION)
+        float | None,
+        typer.Option(
+            min=0, help="On this machine: end then, with what is known; exit code 0. The same command goes on."
+        ),
     ] = None,
     margin: Annotated[
         float | None,
@@ -182,15 +186,21 @@ def run(
             file, tuple(only or ()), max_seeds, margin, hours, jobs, threads, retry_failed
         )
         raise typer.Exit(sweep_decision.decide(chosen_rows, runs_dir, plan=plan, as_json=as_json))
+    if margin is not None:
+        raise PhmrunError("δ belongs to --until-decided", where="--margin")
     from phmrun.cli import sweep_output, sweep_tuning, sweep_work
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import Slurm
 
+    deadline = None if hours is None else time.monotonic() + 3600 * hours
     made = sweep_work.planned(file, only, seeds)
     if plan or script or executor is not ExecutorName.LOCAL:
         made = sweep_tuning.chosen(made, runs_dir)
     else:
-        made = sweep_tuning.tuned(made, runs_dir, jobs, threads)
+        tuned = sweep_tuning.tuned(made, runs_dir, jobs, threads, deadline)
+        if tuned is None:
+            return
+        made = tuned
     statuses = survey(made, runs_dir)
     if plan:
         _show(made, statuses, jobs or 1, as_json)
@@ -214,8 +224,9 @@ def run(
         share = threads or sweep_work.threads_of_a_run(chosen.room())
     slots = chosen.room()
     bad = sweep_work.carry_out(
-        statuses, place, chosen, slots=slots, threads=share, retry_failed=retry_failed, limit=limit
+        statuses, place, chosen, slots=slots, threads=share, retry_failed=retry_failed, limit=limit, deadline=deadline
     )
+    sweep_work.is_over(deadline)
     after = survey(made, runs_dir)
     if as_json:
         console.print_json(sweep_output.facts(made, after, slots))

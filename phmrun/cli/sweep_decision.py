@@ -49,10 +49,14 @@ def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCo
     Raises:
         PhmrunError: There is nothing dense to compare with, or another design was fixed before.
     """
-    made = sweep_work.planned(asked.file, asked.only, asked.max_seeds)
-    made = (
-        sweep_tuning.chosen(made, runs_dir) if plan else sweep_tuning.tuned(made, runs_dir, asked.jobs, asked.threads)
-    )
+    deadline = time.monotonic() + 3600 * asked.hours if asked.hours is not None else None
+    planned = sweep_work.planned(asked.file, asked.only, asked.max_seeds)
+    if plan:
+        made = sweep_tuning.chosen(planned, runs_dir)
+    elif (tuned := sweep_tuning.tuned(planned, runs_dir, asked.jobs, asked.threads, deadline)) is not None:
+        made = tuned
+    else:
+        return ExitCode.OK
     statuses = survey(made, runs_dir)
     sweep_work.require_cells(statuses)
     _require_baseline(statuses, made)
@@ -64,7 +68,6 @@ def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCo
         return _shown(statuses, terms, as_json)
     place = sweep_work.workplace(made, runs_dir)
     fix_terms(place.path, terms)
-    deadline = time.monotonic() + 3600 * asked.hours if asked.hours is not None else None
     threads = asked.threads or sweep_work.threads_of_a_run(slots)
     bad: dict[str, list[str]] = {}
     while left := wanted(statuses, terms):  # a row whose run has failed stays where it is
@@ -79,12 +82,10 @@ def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCo
             deadline=deadline,
         )
         statuses = survey(made, runs_dir)
-        over = deadline is not None and time.monotonic() >= deadline
+        over = sweep_work.is_over(deadline)
         done = {status.cell.run_id for status in statuses if status.state is CellState.DONE}
         for each in known(statuses, terms):
             note(_said(each, terms))
-        if over:
-            note("the time is over; the same command goes on")
         if over or any(status.cell.run_id not in done for status in left):
             break
     sweep_output.tell_failures([s for s in statuses if s.cell.run_id in bad and s.state is not CellState.DONE], bad)

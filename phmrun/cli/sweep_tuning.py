@@ -13,7 +13,7 @@ from phmrun.sweeps.tuning import Tuned, settled, with_choices
 
 def rows_of(made: Plan, runs_dir: Path) -> list[Tuned]:
     """The rows of a sweep with their trials."""
-    return settled(made, runs_dir, made.sweep.file.tune, maker(made, runs_dir))[1]
+    return settled(made, runs_dir, made.sweep.file.tune, maker(made, runs_dir))
 
 
 def chosen(made: Plan, runs_dir: Path) -> Plan:
@@ -23,8 +23,8 @@ def chosen(made: Plan, runs_dir: Path) -> Plan:
     return with_choices(made, rows_of(made, runs_dir), maker(made, runs_dir))
 
 
-def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Plan:
-    """Runs the trials that are left, and returns the plan with the values that were chosen.
+def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None) -> Plan | None:
+    """Runs the trials that are left, and returns the plan with the values that were chosen; ``None``: no time is left.
 
     Raises:
         PhmrunError: (exit 5) A trial was stopped before its end, or no trial of a row has a score.
@@ -37,18 +37,18 @@ def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Plan:
     slots = executor.room()
     share = threads or sweep_work.threads_of_a_run(slots)
     while True:
-        space, rows = settled(made, runs_dir, made.sweep.file.tune, make)
+        rows = settled(made, runs_dir, made.sweep.file.tune, make)
         statuses = [status for row in rows for _, status in row.trials]
         left = [s for s in statuses if s.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID)]
         if not left:
             break
-        note(
-            f"{len(left)} of {len(statuses)} trials are left: "
-            + ", ".join(f"{key} in {list(values)}" for key, values in space.items())
-        )
+        keys = ", ".join(dict.fromkeys(key for row in rows for key in row.space))
+        note(f"{len(left)} of {len(statuses)} trials of {keys} are left, {len(rows[0].trials)} for each row")
         bad = sweep_work.carry_out(
-            statuses, place, executor, slots=slots, threads=share, retry_failed=False, limit=None
+            statuses, place, executor, slots=slots, threads=share, retry_failed=False, limit=None, deadline=deadline
         )
+        if sweep_work.is_over(deadline):
+            return None
         if any(status.cell.run_id in bad for status in left):
             raise PhmrunError(
                 "a trial did not come to its end", code=ExitCode.SWEEP, hint="The same command goes on with it."

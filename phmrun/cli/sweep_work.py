@@ -1,6 +1,7 @@
 """From the options of ``phmrun sweep`` to a plan, and to what carries it out. Imported when the verb runs."""
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,6 +84,14 @@ def threads_of_a_run(slots: int) -> int:
     return max(1, usable_cores() // slots) if slots > 1 else 0
 
 
+def is_over(deadline: float | None) -> bool:
+    """Whether the time of a call is over; says so."""
+    if deadline is None or time.monotonic() < deadline:
+        return False
+    note("the time is over; the same command goes on")
+    return True
+
+
 def carry_out(
     statuses: Sequence[CellStatus],
     place: Workplace,
@@ -94,7 +103,7 @@ def carry_out(
     limit: int | None,
     deadline: float | None = None,
 ) -> dict[str, list[str]]:
-    """Runs what is left, before the user's eyes.
+    """Runs what is left, before the user's eyes, or until the time is over.
 
     Returns:
         The last lines of the runs that did not end well, by their names.
@@ -106,7 +115,9 @@ def carry_out(
     with place.registration(), shown(tracker, console.stderr()) as view:
 
         def watch(event: Event | None) -> None:
-            if event is not None and event.code and event.status.state is not CellState.DONE:
+            over = deadline is not None and time.monotonic() >= deadline
+            failed = event is not None and event.code and event.status.state is not CellState.DONE
+            if event is not None and failed and (event.status.state is CellState.FAILED or not over):
                 bad[str(event.status.cell.run_id)] = event.log
             view(event)
 

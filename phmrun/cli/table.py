@@ -1,6 +1,5 @@
 """``phmrun table``: scores of a sweep or of some runs, in the shape that a paper would print."""
 
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,17 +8,18 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.errors import PhmrunError, unknown
 
 if TYPE_CHECKING:
     from phmrun.papers.layout import Laid
-    from phmrun.papers.results import ResultTable
 
 EPILOG = """Examples:
 
 phmrun table configs/papers/phm/table5-small.yaml --paper --format md
 
 phmrun table sweep.yaml --rows layer --cols task --agg mean
+
+phmrun table sweep.yaml --costs multiplications,step-time --pareto step-time
 
 phmrun table nmt-builtin-phm-1 nmt-builtin-dense-1 --format latex"""
 
@@ -83,8 +83,32 @@ def table(
             "and attachment; 0: only differences are sought).",
         ),
     ] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COST,…",
+            help="Beside the parameters: multiplications (per token), training-time, step-time (of `bench run`).",
+            rich_help_panel=SHAPE,
+        ),
+    ] = None,
+    pareto: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COST",
+            help="Order rows by parameters or another cost, and mark those that none is both cheaper and better than.",
+            rich_help_panel=SHAPE,
+        ),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a sweep: only cells with this value.")
+    ] = None,
+    max_seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=5,
+            help="Of a sweep that --until-decided ran in another directory of runs: the --max-seeds it was given; here "
+            "it is on record.",
+        ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Of a sweep: so many seeds of every cell.")] = None,
     style: Annotated[TableFormat, typer.Option("--format", help="How the table is written.")] = TableFormat.TEXT,
@@ -97,87 +121,34 @@ def table(
     """
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
-    shape = {"rows": _listed(rows), "columns": _listed(cols), "scores": score or []}
-    found = results(what or [], runs_dir, only=only, seeds=seeds, **shape)
-    if paper and all(heading.column is None for heading in found.headings):
-        raise PhmrunError("there are no published scores to set beside these", where="--paper", hint="Name a table.")
-    differences = {}
-    if significance:
-        from phmrun.papers.significance import differences as compare
-
-        differences = compare(found, margin)
+    from phmrun.cli.table_results import decided, require_runs, results
+    from phmrun.papers.costs import require_cost
     from phmrun.papers.layout import lay_out, plain_rows
 
+    shown = [require_cost(name, "--costs") for name in _listed(costs)]
+    front = None if pareto is None else require_cost(pareto, "--pareto")
+    found = results(
+        what or [],
+        runs_dir,
+        only=only,
+        seeds=seeds,
+        rows=_listed(rows),
+        columns=_listed(cols),
+        scores=score or [],
+        max_seeds=max_seeds,
+        margin=margin,
+    )
+    table = found.table
+    if paper and all(heading.column is None for heading in table.headings):
+        raise PhmrunError("there are no published scores to set beside these", where="--paper", hint="Name a table.")
+    differences = decided(found, margin) if significance else {}
     if as_json or style is TableFormat.JSON:
-        console.print_json({"title": found.title, "cells": plain_rows(found, differences)})
+        console.print_json({"title": table.title, "cells": plain_rows(table, differences)})
     elif style is TableFormat.CSV:
-        _print_csv(plain_rows(found, differences))
+        _print_csv(plain_rows(table, differences))
     else:
-        _print(lay_out(found, agg, differences, paper=paper), style)
-    require_runs(found, runs_dir)
-
-
-def require_runs(found: "ResultTable", runs_dir: Path) -> None:
-    """Refuses, after all that is known was shown, a table in which no cell has a run.
-
-    Raises:
-        PhmrunError: (exit 3) There is none.
-    """
-    if not any(figure.runs for line in found.figures for figure in line):
-        raise PhmrunError(
-            f"none of its cells has a finished run in {runs_dir}",
-            where=found.title or None,
-            hint="`phmrun sweep FILE --plan` shows how far the cells are; --runs-dir names another directory of runs.",
-            code=ExitCode.DATA,
-        )
-
-
-def results(
-    what: Sequence[str],
-    runs_dir: Path,
-    *,
-    only: Sequence[str] | None = None,
-    seeds: int | None = None,
-    rows: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    scores: Sequence[str] = (),
-) -> "ResultTable":
-    """The results of what a user names: a file is a sweep, everything else are runs; nothing stands for all runs.
-
-    Args:
-        what: Files or references of runs.
-        runs_dir: The directory of all runs.
-        only: Of a sweep: ``key=value`` of the cells to keep.
-        seeds: Of a sweep: so many seeds of every cell.
-        rows: Keys that make a row, instead of the usual ones.
-        columns: Keys that make a column.
-        scores: Names of scores, instead of the main ones.
-
-    Raises:
-        PhmrunError: What is named does not exist, or no run is done.
-    """
-    from phmrun.ledger import Run
-    from phmrun.ledger.listing import list_runs, summarise
-    from phmrun.ledger.status import State
-    from phmrun.sweeps.results import table_of_runs, table_of_sweep
-
-    if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
-        from phmrun.cli.sweep_output import tell_faults
-        from phmrun.cli.sweep_tuning import chosen
-        from phmrun.cli.sweep_work import planned
-        from phmrun.sweeps.cell_status import survey
-
-        made = chosen(planned(what[0], only, seeds, ledger=runs_dir), runs_dir)
-        statuses = survey(made, runs_dir)
-        tell_faults(statuses)
-        return table_of_sweep(made, statuses, rows=rows, columns=columns, scores=scores)
-    summaries = [summarise(Run.find(runs_dir, name).path) for name in what] if what else list_runs(runs_dir)
-    done = [run for run in summaries if run is not None and (what or run.state == State.DONE)]
-    if not done:
-        raise PhmrunError(f"no run in {runs_dir} is done")
-    from phmrun.layers import options_of  # imports torch
-
-    return table_of_runs(done, rows=rows, columns=columns, scores=scores, options_of=options_of)
+        _print(lay_out(table, agg, differences, paper=paper, costs=shown, front=front), style)
+    require_runs(table, runs_dir)
 
 
 def _listed(text: str | None) -> list[str]:

@@ -23,6 +23,10 @@ UNSAID = "unsaid"
 """The key of a configuration that names others whose values nobody says."""
 
 
+FREEZE = "freeze"
+"""An option of every structure, which a configuration states only where somebody asks for it."""
+
+
 class Option(Protocol):
     """One option of a weight structure, as ``phmrun.layers`` describes it."""
 
@@ -269,6 +273,7 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
             within |= {} if inner is None else {part: inner}
         given = {key: value for key, value in given.items() if key not in keys}
         options.pop(part, None)
+    usual_freeze = options[FREEZE].default if FREEZE in options else None
     checked = {}
     for option, value in given.items():
         key = f"{name}.{option}"
@@ -279,10 +284,13 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
             merged.problems.append(Problem(key, what, said_by, valid, nearest(option, options)))
         else:
             checked[option] = _option_value(key, options[option], value, said_by, merged.problems)
+    if checked.get(FREEZE) == usual_freeze:
+        checked.pop(FREEZE, None)
     defaults = {option.name: option.default for option in options.values() if option.default is not Parameter.empty}
     for option in options.keys() - defaults.keys() - given.keys():
         what = f"the layer {structure!r} needs its option {option!r}"
         merged.problems.append(Problem(f"{name}.{option}", what, merged.origin.get(f"{name}.structure")))
+    defaults.pop(FREEZE, None)
     return section(structure=structure, **within, **checked).with_defaults(defaults)
 
 

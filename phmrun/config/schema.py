@@ -2,7 +2,7 @@
 
 import types
 from dataclasses import dataclass
-from typing import Any, ClassVar, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -67,4 +67,6 @@ def is_section(annotation: Any) -> bool:
 def _accepts_bool(annotation: Any) -> bool:
     if get_origin(annotation) in (Union, types.UnionType):
         return any(_accepts_bool(part) for part in get_args(annotation))
-    return annotation is bool or annotation is Any
+    return (
+        annotation is bool or annotation is Any or (get_origin(annotation) is Literal and True in get_args(annotation))
+    )

@@ -32,6 +32,10 @@ class Option(NamedTuple):
     help: str
 
 
+FREEZE = Option("freeze", str, "none", "Parameters that stay as they were drawn, by name, as in a or u,v")
+"""An option of every structure, whatever its constructor."""
+
+
 class BilinearForm(Protocol):
     """How the matrices of a structure compare vectors, xᵀ W_l y for labels l, without being built."""
 
@@ -120,6 +124,7 @@ class Structure(nn.Module):
     @classmethod
     def misfit(cls, out_features: int, in_features: int, **options: Any) -> str | None:
         """Why no ``W`` of these sizes can be built, as :meth:`check` says; options not given have their defaults."""
+        options = {name: value for name, value in options.items() if name != FREEZE.name or name in cls.defaults()}
         if cls.square and out_features != in_features:
             return f"a {cls.name} matrix is square; valid: equal sizes"
         return cls.check(out_features, in_features, **{**cls.defaults(), **options})
@@ -214,6 +219,24 @@ class Structure(nn.Module):
         """
         return {}
 
+    def freeze(self, names: str) -> None:
+        """Lets parameters stay as they are drawn.
+
+        Args:
+            names: Of its parameters, joined by commas; "none": all are trained.
+
+        Raises:
+            PhmrunError: It has no parameter of such a name.
+        """
+        own = {name: each for name, each in self.named_parameters() if name not in self.temporary}
+        chosen = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
+        for name in chosen:
+            if name not in own:
+                raise unknown(f"parameter of layer {self.name!r} to freeze", name, [*own, "none"])
+            own[name].requires_grad_(False)
+        if chosen:
+            self.options = {**self.options, FREEZE.name: ",".join(chosen)}
+
     def set_progress(self, done: float) -> None:
         """Told, before each optimizer step, which share of the training is done with that step; nothing by default."""
 
@@ -253,7 +276,8 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
         known: tuple[Option, ...] = EMBEDDINGS.get(name).options
         return known
     if name in STRUCTURES:
-        return options_of_function(STRUCTURES.get(name).__init__)
+        own = options_of_function(STRUCTURES.get(name).__init__)
+        return own if any(option.name == FREEZE.name for option in own) else (*own, FREEZE)
     if name in EMBEDDINGS:
         raise PhmrunError(
             f"{name!r} makes the vectors of an embedding, not a weight matrix",
@@ -300,7 +324,10 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
             )
         return structure
     check_options(f"layer {structure!r}", options_of(structure), options)
-    built: Structure = conformance.built(STRUCTURES.get(structure), out_features, in_features, options)
+    cls = STRUCTURES.get(structure)
+    frozen = "none" if FREEZE.name in cls.defaults() else str(options.pop(FREEZE.name, "none"))
+    built: Structure = conformance.built(cls, out_features, in_features, options)
+    built.freeze(frozen)
     return built
 
 

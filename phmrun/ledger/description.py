@@ -20,6 +20,7 @@ _CONTENTS = {
     "parameters.json": "parameter counts",
     "data.json": "files and checksums of the data",
     "environment.json": "what it was made on, process by process",
+    "bench.json": "its speed, by `phmrun bench run`",
     "history.jsonl": "the course of training",
     "train.log": "what training said",
     "vocabulary": "the vocabulary",

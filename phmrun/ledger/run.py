@@ -21,6 +21,7 @@ from phmrun.ledger.lock import Holder, Lock, unlock
 from phmrun.ledger.status import State, Status, now
 from phmrun.ledger.values import parsed, plain
 
+BENCH = "bench.json"
 _RUN_NAME = re.compile(r".+-[0-9a-f]{12}")
 _ANEW = "The command that trained the run begins it anew with --restart."
 _ENDED = (State.DONE, State.FAILED, State.INTERRUPTED)
@@ -309,6 +310,21 @@ class Run:
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
             raise PhmrunError("this is no list of segments", where=str(self.environment_path), code=ExitCode.DATA)
         return segments
+
+    def bench(self) -> dict[str, Any]:
+        """What ``phmrun bench run`` measured last, by phase; empty before it did.
+
+        Raises:
+            PhmrunError: ``bench.json`` is damaged (exit 3).
+        """
+        phases = self._read_object(self.path / BENCH)
+        if not all(isinstance(phase, dict) for phase in phases.values()):
+            raise PhmrunError("this is no record of phases", where=str(self.path / BENCH), code=ExitCode.DATA)
+        return phases
+
+    def add_bench(self, phases: Mapping[str, Mapping[str, Any]]) -> None:
+        """Writes what was measured of some phases; others keep their record."""
+        write_json(self.path / BENCH, plain({**self.bench(), **phases}))
 
     def samples(self) -> dict[str, Any]:
         """The sample outputs as ``columns`` and ``rows``; empty before they are written."""

@@ -36,6 +36,7 @@ class Entry:
             by dotted key.
         marks: SHA-256 sums of its data and plug-ins, by name; empty where they are not known.
         departs: In what its network is another than that of its row in the paper.
+        at_edge: The tuned keys whose value is the least or the greatest that was tried.
     """
 
     at: Mapping[str, str]
@@ -44,6 +45,7 @@ class Entry:
     settings: Mapping[str, Any] = field(default_factory=dict)
     marks: Mapping[str, str] = field(default_factory=dict)
     departs: str = ""
+    at_edge: tuple[str, ...] = ()
 
     def label(self, key: str) -> str:
         """Its value at a key of the sweep, or else at a dotted key of its configuration; empty where it has none.

@@ -3,22 +3,28 @@
 Imports no torch.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from phmrun.config.experiment import unsaid_values
+from phmrun.metrics.kinds import kind_of
+from phmrun.papers.costs import COSTS, Point, cost_of, frontier, meanings
+from phmrun.papers.entries import Entry
 from phmrun.papers.results import Figure, Heading, Numbers, ResultTable, rounded
 from phmrun.statistics.decision import LEVEL, Verdict
+from phmrun.statistics.sequential import Looked
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run
 
 if TYPE_CHECKING:
     from phmrun.papers.significance import Difference
 
-REDUCED, MISSING = "‡", "–"
+REDUCED, MISSING, EDGE = "‡", "–", "(edge)"
 MARKS = {Verdict.DIFFERENT: "*", Verdict.NOT_WORSE: "≈", Verdict.UNDECIDED: ""}
 
-Differences = Mapping[tuple[int, int], "Difference"]
+Differences = Mapping[tuple[int, int], "Difference | Looked"]
+"""What cells are to the dense ones, by row and column: by one test, or by the looks of a sweep that stops by itself."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,15 @@ class Laid:
     notes: list[str]
 
 
-def lay_out(table: ResultTable, how: str, differences: Differences, *, paper: bool) -> Laid:
+def lay_out(
+    table: ResultTable,
+    how: str,
+    differences: Differences,
+    *,
+    paper: bool,
+    costs: Sequence[str] = (),
+    front: str | None = None,
+) -> Laid:
     """The table for readers.
 
     Args:
@@ -46,23 +60,66 @@ def lay_out(table: ResultTable, how: str, differences: Differences, *, paper: bo
         how: How seeds are put together: "mean±std", "mean", "median", "best", "worst" or "all".
         differences: From the dense cells, by row and column.
         paper: Whether the published values stand beside ours.
+        costs: What stands beside the parameters: names of :data:`phmrun.papers.costs.COSTS`.
+        front: The cost by which rows are ordered, and those marked that none is both cheaper and better than.
     """
+    shown = list(dict.fromkeys(name for name in [*costs, *filter(None, [front])] if name != "parameters"))
+    headings = ["parameters", *(COSTS[name].heading for name in shown)]
     apart = any(len(counts) > 1 for counts in table.parameters)  # the columns are of networks of different sizes
-    columns, rows = [*table.keys, *(() if apart else ("parameters",))], []
+    columns = [*table.keys, *(() if apart else headings)]
     for heading in table.headings:
-        columns += [heading.name, *(("parameters",) if apart else ()), *(("paper", "Δ") if paper else ())]
+        columns += [heading.name, *(headings if apart else ()), *(("paper", "Δ") if paper else ())]
+        columns += [f"front of {COSTS[front].heading}"] if front else []
     columns.append("seeds")
-    for number, labels in enumerate(table.rows):
-        line: list[Any] = [*labels, *(() if apart else (_parameters(table.parameters[number]),))]
-        for place, figure in enumerate(table.figures[number]):
-            difference = differences.get((number, place))
-            mark = (REDUCED if table.reduced and figure.runs else "") + _different(difference)
+    fronts = [_front(table, place, front) for place in range(len(table.headings))] if front else []
+    rows = []
+    for number in _order(table, front):
+        figures = table.figures[number]
+        entries = [entry for figure in figures for entry in figure.entries]
+        line: list[Any] = [*_labels(table, number)]
+        line += [] if apart else [_parameters(table.parameters[number]), *_costs(entries, shown)]
+        for place, figure in enumerate(figures):
+            mark = (REDUCED if table.reduced and figure.runs else "") + _different(differences.get((number, place)))
             line.append(_ours(figure, how) + mark if figure.runs else MISSING)
-            line += [_parameters(figure.parameters)] if apart else []
+            line += [_parameters(figure.parameters), *_costs(figure.entries, shown)] if apart else []
             if paper:
                 line += [figure.printed or MISSING, _delta(figure)]
-        rows.append([*line, _seeds(table.figures[number])])
-    return Laid(table.title, columns, rows, list(_notes(table, differences, paper)))
+            line += ["yes" if number in fronts[place] else ""] if front else []
+        rows.append([*line, _seeds(figures)])
+    notes = [*_notes(table, differences, paper), *meanings((f for line in table.figures for f in line), shown)]
+    return Laid(table.title, columns, rows, notes)
+
+
+def _labels(table: ResultTable, number: int) -> list[str]:
+    """What makes a row; a tuned value that lies at the edge of what was tried is marked."""
+    edges = {key for figure in table.figures[number] for entry in figure.entries for key in entry.at_edge}
+    pairs = zip(table.keys, table.rows[number], strict=True)
+    return [f"{label} {EDGE}" if key in edges else label for key, label in pairs]
+
+
+def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
+    amounts = [(name, cost_of(entries, name)) for name in names]
+    return [MISSING if amount is None else COSTS[name].shown(amount) for name, amount in amounts]
+
+
+def _order(table: ResultTable, front: str | None) -> list[int]:
+    """The rows: as they stand, or by a cost, those without it last."""
+    places = list(range(len(table.rows)))
+    if front is None:
+        return places
+    amounts = [cost_of([entry for figure in line for entry in figure.entries], front) for line in table.figures]
+    return sorted(places, key=lambda place: math.inf if (amount := amounts[place]) is None else amount)
+
+
+def _front(table: ResultTable, column: int, cost: str) -> set[int]:
+    """The rows that none is both cheaper and better than."""
+    points = []
+    for number, figures in enumerate(table.figures):
+        size, mean = cost_of(figures[column].entries, cost), figures[column].numbers[0].mean
+        if size is not None and mean is not None:
+            points.append(Point(str(number), size, mean, None))
+    lower = kind_of(table.headings[column].scores[0]).lower_is_better
+    return {int(point.label) for point in frontier(points, lower=lower)}
 
 
 def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, Any]]:
@@ -81,6 +138,10 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                         "seeds": len(numbers.values),
                         "planned": len(figure.entries),
                         "parameters": table.parameters[number][0] if table.parameters[number] else None,
+                        "multiplications": cost_of(figure.entries, "multiplications"),
+                        "training_seconds": cost_of(figure.entries, "training-time"),
+                        "seconds_per_step": cost_of(figure.entries, "step-time"),
+                        "at_edge": sorted({key for entry in figure.entries for key in entry.at_edge}),
                         "published": numbers.published,
                         "printed": figure.printed,
                         "delta": numbers.delta,
@@ -104,13 +165,20 @@ def _values(numbers: Numbers) -> dict[str, Any]:
     }
 
 
-def _decided(difference: "Difference | None") -> dict[str, Any]:
+def _decided(difference: "Difference | Looked | None") -> dict[str, Any]:
     """What a cell is to the dense one; every key, also where nothing was compared."""
+    found: dict[str, Any] = dict.fromkeys(
+        ("verdict", "difference", "interval", "p", "p_not_worse", "margin", "detectable", "p_seeds", "looks")
+    )
     if difference is None:
-        keys = ("verdict", "difference", "interval", "p", "p_not_worse", "margin", "detectable", "p_seeds")
-        return dict.fromkeys(keys)
+        return found
+    if isinstance(difference, Looked):
+        decided, design = difference.decision, difference.design
+        looks = {"at": list(design.looks), "looked_at": decided.seeds, "open": difference.open, "level": design.level}
+        own = {"verdict": str(decided.verdict), "difference": difference.value, "margin": design.margin, "looks": looks}
+        return found | own
     decision, comparison, flip = difference.decision, difference.comparison, difference.flip
-    return {
+    return found | {
         "verdict": str(decision.verdict),
         "difference": comparison.value,
         "interval": list(comparison.interval()),
@@ -158,8 +226,10 @@ def _seeds(figures: Iterable[Figure]) -> str:
     return ", ".join(f"{runs}" if runs == planned else f"{runs} of {planned}" for runs, planned in counts) or MISSING
 
 
-def _different(difference: "Difference | None") -> str:
-    return MARKS[difference.decision.verdict] if difference else ""
+def _different(difference: "Difference | Looked | None") -> str:
+    if difference is None:
+        return ""
+    return MARKS[difference.decision.verdict]
 
 
 def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterable[str]:
@@ -170,10 +240,16 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     if unsaid:
         yield "not said by the paper: " + "; ".join(f"{key} ({text})" for key, text in unsaid.items())
     if differences:
+        one = next(iter(differences.values()))
+        test = f"p < {LEVEL} after Holm's correction over the rows of a column"
+        if isinstance(one, Looked):
+            looks = ", ".join(map(str, one.design.looks))
+            test = f"a group-sequential test at {looks} seeds, level {one.design.level:g} over all rows and looks"
         yield (
             f"{MARKS[Verdict.DIFFERENT]} different from the dense cell, {MARKS[Verdict.NOT_WORSE]} not worse by more "
-            f"than δ; neither: undecided (p < {LEVEL} after Holm's correction over the rows of a column)"
+            f"than δ; neither: undecided ({test})"
         )
+    yield from _tuned(table)
     if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):
         yield "±: the deviation over seeds; --json has the 95 % intervals of the mean over seeds and of one further run"
     for (row, column), difference in sorted(differences.items()):
@@ -187,6 +263,22 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
             yield f"{heading.name}: {said}"
 
 
+def _tuned(table: ResultTable) -> Iterable[str]:
+    """Where tuned values lie, and what they are where they have no column of their own."""
+    edge = False
+    for number in range(len(table.rows)):
+        entries = [entry for figure in table.figures[number] for entry in figure.entries]
+        edge = edge or any(entry.at_edge for entry in entries)
+        if table.keys == ("row",):
+            tuned = {key: entry.at[key] for entry in entries for key in entry.at if "." in key}
+            at_edge = {key for entry in entries for key in entry.at_edge}
+            said = ", ".join(f"{key} = {value}{f' {EDGE}' if key in at_edge else ''}" for key, value in tuned.items())
+            if said:
+                yield f"{table.rows[number][0]}: tuned on validation: {said}"
+    if edge:
+        yield f"{EDGE}: the best value is the least or the greatest that was tried; a better one may lie beyond"
+
+
 def _unsaid(figure: Figure) -> Iterable[tuple[str, str]]:
     """What the settings of a cell say and its paper does not: the key with its value, and where that is from."""
     for entry in figure.entries:
@@ -194,8 +286,10 @@ def _unsaid(figure: Figure) -> Iterable[tuple[str, str]]:
             yield key if isinstance(value, Mapping) else f"{key} = {value}", text
 
 
-def _sentence(difference: "Difference") -> str:
+def _sentence(difference: "Difference | Looked") -> str:
     """What is known of a cell, in one line."""
+    if isinstance(difference, Looked):
+        return _sentence_of_looks(difference)
     decision, comparison, flip = difference.decision, difference.comparison, difference.flip
     low, high = comparison.interval()
     over = "seeds and test items" if comparison.items else "seeds"
@@ -211,6 +305,18 @@ def _sentence(difference: "Difference") -> str:
     if flip:
         parts.append(f"sign-flip over {flip.n} seeds p = {flip.p:.2g} (smallest possible {flip.smallest:.2g})")
     return "; ".join(parts)
+
+
+def _sentence_of_looks(looked: Looked) -> str:
+    decision, design = looked.decision, looked.design
+    if looked.value is None:
+        return f"open: the first look is at {design.looks[0]} seeds"
+    verdict = {
+        Verdict.DIFFERENT: f"different, {'better' if decision.better else 'worse'}",
+        Verdict.NOT_WORSE: f"not worse by more than {design.margin:g}" if design.margin else "",
+        Verdict.UNDECIDED: "open" if looked.open else "undecided",
+    }[decision.verdict]
+    return f"{verdict}: {looked.value:+.2f} at the look at {decision.seeds} seeds"
 
 
 def _signatures(heading: Heading, figures: Iterable[Figure], paper: bool) -> Iterable[str]:

@@ -1,59 +1,14 @@
-"""Score against size: which layers give most for their parameters, and which are beaten on both counts."""
+"""Score against cost: which layers give most for their parameters or time, and which are beaten on both counts."""
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from phmrun.metrics.kinds import kind_of
-from phmrun.papers.results import ResultTable
+from phmrun.papers.costs import Point, frontier
 from phmrun.plots.canvas import PALETTE, new_figure
-
-
-class Point(NamedTuple):
-    """One network.
-
-    Attributes:
-        label: What it is called.
-        size: What it costs: parameters, or items per second.
-        score: The mean of its score.
-        spread: The deviation over seeds; ``None`` of one.
-    """
-
-    label: str
-    size: float
-    score: float
-    spread: float | None
-
-
-def points_of(table: ResultTable, column: int) -> list[Point]:
-    """The rows of a table that have parameters and a score in a column."""
-    found = []
-    for labels, figures in zip(table.rows, table.figures, strict=True):
-        figure = figures[column]
-        own = figure.parameters
-        mean = figure.numbers[0].mean
-        if own and mean is not None:
-            label = " ".join(filter(None, labels))
-            found.append(Point(label, sum(own) / len(own), mean, figure.numbers[0].deviation))
-    return found
-
-
-def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
-    """The points that no other beats: none is as small and better, nor smaller and as good.
-
-    Args:
-        points: Of any number.
-        lower: Whether less of the score is better.
-    """
-    sign = -1 if lower else 1
-    kept: list[Point] = []
-    for point in sorted(points, key=lambda each: (each.size, -sign * each.score)):
-        if not kept or sign * point.score > sign * kept[-1].score:
-            kept.append(point)
-    return kept
 
 
 def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters") -> Figure:

@@ -18,6 +18,7 @@ from phmrun.ledger.environment import read_segments, summary
 from phmrun.report.document import Document, Listing, Section, Text
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus
+from phmrun.sweeps.tuning import Tuned
 
 BLANK = "✎ to be filled in by the authors"
 _MOST = 12
@@ -29,11 +30,13 @@ class Evidence:
     Args:
         plan: The sweep.
         statuses: Its cells, as they stand.
+        tuned: Its rows with their trials; empty where it tunes nothing.
     """
 
-    def __init__(self, plan: Plan, statuses: Sequence[CellStatus]) -> None:
+    def __init__(self, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned] = ()) -> None:
         self.plan = plan
         self.statuses = statuses
+        self.tuned = tuned
         self.done: list[tuple[str, RunSummary]] = [
             (status.cell.label, status.run) for status in statuses if status.run and status.state is CellState.DONE
         ]
@@ -78,15 +81,16 @@ class Filled(NamedTuple):
     answer: str
 
 
-def fill(name: str, plan: Plan, statuses: Sequence[CellStatus]) -> list[Filled]:
+def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned] = ()) -> list[Filled]:
     """The items of a checklist with what the record says to them.
 
     Args:
         name: One of :data:`CHECKLISTS`.
         plan: The sweep.
         statuses: Its cells, as they stand.
+        tuned: Its rows with their trials.
     """
-    found = Evidence(plan, statuses)
+    found = Evidence(plan, statuses, tuned)
     return [Filled(item.number, item.question, item.answer(found) if item.answer else "") for item in CHECKLISTS[name]]
 
 
@@ -152,15 +156,24 @@ def _metrics(found: Evidence) -> str:
 
 def _search(found: Evidence) -> str:
     varied = {key: list(dict.fromkeys(map(str, values))) for key, values in found.plan.sweep.file.grid.items()}
-    tuned = getattr(found.plan.sweep.file, "tune", None)
     grid = [f"{key} in {{{', '.join(values)}}}" for key, values in varied.items()]
-    if tuned:
-        return _lines([*grid, f"tuned on validation: {tuned}"])
+    if found.tuned:
+        return _lines([*grid, *(_trials_of(row) for row in found.tuned)])
     return _lines([*grid, f"no other value was searched for: all settings stand in {found.plan.sweep.where}"])
 
 
+def _trials_of(row: Tuned) -> str:
+    """What a row tried on validation, and what was chosen."""
+    keys = dict.fromkeys(key for values, _ in row.trials for key in values)
+    tried = {key: dict.fromkeys(str(values[key]) for values, _ in row.trials) for key in keys}
+    space = ", ".join(f"{key} in {{{', '.join(values)}}}" for key, values in tried.items())
+    best = ", ".join(f"{key} = {value}" for key, value in (row.values or {}).items()) or "not yet chosen"
+    return f"{row.label}: {len(row.trials)} trials on validation, {space}: {best}"
+
+
 def _trials(found: Evidence) -> str:
-    return _lines(f"{row or 'all'}: {count}" for row, count in found.seeds.items())
+    trials = (f"{row.label}: {len(row.trials)} trials" for row in found.tuned)
+    return _lines([*trials, *(f"{row or 'all'}: {count}" for row, count in found.seeds.items())])
 
 
 def _settings(found: Evidence) -> str:

@@ -10,11 +10,12 @@ from phmrun.files import write_text
 from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.status import now
+from phmrun.papers.costs import points_of
 from phmrun.papers.layout import Differences, lay_out
 from phmrun.papers.results import ResultTable
 from phmrun.plots.canvas import save_figure
 from phmrun.plots.history import choose_score, curves, draw_history
-from phmrun.plots.pareto import draw_pareto, points_of
+from phmrun.plots.pareto import draw_pareto
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_html, to_markdown
 from phmrun.report.environments import environments
 from phmrun.sweeps import Plan

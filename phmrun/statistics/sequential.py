@@ -72,6 +72,23 @@ class Decision:
     better: bool
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What the looks at a row say of it, for a table.
+
+    Attributes:
+        decision: What is known.
+        design: As it was fixed.
+        value: The row's mean minus the baseline's, over the seeds looked at; ``None`` before the first look.
+        open: Whether further seeds are of use.
+    """
+
+    decision: Decision
+    design: Design
+    value: float | None
+    open: bool
+
+
 def decisions(design: Design, rows: Sequence[Sequence[float]], baseline: Sequence[float]) -> list[Decision]:
     """What is known of some rows by the scores of their seeds, in the order of the seeds.
 

@@ -96,6 +96,28 @@ def items_and_seeds(
     }
 
 
+def sequential_with_items(
+    stream: np.random.Generator, trials: int, rows: int, spread: float, max_seeds: int
+) -> dict[str, Any]:
+    """The group-sequential test on accuracies over shared items, of systems that do not differ."""
+    design, alarms, seeds = Design(max_seeds=max_seeds), 0, []
+    for _ in range(trials):
+        chance = stream.uniform(0.5, 1.0, size=ITEMS)
+        sides = [np.stack(_labels(stream, max_seeds, chance, spread)).sum(axis=1) for _ in range(rows + 1)]
+        base, *others = [_share(side).tolist() for side in sides]
+        found = decisions(design, others, base)
+        alarms += any(each.verdict is Verdict.DIFFERENT for each in found)
+        seeds += [each.seeds for each in found]
+    return {
+        "test": "sequential over items",
+        "rows": rows,
+        "max_seeds": max_seeds,
+        "spread": spread,
+        "any_different": alarms / trials,
+        "mean_seeds": float(np.mean(seeds)),
+    }
+
+
 def _labels(stream: np.random.Generator, seeds: int, chance: Array, spread: float) -> list[Array]:
     made = []
     for _ in range(seeds):
@@ -123,6 +145,8 @@ def simulate(trials: int, seed: int = 1) -> Iterator[dict[str, Any]]:
     for seeds in (2, 3, 5, 10):
         for paired in (True, False):
             yield items_and_seeds(stream, max(trials // 2, 50), seeds, 0.02, paired)
+    for seeds in (5, 10):
+        yield sequential_with_items(stream, max(trials // 2, 50), 3, 0.02, seeds)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

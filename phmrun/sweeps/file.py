@@ -1,9 +1,10 @@
 """What a sweep's file says: a base and a grid, or a paper's table, or a table in smaller settings. Imports no torch."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -23,6 +24,8 @@ EXAMPLE: dict[str, Any] = {
 }
 """A sweep over three models: dense, phm n=2, phm n=4."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
+RATE = "training.optimizer.lr"
+"""What is tuned unless the file says otherwise."""
 
 
 class SweepFile(Section):
@@ -50,9 +53,10 @@ class SweepFile(Section):
     seeds: Annotated[int, Field(ge=1)] | Annotated[list[Seed], Field(min_length=1)] = Field(
         1, description="Every cell is run with so many seeds, from 1 on, or with these."
     )
-    tune: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+    tune: Literal[True] | dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         {},
-        description="Values by dotted key that every row tries with its first seed; the best validation chooses, as in "
+        description="true: every row tries five learning rates around its own with its first seed, then two around the "
+        "best, and the best validation chooses. Or values by dotted key, as in "
         "tune: {training.optimizer.lr: [0.0003, 0.001, 0.003, 0.01, 0.03]}.",
     )
     plugins: list[str] = Field([], description="Python files that register layers of your own.")
@@ -75,7 +79,7 @@ class SweepFile(Section):
         count = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
         if count > MOST_SEEDS:
             raise ValueError(f"{count:,} seeds are more than the {MOST_SEEDS:,} of one sweep")
-        if self.tune.keys() & (self.grid.keys() | {"seed"}):
+        if tuned_keys(self.tune) & (self.grid.keys() | {"seed"}):
             raise ValueError("what is tuned is neither the seed nor a key of the grid")
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is named twice")
@@ -117,6 +121,11 @@ class Sweep:
         if missing > 0:
             seeds += range(max(seeds) + 1, max(seeds) + 1 + missing)
         return seeds if count is None else seeds[:count]
+
+
+def tuned_keys(tune: Literal[True] | Mapping[str, Sequence[Any]]) -> set[str]:
+    """The dotted keys of which every row tries several values."""
+    return {RATE} if tune is True else set(tune)
 
 
 def json_schema() -> dict[str, Any]:

@@ -59,6 +59,7 @@ class Cell:
         marks: SHA-256 sums of its data and plug-ins, by name; empty where the data are missing.
         departs: In what its network is another than the one of its row in the paper.
         exact: Whether ``parameters`` are for the vocabulary of its data, not for the largest that it asks for.
+        at_edge: The tuned keys whose value is the least or the greatest that was tried.
     """
 
     at: Mapping[str, Any]
@@ -70,6 +71,7 @@ class Cell:
     marks: Mapping[str, str] = field(default_factory=dict)
     departs: str = ""
     exact: bool = True
+    at_edge: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -103,4 +103,12 @@ def _entry(status: CellStatus) -> Entry:
     if cell.config is None:
         return Entry(cell.labels, {}, run)
     marks = cell.marks or (recorded_marks(run) if run else {})
-    return Entry(cell.labels, cell.config.model_dump(mode="json"), run, settings_of(cell.config), marks, cell.departs)
+    return Entry(
+        cell.labels,
+        cell.config.model_dump(mode="json"),
+        run,
+        settings_of(cell.config),
+        marks,
+        cell.departs,
+        cell.at_edge,
+    )

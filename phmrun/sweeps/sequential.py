@@ -8,14 +8,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.entries import Entry
+from phmrun.papers.results import ResultTable
 from phmrun.statistics.decision import Verdict
-from phmrun.statistics.sequential import Decision, Design, decisions, looked_at
-from phmrun.sweeps.cell_status import CellState, CellStatus
+from phmrun.statistics.sequential import Decision, Design, Looked, decisions, looked_at
+from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus
 from phmrun.sweeps.plan import SEED, Cell
 
 FILE = "design.json"
@@ -61,6 +63,7 @@ class Known:
         decision: By the looks so far.
         scores: Of its seeds, in their order; those after a missing one are not counted.
         open: Whether further seeds are of use.
+        looked: The same for a table.
     """
 
     family: str
@@ -68,6 +71,7 @@ class Known:
     decision: Decision
     scores: tuple[float, ...]
     open: bool
+    looked: Looked
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,29 @@ def kept_terms(folder: Path) -> Terms | None:
         raise PhmrunError(f"the design of the sweep cannot be read: {error}", where=str(path)) from error
 
 
+def terms_of(folder: Path, max_seeds: int | None, margin: float | None, seeds: int | None) -> Terms | None:
+    """The terms by which a sweep was stopped, on record or asked for; ``None``: it was not.
+
+    Args:
+        folder: The sweep's folder.
+        max_seeds: As asked for, where nothing is on record.
+        margin: Likewise.
+        seeds: Another number of seeds that was asked for.
+
+    Raises:
+        PhmrunError: Others are on record.
+    """
+    kept = kept_terms(folder)
+    if kept is None:
+        return None if max_seeds is None else Terms(max_seeds, margin)
+    if seeds is not None:
+        raise PhmrunError("the seeds of this sweep were chosen by --until-decided", where="--seeds")
+    asked = Terms(kept.max_seeds if max_seeds is None else max_seeds, kept.margin if margin is None else margin)
+    if asked != kept:
+        raise _fixed_before(kept, folder)
+    return kept
+
+
 def fix_terms(folder: Path, asked: Terms) -> None:
     """Keeps the terms of a sweep before its first look.
 
@@ -114,12 +141,16 @@ def fix_terms(folder: Path, asked: Terms) -> None:
     if kept is None:
         write_json(folder / FILE, asdict(asked))
     elif kept != asked:
-        before = f"--max-seeds {kept.max_seeds}" + (f" --margin {kept.margin:g}" if kept.margin is not None else "")
-        raise PhmrunError(
-            f"the design of this sweep was fixed before its first look: {before}",
-            where="--until-decided",
-            hint=f"Another one would look at the same runs twice. To begin anew, remove {folder / FILE}.",
-        )
+        raise _fixed_before(kept, folder)
+
+
+def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
+    before = f"--max-seeds {kept.max_seeds}" + (f" --margin {kept.margin:g}" if kept.margin is not None else "")
+    return PhmrunError(
+        f"the design of this sweep was fixed before its first look: {before}",
+        where="--until-decided",
+        hint=f"Another one would look at the same runs twice. To begin anew, remove {folder / FILE}.",
+    )
 
 
 def families(statuses: Iterable[CellStatus]) -> list[Family]:
@@ -154,7 +185,9 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
         for row, scores, decision in zip(family.rows, values, made, strict=True):
             seen = looked_at(design, len(scores), len(base))
             is_open = decision.verdict is Verdict.UNDECIDED and seen < design.max_seeds
-            found.append(Known(family.label, row, decision, tuple(scores), is_open))
+            value = fmean(scores[: decision.seeds]) - fmean(base[: decision.seeds]) if decision.seeds else None
+            looked = Looked(decision, design, value, is_open)
+            found.append(Known(family.label, row, decision, tuple(scores), is_open, looked))
     return found
 
 
@@ -174,6 +207,32 @@ def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
         for each, look in zip(still_open, nexts, strict=True):
             chosen += each.row.statuses[:look]
     return [status for status in chosen if status.state is not CellState.DONE]
+
+
+def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -> dict[tuple[int, int], Looked]:
+    """The decisions of the looks so far, by row and column of a table; of the score that decides alone.
+
+    Args:
+        table: The results of the sweep.
+        statuses: All its cells: those that a table leaves out have their share of the level, too.
+        terms: As they were fixed.
+    """
+    score, found = main_score(statuses), {}
+    by_run = {
+        status.run.id: each.looked for each in known(statuses, terms) for status in each.row.statuses if status.run
+    }
+    for row, figures in enumerate(table.figures):
+        for column, figure in enumerate(figures):
+            runs = [entry.run.id for entry in figure.entries if entry.run]
+            if table.headings[column].scores[0] == score and runs and runs[0] in by_run:
+                found[row, column] = by_run[runs[0]]
+    return found
+
+
+def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
+    """The cells without the seeds that nobody needs any more."""
+    needed = {id(status) for status in wanted(statuses, terms)}
+    return [status for status in statuses if status.state not in NOT_BEGUN or id(status) in needed]
 
 
 def scores_of(row: Row) -> list[float]:

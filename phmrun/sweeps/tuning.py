@@ -1,24 +1,33 @@
-"""The same effort for every row: each gets the same trials over the same space, chosen on validation, never on test.
+"""The same effort for every row: each gets as many trials over the same space, chosen on validation, never on test.
 
 Trials are runs of the first seed, like any other; nothing is remembered beside their directories. Where the best value
-of a row lies at an edge of the space, the space is extended for all rows, twice at most; then the row is marked.
+of a row lies at an edge of the space, the space is extended for all rows, twice at most; then the row is marked. With
+``tune: true`` the space is five learning rates, half a power of ten apart, around the one that the row's recipe has;
+then every row tries two more, half a step on either side of its best.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from phmrun.errors import PhmrunError
 from phmrun.metrics.kinds import kind_of
 from phmrun.sweeps.cell_status import CellState, CellStatus, look
+from phmrun.sweeps.file import RATE
 from phmrun.sweeps.plan import SEED, Cell, Plan
 
 EXTENSIONS = 2
 """How often a space is extended at most."""
+STEP = sqrt(10)
+"""The ratio of neighbouring learning rates."""
 BEST = "validation/best"
 
 Space = Mapping[str, Sequence[Any]]
+Tune = Literal[True] | Space
+"""What a sweep's file asks for."""
 Make = Callable[[Cell, Mapping[str, Any]], Cell]
 """From a cell and values by dotted key to a cell."""
 
@@ -29,15 +38,17 @@ class Tuned:
 
     Attributes:
         cells: Its cells, one for each seed, without the values that are tried.
+        space: The values that are tried, by dotted key; what is tried beside them is between them or next to them.
         trials: Cells of the first seed, as they stand, with the values tried.
         values: Those of the best trial; ``None`` until every trial is over, or where none has a score.
-        at_edge: The keys whose best value is the least or the greatest that was tried.
+        at_edge: The keys whose best value is the least or the greatest that was tried, or lies beyond the space.
     """
 
     cells: tuple[Cell, ...]
-    trials: tuple[tuple[Mapping[str, Any], CellStatus], ...]
-    values: Mapping[str, Any] | None
-    at_edge: tuple[str, ...]
+    space: Space
+    trials: tuple[tuple[Mapping[str, Any], CellStatus], ...] = ()
+    values: Mapping[str, Any] | None = None
+    at_edge: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -57,66 +68,84 @@ class Tuned:
         return config is not None and kind_of(config.training.monitor).lower_is_better
 
 
-def tune(plan: Plan, runs_dir: Path, space: Space, make: Make) -> list[Tuned]:
-    """Every row that can be run, and what its trials have come to."""
-    rows: dict[tuple[str, ...], list[Cell]] = {}
+def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make) -> list[Tuned]:
+    """Every row that can be run, its space as far as it was extended: what is left to try is in its trials.
+
+    Args:
+        plan: The sweep's plan.
+        runs_dir: The directory of all runs.
+        tune: What the sweep's file asks for.
+        make: Makes a trial's cell.
+    """
+    by_row: dict[tuple[str, ...], list[Cell]] = {}
     for cell in plan.cells:
         if cell.run_id is not None:
-            rows.setdefault(tuple(text for key, text in cell.labels.items() if key != SEED), []).append(cell)
-    return [_tuned(tuple(cells), runs_dir, space, make) for cells in rows.values()]
+            by_row.setdefault(tuple(text for key, text in cell.labels.items() if key != SEED), []).append(cell)
+    rows = [Tuned(tuple(cells), _around(cells[0]) if tune is True else tune) for cells in by_row.values()]
+    rows = [_tried(row, runs_dir, make) for row in rows]
+    for _ in range(EXTENSIONS):
+        wider = None if any(row.values is None for row in rows) else extended(rows)
+        if wider is None:
+            break
+        rows = [_tried(replace(row, space=space), runs_dir, make) for row, space in zip(rows, wider, strict=True)]
+    if tune is True and all(row.values is not None for row in rows):
+        rows = [_tried(row, runs_dir, make, _beside(row)) for row in rows]
+    return rows
 
 
-def extended(space: Space, rows: Sequence[Tuned]) -> Space | None:
-    """The space with a further value at every edge at which a row has its best; ``None``: there is no such."""
-    found = {key: list(values) for key, values in space.items()}
-    changed = False
-    for key in {key for row in rows for key in row.at_edge}:
-        values = sorted(space[key])
-        best = {row.values[key] for row in rows if row.values is not None and key in row.at_edge}
-        if values[-1] in best:
-            found[key].append(_rounded(values[-1] * values[-1] / values[-2]))
-            changed = True
-        if values[0] in best:
-            found[key].insert(0, _rounded(values[0] * values[0] / values[1]))
-            changed = True
-    return found if changed else None
+def extended(rows: Sequence[Tuned]) -> list[Space] | None:
+    """The rows' spaces with a further value at every edge at which any row has its best; ``None``: there is no such."""
+    found = [{key: sorted(values) if _numbers(values) else values for key, values in row.space.items()} for row in rows]
+    above = {key for row in rows for key in row.at_edge if row.values and row.values[key] == max(row.space[key])}
+    below = {key for row in rows for key in row.at_edge if row.values and row.values[key] == min(row.space[key])}
+    for space in found:
+        for key in above:
+            space[key] = [*space[key], _rounded(space[key][-1] * space[key][-1] / space[key][-2])]
+        for key in below:
+            space[key] = [_rounded(space[key][0] * space[key][0] / space[key][1]), *space[key]]
+    return [*found] if above | below else None
 
 
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     """The plan whose rows have the values of their best trials; rows without stay as they are."""
-    chosen = {cell.run_id: row.values for row in rows if row.values is not None for cell in row.cells}
-    cells = [make(cell, chosen[cell.run_id]) if cell.run_id in chosen else cell for cell in plan.cells]
+    chosen = {cell.run_id: row for row in rows if row.values is not None for cell in row.cells}
+    cells = [_with_choice(cell, chosen[cell.run_id], make) if cell.run_id in chosen else cell for cell in plan.cells]
     return replace(plan, cells=cells)
 
 
-def settled(plan: Plan, runs_dir: Path, space: Space, make: Make) -> tuple[Space, list[Tuned]]:
-    """The space as far as it was extended, and the rows: what is left to try is in their trials."""
-    rows = tune(plan, runs_dir, space, make)
-    for _ in range(EXTENSIONS):
-        if any(row.values is None for row in rows):
-            break
-        wider = extended(space, rows)
-        if wider is None:
-            break
-        space = wider
-        rows = tune(plan, runs_dir, space, make)
-    return space, rows
+def _with_choice(cell: Cell, row: Tuned, make: Make) -> Cell:
+    return replace(make(cell, row.values or {}), at_edge=row.at_edge)
 
 
-def _tuned(cells: tuple[Cell, ...], runs_dir: Path, space: Space, make: Make) -> Tuned:
-    trials = []
-    for combination in product(*space.values()):
-        values = dict(zip(space, combination, strict=True))
-        trials.append((values, look(make(cells[0], values), runs_dir)))
-    row = Tuned(cells, tuple(trials), None, ())
+def _around(cell: Cell) -> Space:
+    """Five learning rates around that of a cell."""
+    rate = cell.config.training.optimizer.lr if cell.config else None
+    if rate is None:
+        raise PhmrunError(f"{cell.label} has no learning rate to tune around", where=RATE)
+    return {RATE: [_rounded(rate * STEP**power) for power in (-2, -1, 0, 1, 2)]}
+
+
+def _beside(row: Tuned) -> list[Mapping[str, Any]]:
+    """The learning rates half a step on either side of a row's best."""
+    best = (row.values or {})[RATE]
+    return [{RATE: _rounded(best * STEP**power)} for power in (-0.5, 0.5)]
+
+
+def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str, Any]] = ()) -> Tuned:
+    """A row with its trials as they stand, and the best of them once all are over."""
+    combinations = [dict(zip(row.space, values, strict=True)) for values in product(*row.space.values())]
+    trials = [(values, look(make(row.cells[0], values), runs_dir)) for values in [*combinations, *further]]
+    row = replace(row, trials=tuple(trials), values=None, at_edge=())
     over = (CellState.DONE, CellState.FAILED, CellState.INVALID)
-    scored = [(status.run.score(BEST), values) for values, status in trials if status.run and status.run.score(BEST)]
+    found = [(status.run.score(BEST) if status.run else None, values) for values, status in trials]
+    scored = [(score, values) for score, values in found if score is not None]
     if any(status.state not in over for _, status in trials) or not scored:
         return row
     pick = min if row.lower_is_better else max
-    _, best = pick(scored, key=lambda one: one[0] or 0.0)
-    edges = tuple(key for key in space if _numbers(space[key]) and best[key] in (min(space[key]), max(space[key])))
-    return replace(row, values=best, at_edge=edges)
+    _, best = pick(scored, key=lambda one: one[0])
+    edges = [key for key, values in row.space.items() if _numbers(values)]
+    edges = [key for key in edges if best[key] <= min(row.space[key]) or best[key] >= max(row.space[key])]
+    return replace(row, values=best, at_edge=tuple(edges))
 
 
 def _numbers(values: Sequence[Any]) -> bool:

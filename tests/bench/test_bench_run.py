@@ -52,7 +52,12 @@ def test_dense_beside_it_and_profiles(run):
 
 
 def test_json(run):
-    report = bench_run(run, against=["dense"], amount=AMOUNT, parts=("training",)).to_json()
+    measured = bench_run(run, against=["dense"], amount=AMOUNT, parts=("training",))
+    measured.record()
+    record = run.bench()["training"]
+    assert (record["steps"], record["beside"]) == (2, ["dense"])  # 4 batches, 2 of them to a step
+    assert record["median_seconds"] == measured.phases[0].timings["run"].median
+    report = measured.to_json()
     assert report["run_id"] == run.id
     assert {"processor", "threads", "torch", "device"} <= report["machine"].keys()
     [phase] = report["phases"]

@@ -33,8 +33,8 @@ def test_show(phmrun):
     assert "262,208: 0.25 of a dense matrix's" in text
 
 
-def test_show_without_options(phmrun):
-    assert "no options" in phmrun("layers", "show", "dense").out
+def test_show_the_option_of_every_structure(phmrun):
+    assert "layer: {structure: dense, freeze: none}" in phmrun("layers", "show", "dense").out
 
 
 def test_show_an_embedding(phmrun):

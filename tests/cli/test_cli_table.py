@@ -21,7 +21,7 @@ def runs_dir(tmp_path):
         name = f"sva-builtin-x-{seed}-0123456789a{seed}"
         config = f"task: sva\nseed: {seed}\ndata: {{name: builtin}}\nlayer: {layer}\n"
         run = Run.create(tmp_path / "runs", name, config)
-        run.write_parameters({"total": 120 if "phm" in layer else 100})
+        run.write_parameters({"total": 120 if "phm" in layer else 100, "multiplications": 5000})
         rows = "".join(f"{'a' if place < right else 'b'}\t1\ta\t\n" for place in range(100))
         run.predictions.mkdir()
         (run.predictions / "test.tsv").write_text(f"predicted\tprobability\tlabel\tpart\n{rows}")
@@ -70,6 +70,27 @@ def test_numbers_for_programs(phmrun, runs_dir):
         ("dense", 94.5, ""),
         ("phm n=4", 60.5, ""),
     ]
+
+
+def test_costs_and_the_pareto_front(phmrun, runs_dir):
+    machine = {"processor": "a processor", "threads": 1, "load_average": 0.1}
+    for run in Run.list(runs_dir):
+        if run.id.startswith("sva-builtin-x"):
+            steps = {"median_seconds": 0.5 if run.about("layer") == "dense" else 0.1, "steps": 4, "machine": machine}
+            Run(run.path).add_bench({"training": steps})
+    asked = ("--runs-dir", str(runs_dir), "--no-significance", "--pareto", "step-time")
+    out = phmrun("table", *asked, "--costs", "multiplications,training-time").out
+    lines = [line.split() for line in out.splitlines()]
+    both = [["phm", "n=4", "120", "5,000", "–", "25"], ["dense", "100", "5,000", "–", "125"]]  # the faster one first
+    assert [line[: len(start)] for line, start in zip(lines[1:], both, strict=False)] == both
+    assert lines[1][-2:] == ["yes", "2"] == lines[2][-2:]
+    assert "ms per step: on record for 4 of 4 runs, on a processor, 1 threads, load average 0.1" in out
+    front = phmrun("table", "--runs-dir", str(runs_dir), "--no-significance", "--pareto", "parameters").out
+    assert [line.split()[-2] for line in front.splitlines()[1:3]] == ["yes", "0.71"]  # dense is smaller and better
+    cell = json.loads(phmrun("table", *asked, "--json").out)["cells"][1]
+    assert (cell["multiplications"], cell["seconds_per_step"], cell["training_seconds"]) == (5000, 0.025, None)
+    wrong = phmrun("table", "--runs-dir", str(runs_dir), "--costs", "flops")
+    assert (wrong.code, "step-time" in wrong.err) == (2, True)
 
 
 def test_chosen_runs_and_shape(phmrun, runs_dir):

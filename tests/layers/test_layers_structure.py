@@ -10,6 +10,7 @@ from structure_cases import CASES, SQUARE, SQUARE_CASES
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.config import Source, resolve
 from phmrun.engine.counting import count_network
 from phmrun.errors import PhmrunError
 from phmrun.layers import (
@@ -25,7 +26,7 @@ from phmrun.layers import (
     register,
 )
 from phmrun.layers.structures.dense import Dense
-from phmrun.registry import STRUCTURES
+from phmrun.registry import STRUCTURES, TASKS
 
 
 @pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
@@ -103,7 +104,7 @@ def test_options_are_read_from_the_constructor():
     assert n[:3] == ("n", int, 4)
     assert "divides" in n.help
     assert variant[:3] == ("variant", Literal["paper", "released"], "paper")
-    assert options_of("dense") == ()
+    assert [option.name for option in options_of("dense")] == ["freeze"]
     assert isinstance(n, Option)
 
 
@@ -181,7 +182,7 @@ def rank_one():
 def test_a_structure_of_the_users_own_works_everywhere(rank_one):
     torch.manual_seed(0)
     assert "test-rank-one" in STRUCTURES.names()
-    assert options_of("test-rank-one") == (Option("scale", float, 1.0, "Factor α of W."),)
+    assert options_of("test-rank-one")[0] == Option("scale", float, 1.0, "Factor α of W.")
     linear = Linear(6, 4, structure="test-rank-one", scale=2.0)
     inputs = torch.randn(3, 6)
     weight = 2.0 * torch.outer(linear.structure.u, linear.structure.v)
@@ -219,3 +220,27 @@ def test_a_structure_of_the_users_own_is_counted_in_a_task(rank_one):
     config = resolve(TranslationExperiment, [task_defaults("nmt"), Source("test", values)], options_of).config
     attention, feedforward = (24 + 8) + (8 + 8), (8 + 16) * 2
     assert count_parameters(config)["block_matrices"]["count"] == attention * 3 + feedforward * 2
+
+
+def test_what_is_frozen_stands_in_a_configuration_only_where_it_is_asked_for():
+    schema = TASKS.get("sva").load("schema")
+
+    def layer(values):
+        return resolve(schema, [Source("test", {"layer": values})], options_of).config.layer
+
+    assert layer({"structure": "dense"}).arguments == {"structure": "dense"}
+    assert "freeze" not in layer({"structure": "phm", "n": 2, "freeze": "none"}).options
+    assert layer({"structure": "phm", "n": 2, "freeze": "a"}).options["freeze"] == "a"
+
+
+def test_parameters_of_any_structure_may_stay_as_they_were_drawn():
+    linear = Linear(8, 8, structure="low-rank", rank=2, freeze="v")
+    assert [name for name, each in linear.named_parameters() if not each.requires_grad] == ["structure.v"]
+    assert linear.structure.options["freeze"] == "v"
+    assert "freeze" not in Linear(8, 8, structure="low-rank", rank=2).structure.options
+    both = Linear(8, 8, structure="monarch", freeze="left, right").structure
+    assert not any(each.requires_grad for each in both.parameters())
+    assert STRUCTURES.get("low-rank").misfit(8, 8, rank=2, freeze="v") is None
+    with pytest.raises(PhmrunError, match="no parameter of layer 'low-rank' to freeze 'a'") as caught:
+        Linear(8, 8, structure="low-rank", rank=2, freeze="a")
+    assert caught.value.valid == ("none", "u", "v")

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from phmrun.ledger import Run
 from phmrun.metrics.kinds import kind_of
+from phmrun.papers.costs import Point, frontier
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.pareto import Point, draw_pareto, frontier, legible, short
+from phmrun.plots.pareto import draw_pareto, legible, short
 from phmrun.plots.speed import draw_speed, pace_of
 
 numbers = st.integers(0, 12).map(float)

@@ -10,6 +10,7 @@ from phmrun.report.content import write_report
 from phmrun.report.document import to_markdown
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.results import table_of_sweep
+from phmrun.sweeps.tuning import Tuned
 
 
 @pytest.fixture
@@ -84,5 +85,10 @@ def test_a_checklist_is_filled_from_the_record_and_blanks_are_marked(name, stood
     if name == "acl":
         assert "best validation 70.00" in answers["R4"]
         assert "labels:a+b" in answers["R5"]
+        trials = tuple(({"training.optimizer.lr": value}, statuses[0]) for value in (0.1, 0.2))
+        row = Tuned((made.cells[0],), {}, trials, {"training.optimizer.lr": 0.2})
+        told = {item.number: item.answer for item in checklist.fill(name, made, statuses, [row])}
+        assert f"{row.label}: 2 trials on validation, training.optimizer.lr in {{0.1, 0.2}}: " in told["R6"]
+        assert f"{row.label}: 2 trials" in told["R7"]
     text = to_markdown(checklist.document(name, made, items))
     assert text.count(checklist.BLANK) == sum(not item.answer for item in items) > 0

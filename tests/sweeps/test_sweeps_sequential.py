@@ -7,8 +7,10 @@ import yaml
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.papers.layout import lay_out, plain_rows
 from phmrun.sweeps.cell_status import survey
-from phmrun.sweeps.sequential import Terms, fix_terms, kept_terms, known, wanted
+from phmrun.sweeps.results import table_of_sweep
+from phmrun.sweeps.sequential import Terms, fix_terms, kept_terms, known, replayed, terms_of, wanted, without_spared
 
 SWEEP = {"task": "toy", "grid": {"layer": ["dense", "phm", "rank"]}}
 
@@ -75,3 +77,40 @@ def test_from_the_command_line(phmrun, written, tmp_path, monkeypatch):
     assert "fixed before its first look" in other.exception.what
     alone = phmrun("run", written({"task": "toy", "grid": {"layer": ["phm"]}}, "one.yaml"), "--until-decided")
     assert "there is nothing to decide" in str(alone.exception)
+
+
+def test_a_time_that_is_over_ends_runs_cleanly(phmrun, written, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_PACE", "30")
+    path = written(yaml.safe_dump({"task": "toy", "grid": {"layer": ["dense", "phm"]}}))
+    stopped = phmrun("run", path, "--hours", "0.0003", "--jobs", "2")  # a second
+    assert stopped.exit_code == ExitCode.OK, stopped.output
+    assert "failed" not in stopped.output
+
+
+def test_a_table_replays_the_looks(planned, tmp_path):
+    made, terms = planned(SWEEP, seeds=7), Terms(max_seeds=7, margin=0)
+    dense, near = [90.1, 90.3, 90.0, 90.2, 90.4, 90.9], [90.0, 90.4, 90.2, 90.3, 90]
+    far = [60.0, 61, 60.5, 59, 62]
+    statuses = without_spared(scored(made, tmp_path / "runs", {"dense": dense, "phm": far, "rank": near}), terms)
+    table = table_of_sweep(made, statuses)
+    looked = replayed(table, statuses, terms)
+    assert [(place, str(each.decision.verdict), each.open) for place, each in looked.items()] == [
+        ((1, 0), "different", False), ((2, 0), "undecided", True)
+    ]  # fmt: skip
+    assert looked[1, 0].value == pytest.approx(60.5 - 90.2)  # the first five seeds of both
+    laid = lay_out(table, "mean", looked, paper=False)
+    assert [row[-1] for row in laid.rows] == ["6 of 7", "5", "5 of 7"]
+    assert [row[2] for row in laid.rows] == ["90.32", "60.50*", "90.18"]
+    notes = "\n".join(laid.notes)
+    assert "a group-sequential test at 5, 7 seeds, level 0.05 over all rows and looks" in notes
+    assert "phm: different, worse: -29.70 at the look at 5 seeds" in notes
+    assert "rank: open: -0.02 at the look at 5 seeds" in notes
+    cell = plain_rows(table, looked)[1]
+    assert (cell["verdict"], cell["p"], cell["looks"]["looked_at"]) == ("different", None, 5)
+    fix_terms(tmp_path, terms)
+    assert terms_of(tmp_path, None, None, None) == terms
+    assert terms_of(tmp_path / "other", 9, None, None) == Terms(9)
+    with pytest.raises(PhmrunError, match="fixed before its first look"):
+        terms_of(tmp_path, 9, None, None)
+    with pytest.raises(PhmrunError, match="chosen by --until-decided"):
+        terms_of(tmp_path, None, None, 3)

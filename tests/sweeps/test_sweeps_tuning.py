@@ -4,6 +4,7 @@ import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.papers.layout import lay_out
 from phmrun.statistics.expected_best import expected_best
 from phmrun.sweeps import load_sweep
 from phmrun.sweeps.cell_status import survey
@@ -23,16 +24,19 @@ SWEEP = {
 
 @pytest.fixture
 def rows(planned, tmp_path):
-    import toy_experiment
+    return course_of(planned(SWEEP), SWEEP["tune"], tmp_path)
 
-    made = planned(SWEEP)
+
+def course_of(made, tune, tmp_path):
+    """The plan, what makes its trials, and what runs them."""
+    import toy_experiment
 
     def make(cell, values):
         return varied(cell, values, toy_experiment.inspect, toy_experiment.options_of)
 
     def look(best=None):
         """Runs every trial; its validation is the better the nearer its rate is to the layer's best one."""
-        space, found = settled(made, tmp_path / "runs", SWEEP["tune"], make)
+        found = settled(made, tmp_path / "runs", tune, make)
         for row in found if best else ():
             for values, status in row.trials:
                 run = Run.create(tmp_path / "runs", status.cell.run_id, "task: toy\n")
@@ -40,21 +44,21 @@ def rows(planned, tmp_path):
                 run.update_metrics("validation/best", {"value": 1 - abs(values[RATE] - best[layer])})
                 run.update_metrics("test/accuracy", {"value": 90.0, "signature": "x"})
                 run.set_state(State.DONE)
-        return space, found
+        return found
 
     return made, make, look
 
 
 def test_the_best_validation_chooses(rows, tmp_path):
     made, make, look = rows
-    _, found = look()
+    found = look()
     assert [row.values for row in found] == [None, None]
     assert [len(row.trials) for row in found] == [3, 3]
     assert {status.cell.config.seed for row in found for _, status in row.trials} == {1}
     look({"dense": 0.01, "phm": 0.01})
-    space, found = look()
+    found = look()
     assert [(row.values, row.at_edge) for row in found] == [({RATE: 0.01}, ())] * 2
-    assert list(space[RATE]) == [0.001, 0.01, 0.1]
+    assert list(found[1].space[RATE]) == [0.001, 0.01, 0.1]
     chosen = with_choices(made, found, make)
     assert [cell.config.training.optimizer.lr for cell in chosen.cells] == [0.01] * 4
     table = table_of_sweep(chosen, survey(chosen, tmp_path / "runs"))
@@ -65,13 +69,45 @@ def test_the_best_validation_chooses(rows, tmp_path):
 def test_a_best_value_at_the_edge_extends_the_space_of_all_rows(rows):
     _, _, look = rows
     look({"dense": 0.01, "phm": 0.1})
-    space, found = look()
-    assert list(space[RATE]) == [0.001, 0.01, 0.1, 1.0]
+    found = look()
+    assert list(found[1].space[RATE]) == [0.001, 0.01, 0.1, 1.0]
     assert [len(row.trials) for row in found] == [4, 4]
     assert all(row.values is None for row in found)  # the new trials are still to be run
     look({"dense": 0.01, "phm": 0.1})
-    space, found = look()
+    found = look()
     assert [(row.values, row.at_edge) for row in found] == [({RATE: 0.01}, ()), ({RATE: 0.1}, ())]
+
+
+def test_five_rates_around_the_recipes_and_two_around_the_best(planned, written, tmp_path):
+    _, _, look = course_of(planned({**SWEEP, "tune": True}), True, tmp_path)
+    found = look()
+    assert [list(row.space[RATE]) for row in found] == [[0.1, 0.316, 1.0, 3.16, 10.0]] * 2
+    best = {"dense": 0.6, "phm": 10.0}
+    look(best)
+    assert [row.space[RATE][-1] for row in look(best)] == [31.6] * 2  # phm is best at the edge: a sixth value for both
+    look(best)
+    tried = [[values[RATE] for values, _ in row.trials] for row in look()]
+    assert [row[-2:] for row in tried] == [[0.178, 0.562], [5.62, 17.8]]  # half a step around 0.316 and 10
+    look(best)
+    dense, phm = look()
+    assert (dense.values, phm.values) == ({RATE: 0.562}, {RATE: 10.0})
+    assert len(dense.trials) == len(phm.trials) == 8
+    with pytest.raises(PhmrunError, match="neither the seed nor a key of the grid"):
+        load_sweep(written({"task": "toy", "grid": {RATE: [1.0]}, "tune": True}))
+
+
+def test_a_row_that_is_best_at_the_last_edge_is_marked(planned, tmp_path):
+    made, make, look = course_of(planned(SWEEP), SWEEP["tune"], tmp_path)
+    for _ in range(4):
+        look({"dense": 0.01, "phm": 1000.0})
+    found = look()
+    assert list(found[0].space[RATE]) == [0.001, 0.01, 0.1, 1.0, 10.0]
+    assert [(row.values, row.at_edge) for row in found] == [({RATE: 0.01}, ()), ({RATE: 10.0}, (RATE,))]
+    chosen = with_choices(made, found, make)
+    assert [cell.at_edge for cell in chosen.cells] == [(), (), (RATE,), (RATE,)]
+    laid = lay_out(table_of_sweep(chosen, survey(chosen, tmp_path / "runs")), "mean", {}, paper=False)
+    assert [row[1] for row in laid.rows] == ["0.01", "10.0 (edge)"]
+    assert any("a better one may lie beyond" in note for note in laid.notes)
 
 
 def test_what_is_tuned_is_no_key_of_the_grid(written):

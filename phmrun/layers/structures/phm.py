@@ -56,12 +56,11 @@ class PHM(Structure):
             Share, "One A for all maps of the 'model', or for all of a 'kind' (the same place in every layer)"
         ] = "none",
         dual: Annotated[bool, "A·σ(B) in the place of A, with n³ more parameters, as in the authors' code"] = False,
-        freeze: Annotated[Literal["none", "a"], "'a': A stays as it was drawn"] = "none",
     ) -> None:
-        super().__init__(out_features, in_features, n=n, variant=variant, share=share, dual=dual, freeze=freeze)
+        super().__init__(out_features, in_features, n=n, variant=variant, share=share, dual=dual)
         self.n = n
         self.variant = variant
-        self.a = nn.Parameter(torch.empty(n, n, n), requires_grad=freeze == "none")
+        self.a = nn.Parameter(torch.empty(n, n, n))
         self.b = nn.Parameter(torch.empty(n, n, n)) if dual else None
         self.s = nn.Parameter(torch.empty(n, out_features // n, in_features // n))
 

@@ -1,0 +1,138 @@
+"""What ``phmrun table``, ``report`` and ``plot pareto`` show of a sweep or of some runs. Imported when a verb runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from phmrun.cli.sweep_output import tell_faults
+from phmrun.cli.sweep_tuning import chosen
+from phmrun.cli.sweep_work import planned
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.layers import options_of
+from phmrun.ledger import Run
+from phmrun.ledger.listing import list_runs, summarise
+from phmrun.ledger.status import State
+from phmrun.papers.layout import Differences
+from phmrun.papers.results import ResultTable
+from phmrun.sweeps import Plan, load_sweep
+from phmrun.sweeps.cell_status import CellStatus, survey
+from phmrun.sweeps.results import table_of_runs, table_of_sweep
+from phmrun.sweeps.sequential import replayed, terms_of, without_spared
+from phmrun.sweeps.workplace import Workplace
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a table is made of.
+
+    Attributes:
+        table: The scores.
+        looked: What the looks of `sweep --until-decided` have decided; ``None`` where nothing was stopped by them.
+    """
+
+    table: ResultTable
+    looked: Differences | None = None
+
+
+def decided(found: Results, margin: float | None = None) -> Differences:
+    """What the cells are to the dense ones: by the looks that stopped the sweep, else by one test of all runs."""
+    if found.looked is not None:
+        return found.looked
+    from phmrun.papers.significance import differences
+
+    return differences(found.table, margin)
+
+
+def require_runs(found: ResultTable, runs_dir: Path) -> None:
+    """Refuses, after all that is known was shown, a table in which no cell has a run.
+
+    Raises:
+        PhmrunError: (exit 3) There is none.
+    """
+    if not any(figure.runs for line in found.figures for figure in line):
+        raise PhmrunError(
+            f"none of its cells has a finished run in {runs_dir}",
+            where=found.title or None,
+            hint="`phmrun sweep FILE --plan` shows how far the cells are; --runs-dir names another directory of runs.",
+            code=ExitCode.DATA,
+        )
+
+
+def results(
+    what: Sequence[str],
+    runs_dir: Path,
+    *,
+    only: Sequence[str] | None = None,
+    seeds: int | None = None,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    scores: Sequence[str] = (),
+    max_seeds: int | None = None,
+    margin: float | None = None,
+) -> Results:
+    """The results of what a user names: a file is a sweep, everything else are runs; nothing statuses for all runs.
+
+    Args:
+        what: Files or references of runs.
+        runs_dir: The directory of all runs.
+        only: Of a sweep: ``key=value`` of the cells to keep.
+        seeds: Of a sweep: so many seeds of every cell.
+        rows: Keys that make a row, instead of the usual ones.
+        columns: Keys that make a column.
+        scores: Names of scores, instead of the main ones.
+        max_seeds: Of a sweep that was stopped by its looks, where that is not on record.
+        margin: Its δ, likewise.
+
+    Raises:
+        PhmrunError: What is named does not exist, no run is done, or another design is on record.
+    """
+    if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
+        found, _, _ = results_of_sweep(
+            what[0],
+            runs_dir,
+            only=only,
+            seeds=seeds,
+            rows=rows,
+            columns=columns,
+            scores=scores,
+            max_seeds=max_seeds,
+            margin=margin,
+        )
+        return found
+    summaries = [summarise(Run.find(runs_dir, name).path) for name in what] if what else list_runs(runs_dir)
+    done = [run for run in summaries if run is not None and (what or run.state == State.DONE)]
+    if not done:
+        raise PhmrunError(f"no run in {runs_dir} is done")
+    return Results(table_of_runs(done, rows=rows, columns=columns, scores=scores, options_of=options_of))
+
+
+def results_of_sweep(
+    file: str,
+    runs_dir: Path,
+    *,
+    only: Sequence[str] | None = None,
+    seeds: int | None = None,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    scores: Sequence[str] = (),
+    max_seeds: int | None = None,
+    margin: float | None = None,
+) -> tuple[Results, Plan, list[CellStatus]]:
+    """The results of a sweep, where it was stopped by its looks with what these have decided; its plan and its cells.
+
+    Args, errors: as for :func:`results`. Seeds that nobody needs any more are left out of the cells.
+    """
+    terms = terms_of(Workplace(runs_dir, load_sweep(file).name).path, max_seeds, margin, seeds)
+    made = chosen(planned(file, only, terms.max_seeds if terms else seeds, ledger=runs_dir), runs_dir)
+    statuses = survey(made, runs_dir)
+    tell_faults(statuses)
+    looked = None
+    if terms is not None:
+        everything = statuses
+        if only:
+            everything = survey(chosen(planned(file, None, terms.max_seeds, ledger=runs_dir), runs_dir), runs_dir)
+        statuses = without_spared(statuses, terms)
+    table = table_of_sweep(made, statuses, rows=rows, columns=columns, scores=scores)
+    if terms is not None:
+        looked = replayed(table, everything, terms)
+    return Results(table, looked), made, statuses

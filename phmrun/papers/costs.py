@@ -1,0 +1,183 @@
+"""What a cell of a table costs beside its score: parameters, multiplications, time. Imports no torch."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from phmrun.errors import PhmrunError, unknown
+from phmrun.ledger import Run
+from phmrun.ledger.card import duration
+from phmrun.ledger.listing import RunSummary
+from phmrun.papers.entries import Entry
+from phmrun.papers.results import Figure, ResultTable
+
+TRAINING = "training"
+"""The phase of ``phmrun bench run`` that measures optimizer steps."""
+
+
+class Point(NamedTuple):
+    """One network.
+
+    Attributes:
+        label: What it is called.
+        size: What it costs.
+        score: The mean of its score.
+        spread: The deviation over seeds; ``None`` of one.
+    """
+
+    label: str
+    size: float
+    score: float
+    spread: float | None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Something that a run costs.
+
+    Attributes:
+        heading: What stands above it.
+        of: Its amount; ``None`` where that is not on record.
+        shown: An amount as text.
+        meaning: What a reader must know of it.
+    """
+
+    heading: str
+    of: Callable[[RunSummary], float | None]
+    shown: Callable[[float], str]
+    meaning: str
+
+
+def cost_of(entries: Iterable[Entry], name: str) -> float | None:
+    """The mean over the runs of some experiments that have it on record; ``None``: none has.
+
+    Args:
+        entries: The experiments.
+        name: One of :data:`COSTS`.
+    """
+    found = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
+    return fmean(found) if found else None
+
+
+def require_cost(name: str, where: str) -> str:
+    """The name.
+
+    Raises:
+        PhmrunError: There is no such cost.
+    """
+    if name not in COSTS:
+        raise unknown("cost", name, list(COSTS), where=where)
+    return name
+
+
+def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
+    """The rows of a table that have a cost and a score in a column.
+
+    Args:
+        table: The table.
+        column: The place of the column.
+        cost: One of :data:`COSTS`.
+    """
+    found = []
+    for labels, figures in zip(table.rows, table.figures, strict=True):
+        size, numbers = cost_of(figures[column].entries, cost), figures[column].numbers[0]
+        if size is not None and numbers.mean is not None:
+            found.append(Point(" ".join(filter(None, labels)), size, numbers.mean, numbers.deviation))
+    return found
+
+
+def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
+    """The points that no other beats: none is as small and better, nor smaller and as good.
+
+    Args:
+        points: Of any number.
+        lower: Whether less of the score is better.
+    """
+    sign = -1 if lower else 1
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda each: (each.size, -sign * each.score)):
+        if not kept or sign * point.score > sign * kept[-1].score:
+            kept.append(point)
+    return kept
+
+
+def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
+    """What is to be said below a table of its costs, and on what the time of a step was measured.
+
+    Args:
+        figures: The cells.
+        names: Of the costs that it shows.
+    """
+    for name in names:
+        if COSTS[name].meaning:
+            yield f"{COSTS[name].heading}: {COSTS[name].meaning}"
+    if "step-time" not in names:
+        return
+    runs = {entry.run.id: entry.run for figure in figures for entry in figure.entries if entry.run}
+    measured = {name: phase for name, run in runs.items() if (phase := _training_phase(run))}
+    machines = dict.fromkeys(_machine(phase) for phase in measured.values())
+    on = f", on {'; '.join(machines)}" if machines else ""
+    unlike = ": not measured alike" if len(machines) > 1 else ""
+    yield f"{COSTS['step-time'].heading}: on record for {len(measured)} of {len(runs)} runs{on}{unlike}"
+
+
+def _parameters(run: RunSummary) -> float | None:
+    found = run.about("parameters")
+    return float(found) if isinstance(found, int) else None
+
+
+def _multiplications(run: RunSummary) -> float | None:
+    try:
+        found = Run(run.path).parameters().get("multiplications")
+    except PhmrunError:
+        return None
+    return float(found) if isinstance(found, int) else None
+
+
+def _training_time(run: RunSummary) -> float | None:
+    return run.status.seconds if run.status and run.status.seconds else None
+
+
+def _step_time(run: RunSummary) -> float | None:
+    """Seconds of an optimizer step, by the median of its rounds."""
+    phase = _training_phase(run)
+    seconds, steps = phase.get("median_seconds"), phase.get("steps")
+    if not isinstance(seconds, int | float) or not isinstance(steps, int) or steps < 1:
+        return None
+    return seconds / steps
+
+
+def _training_phase(run: RunSummary) -> Mapping[str, Any]:
+    try:
+        return Run(run.path).bench().get(TRAINING, {})
+    except PhmrunError:
+        return {}
+
+
+def _machine(phase: Mapping[str, Any]) -> str:
+    facts = phase.get("machine", {})
+    load = facts.get("load_average")
+    busy = f", load average {load}" if isinstance(load, int | float) else ""
+    return f"{facts.get('gpu') or facts.get('processor')}, {facts.get('threads')} threads{busy}"
+
+
+COSTS: Mapping[str, Cost] = {
+    "parameters": Cost("parameters", _parameters, lambda value: f"{value:,.0f}", ""),
+    "multiplications": Cost(
+        "multiplications",
+        _multiplications,
+        lambda value: f"{value:,.0f}",
+        "of the weight matrices for one token, each W built once for 4,096 of them",
+    ),
+    "training-time": Cost(
+        "training", _training_time, duration, "the clock's time of a run, whatever else its machine did meanwhile"
+    ),
+    "step-time": Cost(
+        "ms per step",
+        _step_time,
+        lambda value: f"{1000 * value:.3g}",
+        "an optimizer step as `phmrun bench run RUN --only training` measured it by itself; never taken from training",
+    ),
+}
+"""What a table can show beside its scores, by the name that it is asked for by."""
