@@ -149,11 +149,12 @@ class Scheduler:
             return False
         return True
 
-    def _settle(self, ended: Ended) -> None:
-        """Takes in the end of a process of this planner."""
+    def _settle(self, ended: Ended, *, stopped: bool = False) -> None:
+        """Takes in the end of a process of this planner; one that was stopped has not failed, however it left."""
         cell, claim, began = self._mine.pop(ended.run_id)
         try:
-            self._record(ended)
+            if not stopped:
+                self._record(ended)
         finally:
             claim.release()
         status = look(cell, self.workplace.runs_dir)
@@ -196,6 +197,6 @@ class Scheduler:
         """Ends the runs of this planner, if any are left, and gives up its claims."""
         self.executor.stop()
         for ended in self.executor.poll():
-            self._settle(ended)
+            self._settle(ended, stopped=True)
         for _, claim, _ in self._mine.values():
             claim.release()
