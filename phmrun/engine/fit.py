@@ -16,7 +16,7 @@ from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.averaging import Averaging
 from phmrun.engine.checkpoints import LAST, adopt, load_checkpoint, remove_after
 from phmrun.engine.data import DataModule
-from phmrun.engine.lightning_modules import LightningData, LightningTraining
+from phmrun.engine.lightning_modules import LightningData, LightningTraining, Unprofiled
 from phmrun.engine.meter import Meter, Record
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.periodic_checkpoints import AtomicCheckpointIO, PeriodicCheckpoints
@@ -184,6 +184,7 @@ def build_trainer(
         gradient_clip_val=training.clip or None,
         callbacks=callbacks,
         plugins=[AtomicCheckpointIO(before_writing)],
+        profiler=Unprofiled(),
         default_root_dir=directory.parent,
         use_distributed_sampler=False,
         limit_val_batches=0,

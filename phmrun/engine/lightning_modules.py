@@ -5,9 +5,11 @@ what only uses a trained network does without Lightning.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytorch_lightning as pl
+from pytorch_lightning.profilers import PassThroughProfiler
 from torch.optim import Optimizer
 
 from phmrun.engine.data import DataModule
@@ -24,6 +26,13 @@ class LightningTraining(pl.LightningModule):
     def __init__(self, objective: TrainingModule) -> None:
         super().__init__()
         self.objective = objective
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Lightning notes the hook that it calls, forty times a step: no parameter or module, which torch would ask."""
+        if name == "_current_fx_name":
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
         """What the task does before a batch."""
@@ -72,3 +81,13 @@ class LightningData(pl.LightningDataModule):
     def train_dataloader(self) -> Iterable[Any]:
         """Training batches without end, from the one after the source's ``start_step`` on."""
         return self.source.train_dataloader()
+
+
+class Unprofiled(PassThroughProfiler):
+    """No profiler, without a generator around each of the hundred hooks of a step."""
+
+    _NOTHING = nullcontext()
+
+    def profile(self, action_name: str) -> Any:
+        """Nothing around the hook."""
+        return self._NOTHING
