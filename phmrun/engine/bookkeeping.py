@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
+from phmrun.config import TrainingConfig
 from phmrun.engine.data import DataModule
 from phmrun.engine.processes import is_leader
 from phmrun.errors import Interrupted, PhmrunError
@@ -32,12 +33,12 @@ def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, 
         run.write_data(DataRecord({**known, **{name: each for name, each in same.items() if each.files}}, dict(marks)))
 
 
-def scores_of_training(run: Run, fitted: "Fitted", smoothing: float) -> dict[str, dict[str, Any]]:
-    """The best validation, its loss, and the last training loss, in nats per unit of the task."""
+def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:
+    """The best validation (a share in per cent), its loss, and the last training loss, in nats per unit of the task."""
     scores: dict[str, dict[str, Any]] = {}
     rows = run.history.read()
     if fitted.best is not None:
-        scores["validation/best"] = {"value": fitted.best, "step": fitted.best_step}
+        scores["validation/best"] = {"value": shown(training.monitor, fitted.best), "step": fitted.best_step}
     for row in rows:
         if row["step"] == fitted.best_step and "val/loss" in row:
             scores["validation/loss"] = {
@@ -46,7 +47,7 @@ def scores_of_training(run: Run, fitted: "Fitted", smoothing: float) -> dict[str
                 "signature": "unit:nats|label-smoothing:0|dropout:off",
             }
         if "train/loss" in row:
-            signature = f"unit:nats|label-smoothing:{smoothing:g}|dropout:on|mean-of-the-last-steps"
+            signature = f"unit:nats|label-smoothing:{training.label_smoothing:g}|dropout:on|mean-of-the-last-steps"
             scores["train/loss"] = {"value": row["train/loss"], "step": row["step"], "signature": signature}
     return scores
 

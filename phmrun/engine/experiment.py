@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
+from phmrun.config import Experiment, Task, TrainingConfig, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
 from phmrun.disk import disk_errors
 from phmrun.engine.allocation import keep_freed_memory
@@ -306,7 +306,7 @@ def _train(
     run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
     split = "test" if "test" in data.files else "dev"
     splits = [*(name for name in config.score_on if name != split), split]
-    return _finish(run, fitted, mirror, data, splits, config.training.label_smoothing, config.logging.mirrors)
+    return _finish(run, fitted, mirror, data, splits, config.training, config.logging.mirrors)
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
@@ -355,12 +355,12 @@ def _finish(
     mirror: Mirror,
     data: DataModule,
     splits: Sequence[str],
-    smoothing: float,
+    training: TrainingConfig,
     mirrors: Sequence[str],
 ) -> TrainResult:
     """Scores the trained model on some splits, and closes run and mirror; samples are of the last."""
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
-    for name, score in scores_of_training(run, fitted, smoothing).items():
+    for name, score in scores_of_training(run, fitted, training).items():
         run.update_metrics(name, score)
     with outcome_kept(run, State.INTERRUPTED, "trained, but not scored: "):
         metrics: dict[str, Any] = {}

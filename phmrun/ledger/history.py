@@ -23,6 +23,11 @@ def shown(name: str, value: float) -> float:
     return 100 * value if is_share(name) else value
 
 
+def in_shown_units(row: Mapping[str, Any]) -> Row:
+    """A row for a mirror: each figure as people see it, in the unit of the tests' scores."""
+    return {name: shown(name, value) if isinstance(value, int | float) else value for name, value in row.items()}
+
+
 def is_share(name: str) -> bool:
     """Whether a figure is a share: "val/accuracy"."""
     return name.rpartition("/")[2] in SHARES

@@ -14,6 +14,7 @@ from typing import Any
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.about import config_values
+from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run
 from phmrun.ledger.values import flat
@@ -94,7 +95,7 @@ MIRRORS: dict[str, Callable[[Run, Path, Rows], None]] = {"tensorboard": _tensorb
 def _figures(run: Run, rows: Rows) -> Iterator[tuple[int, float, dict[str, float]]]:
     """Step, seconds and figures of every row of the history, and at the end the scores."""
     step, seconds = 0, 0.0
-    for row in rows:
+    for row in map(in_shown_units, rows):
         step, seconds = int(row.get("step", step)), float(row.get("time", seconds))
         figures = {key: float(value) for key, value in row.items() if "/" in key and isinstance(value, int | float)}
         if figures:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import write_json
+from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.run import Run
 from phmrun.ledger.values import plain, restored
 
@@ -100,9 +101,10 @@ class Mirror:
         return self._segment.url if self._segment and self.mode == "online" else None
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Mirrors one row of the history; ``step`` and ``time`` become ``trainer/global_step`` and ``…/seconds``."""
+        """Mirrors one row of the history, shares in per cent; ``step`` and ``time`` become those of ``trainer/``."""
         names = {"step": STEP, "time": SECONDS}
-        figures = {names.get(key, key): value for key, value in restored(plain(row)).items() if value is not None}
+        seen = in_shown_units(restored(plain(row)))
+        figures = {names.get(key, key): value for key, value in seen.items() if value is not None}
         self._step = figures.get(STEP, self._step)
         self._send(lambda segment: segment.log(figures))
 

@@ -4,7 +4,7 @@ Two sentences: natural language inference (Zhang et al. 2021, section 4.1). One:
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,11 @@ from phmrun.layers.lstm import GateMapping, outputs
 from phmrun.models.class_scores import ClassScores
 from phmrun.models.sentences import Pooling, Sentences, pooled
 
+Matching = Literal["concat", "full"]
+
 
 class LSTMClassifier(nn.Module):
-    """softmax(MLP(pool_t h_t)), h the LSTM's outputs; the pooled vectors of two sentences stand side by side.
+    """softmax(MLP(pool_t h_t)), h the LSTM's outputs; two sentences' pooled vectors u and v are matched first.
 
     Args:
         vocabulary: Vocabulary entries.
@@ -30,6 +32,8 @@ class LSTMClassifier(nn.Module):
         layers: Layers of the LSTM.
         bidirectional: Whether a second LSTM reads backwards.
         pooling: How the outputs along a sentence become one vector.
+        matching: What the MLP gets of two sentences: [u; v] ("concat", Zhang et al. 2021), or [u; v; |u - v|; u * v]
+            ("full", Mou et al. 2016, equation 6).
         mlp: Size of the hidden vectors of the MLP.
         mlp_layers: Hidden layers of the MLP.
         dropout: Share of the LSTM's inputs, and of the inputs of the MLP's maps, dropped in training.
@@ -55,6 +59,7 @@ class LSTMClassifier(nn.Module):
         layers: int = 1,
         bidirectional: bool = False,
         pooling: Pooling = "max-mean",
+        matching: Matching = "concat",
         mlp: int = 300,
         mlp_layers: int = 2,
         dropout: float = 0.0,
@@ -67,6 +72,7 @@ class LSTMClassifier(nn.Module):
         super().__init__()
         self.sentences = sentences
         self.pooling: Pooling = pooling
+        self.matching: Matching = matching
         self.dropout = dropout
         self.word_dropout = word_dropout
         self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
@@ -83,7 +89,8 @@ class LSTMClassifier(nn.Module):
             **(layer or {}),
         )
         summary = (1 + pooling.count("-")) * hidden * self.lstm.directions
-        self.output = ClassScores(sentences * summary, classes, [mlp] * mlp_layers, dropout, **(output or {}))
+        parts = 4 if matching == "full" else sentences
+        self.output = ClassScores(parts * summary, classes, [mlp] * mlp_layers, dropout, **(output or {}))
 
     def forward(self, *sentences: Sentences) -> Tensor:
         """Logits of the classes, ``[batch, classes]``.
@@ -95,7 +102,11 @@ class LSTMClassifier(nn.Module):
         length = max(part.tokens.shape[1] for part in sentences)
         tokens = torch.cat([F.pad(part.tokens, (0, length - part.tokens.shape[1])) for part in sentences])
         summary = self.summarise(tokens, torch.cat([part.lengths for part in sentences]))
-        scores: Tensor = self.output(torch.cat(summary.chunk(len(sentences)), dim=1))
+        parts = summary.chunk(len(sentences))
+        if self.matching == "full":
+            u, v = parts
+            parts = (u, v, (u - v).abs(), u * v)
+        scores: Tensor = self.output(torch.cat(parts, dim=1))
         return scores
 
     def summarise(self, tokens: Tensor, lengths: Tensor) -> Tensor:

@@ -62,6 +62,11 @@ class NLIModelConfig(ModelConfig):
     pooling: Literal["mean", "max", "last", "max-mean"] = Field(
         "max-mean", description="How the LSTM's outputs along a sentence become one vector."
     )
+    matching: Literal["concat", "full"] = Field(
+        "concat",
+        description="What the MLP gets of the sentences' vectors u and v: both side by side, as in the papers, or |u - v| "
+        "and u * v with them, which learns more from few pairs.",
+    )
     mlp: int = Field(300, ge=1, description="Numbers of a hidden vector of the MLP.")
     mlp_layers: int = Field(2, ge=0, description="Hidden layers of the MLP.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Share of the inputs of LSTM and MLP dropped.")

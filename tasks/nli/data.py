@@ -15,6 +15,7 @@ from phmrun.families.sentence_classification.data import (
 from phmrun.families.sentence_classification.held_out import divided
 from phmrun.families.sentence_classification.items import Item, LeftOut, Reader
 from phmrun.files import sha256_of
+from phmrun.tasks.nli.baseline import NAME, bag_of_words
 from phmrun.tasks.nli.config import NLIExperiment
 from phmrun.text.nli_pairs import read_pairs
 
@@ -120,8 +121,9 @@ def _corpus(
     files = {split: [path] for split, path in paths.items()} if whole else {}
     mapped = {} if config.data.labels is None else {"labels": _written(config.data.labels)}
     about = {"format": config.format, **mapped, **reading}
+    baselines = {NAME: bag_of_words(readers["train"])} if "train" in readers else {}
     return ClassificationCorpus(
-        readers, list(paths.values()), fingerprints, config.labels, 2, about, split_sources=files
+        readers, list(paths.values()), fingerprints, config.labels, 2, about, baselines, split_sources=files
     )
 
 

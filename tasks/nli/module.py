@@ -31,6 +31,7 @@ def build_module(config: NLIExperiment, words: int, classes: int) -> Classificat
         layers=model.layers,
         bidirectional=model.bidirectional,
         pooling=model.pooling,
+        matching=model.matching,
         mlp=model.mlp,
         mlp_layers=model.mlp_layers,
         dropout=model.dropout,

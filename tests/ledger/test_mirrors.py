@@ -14,7 +14,7 @@ def run(tmp_path):
     run = Run.create(tmp_path / "runs", "sva-x", "task: sva\ndata: {name: builtin}\ntraining: {max_steps: 20}\n")
     run.set_state(State.RUNNING)
     for step in (10, 20):
-        run.history.append({"step": step, "time": step / 2, "val/loss": 3.0 - step / 10})
+        run.history.append({"step": step, "time": step / 2, "val/loss": 3.0 - step / 10, "val/accuracy": step / 40})
     run.update_metrics("test/accuracy", {"value": 62.5, "signature": "x"})
     run.set_state(State.DONE)
     return run
@@ -46,7 +46,8 @@ def test_a_mirror_is_read_back_by_its_own_package(name, run):
         folder = write_mirror(run, name)
         assert folder == run.path / name
         found = {"tensorboard": _tensorboard, "mlflow": _mlflow}[name](folder)
-        assert found == {"val/loss": [(10, 2.0), (20, 1.0)], "test/accuracy": [(20, 62.5)]}
+        figures = {"val/loss": [(10, 2.0), (20, 1.0)], "val/accuracy": [(10, 25.0), (20, 50.0)]}
+        assert found == {**figures, "test/accuracy": [(20, 62.5)]}  # one unit
     assert not list(run.path.glob(".*.tmp"))
     assert not any(str(os.getpid()) in path.name for path in run.path.iterdir())
 

@@ -31,6 +31,9 @@ def by_hand(network, *sides):
             outputs = lstm(table[[*words, EOS]][None])[0][0]
             pooled.append((outputs.max(0).values, outputs.mean(0)))
         summaries.append(torch.cat([vector for pair in pooled for vector in pair]))
+    if network.matching == "full":
+        half = summaries[0].numel() // 2
+        summaries = [torch.cat([row, (row[:half] - row[half:]).abs(), row[:half] * row[half:]]) for row in summaries]
     hidden = torch.stack(summaries)
     *inner, last = network.output.maps
     for linear in inner:
@@ -42,7 +45,15 @@ def by_hand(network, *sides):
 @pytest.mark.parametrize("layer", [{}, {"structure": "phm", "n": 2}])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"maps": "stacked"}, {"bidirectional": True}, {"layers": 2}, {"mlp_layers": 0}, {"embedding": PROJECTIVE}],
+    [
+        {},
+        {"matching": "full"},
+        {"maps": "stacked"},
+        {"bidirectional": True},
+        {"layers": 2},
+        {"mlp_layers": 0},
+        {"embedding": PROJECTIVE},
+    ],
 )
 def test_logits_of_pairs(layer, options):
     network = build(layer=layer, **options)

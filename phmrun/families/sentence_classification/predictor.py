@@ -20,7 +20,7 @@ from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.metrics.accuracy import Outcome, accuracy, majority
 from phmrun.models.sentences import batch_of
-from phmrun.progress import progress
+from phmrun.progress import note, progress
 
 SAMPLES = 8
 BATCH = 256
@@ -112,8 +112,13 @@ class SentenceClassifier:
                     rows.append(f"{predicted}\t{probability}\t{item.label}\t{item.part}\n")
                     if len(samples) < SAMPLES:
                         samples.append((*item.sentences, item.label, predicted, probability))
-                for name, guess in data.corpus.baselines.items():
-                    guessed = zip(chunk, guess(chunk), strict=True)
+                for name in [*baselines]:
+                    try:
+                        guessed = zip(chunk, data.corpus.baselines[name](chunk), strict=True)
+                    except ModuleNotFoundError as error:
+                        del baselines[name]
+                        note(f"without the baseline {name}: it needs {error.name} (pip install 'phmrun[baselines]')")
+                        continue
                     baselines[name].update(Outcome(item.label, label, item.part) for item, label in guessed)
                 advance(len(chunk))
         scores = _signed(accuracy(counts, left_out), data.corpus.reading, weights=self.weights)
