@@ -1,6 +1,6 @@
-"""Inference that needs no network: logistic regression on which words stand in which sentence (scikit-learn).
+"""Inference without a network: logistic regression on which words stand in which sentence (scikit-learn).
 
-The features of a pair are indicators: each word of the premise, of the hypothesis, of both, and of the hypothesis alone.
+The features of a pair are indicators: each word of the premise, of the hypothesis, of both, of the hypothesis alone.
 A network that does not reach this has learnt nothing from the order of the words.
 """
 

@@ -64,7 +64,7 @@ class NLIModelConfig(ModelConfig):
     )
     matching: Literal["concat", "full"] = Field(
         "concat",
-        description="What the MLP gets of the sentences' vectors u and v: both side by side, as in the papers, or |u - v| "
+        description="What the MLP gets of the sentences' vectors u and v: both side by side (the papers), or |u - v| "
         "and u * v with them, which learns more from few pairs.",
     )
     mlp: int = Field(300, ge=1, description="Numbers of a hidden vector of the MLP.")

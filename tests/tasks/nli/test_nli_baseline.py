@@ -1,4 +1,4 @@
-"""The bag-of-words baseline of inference: its features by hand, what it learns, and what happens without its package."""
+"""The bag-of-words baseline of inference: its features by hand, what it learns, and a run without its package."""
 
 import sys
 
