@@ -3,6 +3,7 @@
 from phmrun.layers.adaptive import AdaptiveInput, AdaptiveSoftmax
 from phmrun.layers.attention import MultiheadAttention
 from phmrun.layers.biaffine import Biaffine
+from phmrun.layers.conversion import convert
 from phmrun.layers.define import DeFINE
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.embedding_kinds import build_embedding, register_embedding
@@ -30,6 +31,7 @@ __all__ = [
     "Structure",
     "build_embedding",
     "build_structure",
+    "convert",
     "folded",
     "for_inference",
     "options_of",

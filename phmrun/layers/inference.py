@@ -116,11 +116,11 @@ def _copy(model: Model, application: Form, parts: Mapping[str, Form]) -> Model:
         tables: dict[int, nn.Parameter] = {}
         for name, part in parts.items():
             child = duplicate.get_submodule(name)
-            setattr(duplicate, name, _replaced(child, functools.partial(_plain, application=part, tables=tables)))
-        return _replaced(duplicate, functools.partial(_plain, application=application, tables=tables))
+            setattr(duplicate, name, replaced(child, functools.partial(_plain, application=part, tables=tables)))
+        return replaced(duplicate, functools.partial(_plain, application=application, tables=tables))
 
 
-def _replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
+def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
     """``module`` with ``replace`` applied to it and to everything inside; a module in two places stays one module."""
     done: dict[nn.Module, nn.Module] = {}
 
