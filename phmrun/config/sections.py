@@ -1,6 +1,7 @@
 """The sections that all tasks share: layers, batches, training, hardware, logging."""
 
 import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -93,6 +94,13 @@ class DataConfig(Section):
     name: str = Field(
         "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
     )
+    hold_out: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the training data that validation takes in place of the validation set, always the same: "
+        "items by a checksum of their text (trees at random), of running text the end.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -107,7 +115,26 @@ class DataConfig(Section):
         Args:
             *paths: The file; of parallel text source and target.
         """
-        return self.model_copy(update={"name": "files", "train": None, "dev": None, "test": paths[0]})
+        update = {"name": "files", "hold_out": 0.0, "train": None, "dev": None, "test": paths[0]}
+        return self.model_copy(update=update)
+
+    def check_validation(self, given: Collection[str], needed: Sequence[str] = ("train", "dev")) -> None:
+        """Refuses own files without, or with two kinds of, validation data.
+
+        Args:
+            given: The keys of files that are given.
+            needed: Those that are needed, but for what is held out.
+
+        Raises:
+            ValueError: Something is missing, or given twice.
+        """
+        dev = [key for key in needed if key.startswith("dev")]
+        if self.hold_out and (both := [key for key in dev if key in given]):
+            raise ValueError(f"validation takes either {', '.join(both)} or hold_out; give one of them")
+        missing = [key for key in needed if key not in given and not (self.hold_out and key in dev)]
+        if missing:
+            instead = ", or hold_out, the share of the training data that takes its place" if missing == dev else ""
+            raise ValueError(f"the data of the user's own files lacks {', '.join(missing)}{instead}")
 
 
 class SplitFilesConfig(DataConfig):
@@ -124,8 +151,8 @@ class SplitFilesConfig(DataConfig):
         given = [key for key in self.files if getattr(self, key) is not None]
         if self.name != "files" and given:
             raise ValueError(f"{', '.join(given)} needs name=files, not name={self.name}")
-        if self.name == "files" and (missing := [key for key in ("train", "dev") if key not in given]):
-            raise ValueError(f"the data of the user's own files lacks {', '.join(missing)}")
+        if self.name == "files":
+            self.check_validation(given)
         return self
 
 

@@ -9,30 +9,33 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.lines import malformed, numbered_lines, raw_lines
 
 
-def read_parallel(source: str | PathLike[str], target: str | PathLike[str]) -> Iterator[tuple[str, str]]:
+def read_parallel(
+    source: str | PathLike[str], target: str | PathLike[str], *, empty: bool = False
+) -> Iterator[tuple[str, str]]:
     """Yields the sentence pairs of two aligned files; memory does not grow with the files.
 
     Args:
         source: Source sentences, one a line, UTF-8, plain or gzip.
         target: Their translations, line by line.
+        empty: Let pairs with an empty side pass.
 
     Raises:
         PhmrunError: (exit 3) A file is missing, damaged or not UTF-8, a line is empty, or the files differ in length.
     """
     source, target = Path(source), Path(target)
     pairs = zip_longest(read_lines(source, empty=True), read_lines(target, empty=True))
-    empty: list[tuple[Path, int]] = []
+    faults: list[tuple[Path, int]] = []
     for number, (left, right) in enumerate(pairs, 1):
         if left is None or right is None:
             rest = 1 + sum(1 for _ in pairs)
             shorter, longer = (source, target) if left is None else (target, source)
             raise _misaligned(shorter, longer, rest)
-        if not (left.strip() and right.strip()):
-            empty.append((target if left.strip() else source, number))
-        elif not empty:
+        if not (empty or (left.strip() and right.strip())):
+            faults.append((target if left.strip() else source, number))
+        elif not faults:
             yield left, right
-    if empty:
-        raise _empty(empty)
+    if faults:
+        raise _empty(faults)
 
 
 def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[str]:
@@ -60,7 +63,7 @@ def _empty(places: list[tuple[Path, int]]) -> PhmrunError:
     return PhmrunError(
         "the line is empty" if one else f"the line is empty, and {len(places) - 1:,} more are on one side or both",
         where=f"{path}:{first}",
-        hint=f"Remove {'line' if one else 'lines'} {shown} from both files of the pair.",
+        hint=f"Remove {'line' if one else 'lines'} {shown} from both files of the pair, or --set data.empty=drop.",
         code=ExitCode.DATA,
     )
 

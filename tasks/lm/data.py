@@ -8,6 +8,7 @@ from phmrun.files import sha256_of
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
 from phmrun.tasks.lm.preparation import StreamSettings
 from phmrun.tasks.lm.streams import StreamData
+from phmrun.text.division import held_out
 
 Files = dict[str, Path]
 
@@ -23,6 +24,9 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
     files, fingerprints = corpus(config.data, cache)
+    if config.data.hold_out:
+        (train,), (dev,) = held_out((files["train"],), config.data.hold_out, cache, running=True)
+        files = {**files, "train": train, "dev": dev}
     vocabulary = config.data.vocabulary
     return StreamData(
         files,

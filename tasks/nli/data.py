@@ -1,6 +1,7 @@
 """Where the sentence pairs of an inference experiment come from."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -36,13 +37,16 @@ def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
     vectors = config.data.vectors
-    return build_classification_data(
+    data = build_classification_data(
         config,
         corpus(config, cache),
         cache,
         vectors=None if vectors is None else find_vectors(vectors),
         vector_width=config.vector_width,
     )
+    if "train" in data.files:
+        data.corpus = replace(data.corpus, baselines={NAME: bag_of_words(data.files["train"])})
+    return data
 
 
 def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
@@ -121,9 +125,8 @@ def _corpus(
     files = {split: [path] for split, path in paths.items()} if whole else {}
     mapped = {} if config.data.labels is None else {"labels": _written(config.data.labels)}
     about = {"format": config.format, **mapped, **reading}
-    baselines = {NAME: bag_of_words(readers["train"])} if "train" in readers else {}
     return ClassificationCorpus(
-        readers, list(paths.values()), fingerprints, config.labels, 2, about, baselines, split_sources=files
+        readers, list(paths.values()), fingerprints, config.labels, 2, about, split_sources=files
     )
 
 

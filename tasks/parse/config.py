@@ -49,13 +49,6 @@ class TreebankDataConfig(DataConfig):
     )
     dev: FilePath = Field(None, description="Validation trees, a CoNLL-U file.")
     test: FilePath = Field(None, description="Test trees.")
-    hold_out: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Share of the training sentences that validation takes in place of the validation set; drawn at "
-        "random, always the same.",
-    )
     train_fraction: str = Field(
         "1",
         description="Share of the training sentences that is learnt from, such as 1/4; drawn at random, always the "
@@ -77,7 +70,7 @@ class TreebankDataConfig(DataConfig):
 
     def testing(self, *paths: Path) -> Self:
         """The section with the user's own trees as the test set and nothing to learn from."""
-        return super().testing(*paths).model_copy(update={"train": (), "hold_out": 0.0})
+        return super().testing(*paths).model_copy(update={"train": ()})
 
     @field_validator("train", mode="before")
     @classmethod
@@ -98,10 +91,7 @@ class TreebankDataConfig(DataConfig):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.name == "files":
-            if not self.dev and not self.hold_out:
-                raise ValueError("the data of the user's own files lacks dev, or a share to hold_out")
-            if self.dev and self.hold_out:
-                raise ValueError("validation takes either dev or hold_out; give one of them")
+            self.check_validation([key for key in ("train", "dev") if getattr(self, key)])
             return self
         given = [key for key in ("dev", "test") if getattr(self, key) is not None]
         if given:

@@ -39,6 +39,8 @@ class ClassificationDataConfig(SplitFilesConfig):
     def _consistent(self) -> Self:
         if self.reduced and self.name in ("builtin", "files"):
             raise ValueError(f"reduced is for datasets, not for name={self.name}")
+        if self.reduced and self.hold_out:
+            raise ValueError("reduced holds out its own share of the validation file; leave hold_out away")
         return self
 
 

@@ -1,7 +1,7 @@
 """Labelled sentences, one or two to an item, as training batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from phmrun.engine.data import DataModule
 from phmrun.engine.loading import Loading
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
+from phmrun.families.sentence_classification.held_out import divided
 from phmrun.families.sentence_classification.items import (
     DEV,
     TRAIN,
@@ -257,6 +258,8 @@ def build_classification_data(
         vectors: A file of pretrained word vectors.
         vector_width: Numbers that a vector must have.
     """
+    if config.data.hold_out:
+        corpus = _with_held_out(corpus, config.data.hold_out)
     return ClassificationData(
         corpus,
         words=WordSettings(**config.data.vocabulary.model_dump()),
@@ -270,6 +273,14 @@ def build_classification_data(
         vectors=vectors,
         vector_width=vector_width,
     )
+
+
+def _with_held_out(corpus: ClassificationCorpus, share: float) -> ClassificationCorpus:
+    """The corpus with a share of its training items as its validation items."""
+    held = min(99, max(1, round(100 * share)))
+    parts = divided(corpus.readers[TRAIN], {TRAIN: 100 - held, DEV: held})
+    sources = {**corpus.split_sources, DEV: corpus.split_sources.get(TRAIN, corpus.sources)}
+    return replace(corpus, readers={**corpus.readers, **parts}, split_sources=sources)
 
 
 def _both(store: ItemStore) -> tuple[Any, Any]:

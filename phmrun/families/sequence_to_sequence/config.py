@@ -47,6 +47,10 @@ class ParallelDataConfig(DataConfig):
         description="Instead of the six files: how their names start. corpus/ with source en and target de stands for "
         "corpus/train.en, corpus/train.de, corpus/dev.en …, each also with .gz.",
     )
+    empty: Literal["refuse", "drop"] = Field(
+        "refuse",
+        description="What becomes of pairs with an empty side: an error that counts them, or they are left out.",
+    )
     vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="How text becomes tokens.")
     max_length: int = Field(
         256, ge=1, description="Training pairs with more tokens than this on either side are left out."
@@ -63,10 +67,8 @@ class ParallelDataConfig(DataConfig):
             return self
         if self.prefix and given:
             raise ValueError(f"give either prefix or the files themselves, not both ({', '.join(given)})")
-        required = ("train_source", "train_target", "dev_source", "dev_target")
-        missing = [key for key in required if key not in given]
-        if not self.prefix and missing:
-            raise ValueError(f"the data of the user's own files lacks {', '.join(missing)}")
+        if not self.prefix:
+            self.check_validation(given, ("train_source", "train_target", "dev_source", "dev_target"))
         if (self.test_source is None) != (self.test_target is None):
             raise ValueError("test_source and test_target belong together")
         return self
@@ -75,7 +77,8 @@ class ParallelDataConfig(DataConfig):
         """The section with source and target of the user's own as the test set and nothing to learn from."""
         nothing = dict.fromkeys((*_FILES, "prefix"))
         source, target = paths
-        return self.model_copy(update={"name": "files", **nothing, "test_source": source, "test_target": target})
+        nothing |= {"name": "files", "hold_out": 0.0}
+        return self.model_copy(update={**nothing, "test_source": source, "test_target": target})
 
 
 _FAIRSEQ: dict[str, Any] = {

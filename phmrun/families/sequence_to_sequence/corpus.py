@@ -11,6 +11,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import Baseline, ParallelData
 from phmrun.files import sha256_of
+from phmrun.text.division import held_out, without_empty
 from phmrun.text.vocabularies import Vocabularies
 
 Files = dict[str, tuple[Path, Path]]
@@ -51,9 +52,15 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
     found = corpus(config.data, cache, builtin)
+    files = found.files
+    if config.data.empty == "drop":
+        files = {split: without_empty(pair, cache) for split, pair in files.items()}
+    if config.data.hold_out:
+        train, dev = held_out(files["train"], config.data.hold_out, cache)
+        files = {**files, "train": train, "dev": dev}
     vocabulary = config.data.vocabulary
     return ParallelData(
-        found.files,
+        files,
         found.fingerprints,
         parts=found.parts,
         baselines=found.baselines,
@@ -105,6 +112,8 @@ def own_files(data: ParallelDataConfig) -> Files:
     for split in SPLITS:
         source = _file(data, split, "source", data.source)
         target = _file(data, split, "target", data.target)
+        if split == "dev" and data.hold_out:
+            continue
         if source and target:
             files[split] = (source, target)
         elif source or target:
@@ -123,7 +132,8 @@ def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Pat
     for path in candidates:
         if path.is_file():
             return path
-    if not candidates or (split == "test" and data.prefix):
+    optional = split == "test" or (split == "dev" and data.hold_out)
+    if not candidates or (optional and data.prefix):
         return None
     raise PhmrunError(
         f"the {split} file does not exist: {' or '.join(str(path) for path in candidates)}",

@@ -1,0 +1,122 @@
+"""Text files made from others, once per content, in the cache: a share held out, pairs with an empty side left out."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of, write_json
+from phmrun.progress import note
+from phmrun.text.cache import build_once, content_name
+from phmrun.text.lines import numbered_lines
+from phmrun.text.parallel import read_parallel
+
+Files = tuple[Path, ...]
+Row = tuple[str, ...]
+LAST = "lines.json"
+"""Written last: a directory that has it is complete."""
+LONGEST_LINE = 1 << 24
+"""Bytes; running text may have a paragraph a line."""
+
+
+def held_out(files: Files, share: float, cache: Path, *, running: bool = False) -> tuple[Files, Files]:
+    """Training files in two parts: what is learnt from, and what is held out.
+
+    Args:
+        files: One file, or source and target.
+        share: What is held out: about this share of the lines, chosen by a checksum of the source's text, so that equal
+            sentences stay together; of running text the last lines.
+        cache: Directory of prepared data.
+        running: Lines follow one another.
+
+    Raises:
+        PhmrunError: (exit 3) A file is missing or malformed.
+    """
+    begin = 0.0
+    if running:
+        begin = (1 - share) * sum(1 for _ in _rows(files))
+
+    def part(number: int, row: Row) -> str:
+        held = number >= begin if running else fraction(row[0]) < share
+        return "dev" if held else "train"
+
+    path = _made("held-out", files, {"share": share, "running": running}, ("train", "dev"), part, cache)
+    train, dev = (tuple(path / f"{split}.{side}" for side in _sides(files)) for split in ("train", "dev"))
+    return train, dev
+
+
+def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
+    """Two aligned files without the pairs of which a side is empty, and these where there are none.
+
+    Raises:
+        PhmrunError: (exit 3) A file is missing or malformed.
+    """
+    empty = total = 0
+    for row in _rows(files):
+        total += 1
+        empty += not all(side.strip() for side in row)
+    if not empty:
+        return files
+    note(f"{empty:,} of {total:,} pairs have an empty side and are left out: {files[0]}, {files[1]}")
+    path = _made("not-empty", files, {}, ("kept",), lambda _, row: "kept" if all(map(str.strip, row)) else None, cache)
+    return path / "kept.source", path / "kept.target"
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1 that depends on a text alone."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+
+
+def _sides(files: Files) -> tuple[str, ...]:
+    """What the files are called in the cache."""
+    return ("text",) if len(files) == 1 else ("source", "target")
+
+
+def _rows(files: Files) -> Iterator[Row]:
+    """The lines of one file, or of two side by side, empty ones too."""
+    if len(files) == 1:
+        return ((line,) for _, line in numbered_lines(files[0], longest=LONGEST_LINE))
+    return read_parallel(*files, empty=True)
+
+
+def _made(
+    kind: str,
+    files: Files,
+    settings: dict[str, float],
+    parts: Sequence[str],
+    part: Callable[[int, Row], str | None],
+    cache: Path,
+) -> Path:
+    """The directory of the parts that lines are put into; ``None`` is nowhere."""
+    content = {"kind": kind, "files": [sha256_of(path) for path in files], **settings}
+    path = cache / content_name(content)
+    build_once(path, LAST, partial(_write, rows=_rows(files), sides=_sides(files), parts=parts, part=part))
+    return path
+
+
+def _write(
+    path: Path,
+    *,
+    rows: Iterable[Row],
+    sides: Sequence[str],
+    parts: Sequence[str],
+    part: Callable[[int, Row], str | None],
+) -> None:
+    """Puts each line into the files of its part."""
+    counts = dict.fromkeys(parts, 0)
+    with ExitStack() as stack:
+        handles = {
+            name: [stack.enter_context((path / f"{name}.{side}").open("w", encoding="utf-8")) for side in sides]
+            for name in parts
+        }
+        for number, row in enumerate(rows):
+            if (name := part(number, row)) is not None:
+                counts[name] += 1
+                for handle, text in zip(handles[name], row, strict=True):
+                    handle.write(f"{text}\n")
+    for name, count in counts.items():
+        if not count:
+            raise PhmrunError(f"too few lines: none are left for {name}", where="data.hold_out", code=ExitCode.DATA)
+    write_json(path / LAST, counts)
