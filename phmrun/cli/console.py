@@ -98,6 +98,8 @@ def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool]
 
 def print_scores(metrics: Mapping[str, Any]) -> None:
     """The scores of a run with their intervals; signatures below the table, each once, under the number beside it."""
+    from phmrun.ledger.wording import explained
+
     rows, signatures = [], dict[str, int]()
     for name, metric in metrics.items():
         stored = metric if isinstance(metric, Mapping) else {"value": metric}
@@ -109,6 +111,8 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
     print_table(("metric", "value", "95 % interval", "over", ""), rows)
     for signature, number in signatures.items():
         stdout().print(f"[{number}] {signature}", markup=False, soft_wrap=True)
+    for line in explained([*metrics]):
+        stdout().print(line, markup=False, soft_wrap=True)
 
 
 def print_error(error: PhmrunError) -> None:

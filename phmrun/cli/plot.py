@@ -42,12 +42,13 @@ def plot_history(
         raise unknown("axis", over, AXES, where="--over")
     from phmrun.ledger import Run
     from phmrun.plots.canvas import save_figure
-    from phmrun.plots.history import Axis, choose_score, curves, default_name, draw_history
+    from phmrun.plots.history import Axis, choose_score, curves, default_name, draw_history, heading
 
     found = [Run.find(runs_dir, run) for run in runs]
     chosen, axis = choose_score(found, score), cast(Axis, over)
     path = out or default_name(found, "history")
-    save_figure(draw_history(curves(found, chosen, axis), chosen, axis, log=log), path)
+    drawn = curves(found, chosen, axis)
+    save_figure(draw_history(drawn, chosen, axis, heading=heading(found), log=log), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
@@ -66,14 +67,14 @@ def plot_correlation(
     from phmrun.ledger import Run
     from phmrun.plots.canvas import save_figure
     from phmrun.plots.correlation import correlation_panels, draw_correlation
-    from phmrun.plots.history import default_name
+    from phmrun.plots.history import default_name, heading, labels
 
     found = Run.find(runs_dir, run)
     trained = open_run(found)
     weights = trained.load(checkpoint)
     path = out or default_name([found], "correlation")
     panels = correlation_panels(trained.module.network)
-    save_figure(draw_correlation(panels, f"{found.id}, {weights}"), path)
+    save_figure(draw_correlation(panels, f"{heading([found])}\n{labels([found])[0]}\n{weights}"), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
@@ -110,7 +111,8 @@ def plot_pareto(
             f"none of these has a score and {over} on record yet", valid=sorted(set(names)), where="--score"
         )
     path = out or Path(f"pareto-{Path(what[0]).stem}.png")
-    save_figure(draw_pareto(points, chosen, size=over), path)
+    about = table.title or (what[0] if Path(what[0]).suffix else "")
+    save_figure(draw_pareto(points, chosen, size=over, heading=about), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
@@ -119,12 +121,13 @@ def plot_speed(runs: RunArguments, *, out: Out = None, runs_dir: RunsDirectory =
     """Draws how fast some runs trained and predicted, by their own records; `phmrun bench run` measures it alone."""
     from phmrun.ledger import Run
     from phmrun.plots.canvas import save_figure
-    from phmrun.plots.history import default_name, labels
+    from phmrun.plots.history import default_name, heading, labels
     from phmrun.plots.speed import draw_speed, pace_of
 
     found = [Run.find(runs_dir, run) for run in runs]
     path = out or default_name(found, "speed")
-    save_figure(draw_speed([pace_of(run, label) for run, label in zip(found, labels(found), strict=True)]), path)
+    paces = [pace_of(run, label) for run, label in zip(found, labels(found), strict=True)]
+    save_figure(draw_speed(paces, heading(found)), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
@@ -153,5 +156,5 @@ def plot_tuning(
         raise PhmrunError(f"no trial of it is done in {runs_dir}", where=file)
     monitor = next(row.cells[0].config.training.monitor for row in rows if row.cells[0].config)
     path = out or Path(f"tuning-{Path(file).stem}.png")
-    save_figure(draw_tuning(efforts, f"validation {monitor}"), path)
+    save_figure(draw_tuning(efforts, f"val/{monitor}", str(made.sweep.file.title or Path(file).stem)), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)

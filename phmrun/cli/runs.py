@@ -286,7 +286,7 @@ def _as_json(description: "Description", changed: dict[str, Any] | None) -> dict
 def _print(description: "Description", changed: dict[str, Any] | None) -> None:
     """The run as a document on standard output."""
     from phmrun.ledger.card import number, score_row
-    from phmrun.ledger.values import flat
+    from phmrun.ledger.wording import counts_in_words, explained
 
     _heading(description.id)
     console.print_table(("", ""), _state(description))
@@ -300,11 +300,11 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
         _heading("Scores")
         rows = [score_row(name, score) for name, score in description.metrics.items()]
         console.print_table(("score", "value", "also", "signature"), rows)
+        for line in explained([*description.metrics]):
+            console.stdout().print(line, markup=False, soft_wrap=True)
     if description.parameters:
-        _heading("Parameters")
-        console.print_table(
-            ("", ""), [row for row in flat(description.parameters).items() if not isinstance(row[1], list)]
-        )
+        _heading("Size and data")
+        console.print_table(("", ""), counts_in_words(description.parameters))
     if description.history:
         last = description.history[-_ROWS_OF_HISTORY:]
         columns = list({key: None for row in last for key in row})

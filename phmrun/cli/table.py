@@ -159,6 +159,7 @@ def _print(laid: "Laid", style: TableFormat) -> None:
     """Title, table and notes, in one of the formats for readers."""
     from phmrun.cli.formats import Format, print_formatted
     from phmrun.escaping import latex, markdown, one_line
+    from phmrun.ledger.wording import head
 
     if style is TableFormat.TEXT:
         if laid.title:
@@ -175,7 +176,7 @@ def _print(laid: "Laid", style: TableFormat) -> None:
         return
     if laid.title:
         print(f"% {one_line(laid.title)}; the package booktabs draws the rules")
-    print_formatted(laid.columns, laid.rows, Format.LATEX)
+    print_formatted([head(column) for column in laid.columns], laid.rows, Format.LATEX)
     for note in laid.notes:
         breakable = latex(note).replace("$|$", "$|$\\allowbreak{}")
         print(f"\\par{{\\footnotesize {breakable}}}")

@@ -124,14 +124,13 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
         console.print_json({**report, "data": plan.data, "parameters": plan.parameters, "rates": rates})
         return
     from phmrun.config import to_yaml
-    from phmrun.ledger.values import flat
+    from phmrun.ledger.wording import counts_in_words
 
     out = console.stdout()
     said = {key: label for key, label in origin.items() if label != "default"}
     out.print(to_yaml(config, said), markup=False, soft_wrap=True)
-    for title, facts in (("data", plan.data), ("parameters", plan.parameters)):
-        console.print_table((title, ""), [row for row in flat(facts).items() if not isinstance(row[1], list)])
-        out.print()
+    console.print_table(("size and data", ""), counts_in_words({**plan.parameters, "data": plan.data}))
+    out.print()
     unsaid = [(key, value, text) for key, (value, text) in config.unsaid_values().items()]
     if unsaid:
         console.print_table(("not said by the paper", "here", "from"), unsaid)

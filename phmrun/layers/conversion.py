@@ -112,42 +112,42 @@ def _converted(
     module: nn.Module, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
 ) -> nn.Module:
     """The layer over a structure; ``shared`` has the structures made so far, by the parameter that they replace."""
+    made: nn.Module
     if isinstance(module, nn.LSTM):
-        made: nn.Module = _lstm(module, structure, near, options)
-    else:
-        weight: Tensor = module.weight  # type: ignore[assignment]
-        ready = shared.get(id(weight))
+        made = _lstm(module, structure, near, options)
+    elif isinstance(module, nn.Linear | nn.Embedding):
+        ready = shared.get(id(module.weight))
         made = _table_or_map(module, ready or structure, {} if ready else options)
         if not ready:
-            shared[id(weight)] = made.structure  # type: ignore[assignment]
+            shared[id(module.weight)] = made.structure
             if near:
-                made.structure.fit(weight.detach())  # type: ignore[operator, union-attr]
-        if near and getattr(module, "bias", None) is not None:
-            made.bias.data.copy_(module.bias.data)  # type: ignore[union-attr, operator]
+                made.structure.fit(module.weight.detach())
+        if near and isinstance(made, Linear) and made.bias is not None:
+            made.bias.data.copy_(module.bias.data)
     for parameter in made.parameters():
         parameter.requires_grad_(next(module.parameters()).requires_grad)
     return made.train(module.training)
 
 
-def _table_or_map(module: nn.Module, structure: str | Structure, options: dict[str, Any]) -> Linear | Embedding:
+def _table_or_map(
+    module: nn.Linear | nn.Embedding, structure: str | Structure, options: dict[str, Any]
+) -> Linear | Embedding:
     """Our counterpart of an ``nn.Linear`` or ``nn.Embedding``."""
-    weight: Tensor = module.weight  # type: ignore[assignment]
-    where: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype}
+    where: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
     if isinstance(module, nn.Linear):
         bias = module.bias is not None
         return Linear(module.in_features, module.out_features, bias, structure=structure, **where, **options)
-    if not isinstance(module, nn.Embedding):
-        raise TypeError(type(module).__name__)
     if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
         raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
-    sizes = (module.num_embeddings, module.embedding_dim, module.padding_idx)
-    return Embedding(*sizes, structure=structure, **where, **options)
+    rows, width, padding = module.num_embeddings, module.embedding_dim, module.padding_idx
+    return Embedding(rows, width, padding, structure=structure, **where, **options)
 
 
 def _lstm(module: nn.LSTM, structure: str, near: bool, options: dict[str, Any]) -> LSTM:
     """Our counterpart of an ``nn.LSTM``: eight maps per layer and direction."""
     if module.proj_size:
         raise PhmrunError("an LSTM with proj_size has no counterpart")
+    weight: Tensor = module.all_weights[0][0]
     made = LSTM(
         module.input_size,
         module.hidden_size,
@@ -156,8 +156,8 @@ def _lstm(module: nn.LSTM, structure: str, near: bool, options: dict[str, Any]) 
         module.batch_first,
         module.dropout,
         module.bidirectional,
-        device=module.weight_ih_l0.device,
-        dtype=module.weight_ih_l0.dtype,
+        device=weight.device,
+        dtype=weight.dtype,
         bias_vectors=2,
         structure=structure,
         **options,

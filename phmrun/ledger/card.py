@@ -14,6 +14,7 @@ from phmrun.ledger.description import Description, describe
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.values import flat
+from phmrun.ledger.wording import counts_in_words, explained
 
 _OUTCOMES = {
     State.QUEUED: "It has not run yet.",
@@ -90,14 +91,16 @@ def _opening(status: Status | None) -> list[str]:
 def _scores(metrics: Mapping[str, Any]) -> list[str]:
     rows = [score_row(name, score) for name, score in metrics.items()]
     table = _table(("score", "value", "also", "signature"), rows)
-    return [*table, "", "A signature says exactly how its score was computed."] if rows else []
+    legend = [
+        "",
+        "A signature says exactly how its score was computed.",
+        *(f"- {each}" for each in explained([*metrics])),
+    ]
+    return [*table, *legend] if rows else []
 
 
 def _size(parameters: Mapping[str, Any]) -> list[str]:
-    return _table(
-        ("parameters", "count"),
-        ((name, number(value)) for name, value in flat(parameters).items() if not isinstance(value, list)),
-    )
+    return _table(("what", "how much"), counts_in_words(parameters))
 
 
 def _samples(samples: Mapping[str, Any]) -> list[str]:

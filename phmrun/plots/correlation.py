@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -80,8 +81,12 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
     image = None
     for place, panel in zip(axes.flat, panels, strict=False):
         image = place.imshow(panel.map, cmap="viridis", vmin=0.0, vmax=1.0, interpolation="nearest")
-        place.set_title(f"{panel.title} ({len(panel.map)})", fontsize=9)
+        place.set_title(f"{panel.title} , {len(panel.map)} dimensions", fontsize=9)
         place.tick_params(labelsize=7)
+        place.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        place.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        place.set_xlabel("dimension", fontsize=8)
+        place.set_ylabel("dimension", fontsize=8)
         for group in range(1, panel.groups):
             line = group * len(panel.map) / panel.groups - 0.5
             place.axhline(line, color="white", linewidth=0.5)
@@ -89,7 +94,7 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
     for place in axes.flat[len(panels) :]:
         place.set_axis_off()
     if image is not None:
-        figure.colorbar(image, ax=axes, shrink=0.8)
+        figure.colorbar(image, ax=axes, shrink=0.8).set_label("EᵀE, scaled to 0 … 1", fontsize=8)
     return figure
 
 

@@ -1,7 +1,10 @@
 """The course of a score over the training of several runs."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
+from textwrap import fill
 from typing import Literal, NamedTuple
 
 from matplotlib.figure import Figure
@@ -10,11 +13,17 @@ from phmrun.config import load_run_config, semantic_values
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
-from phmrun.ledger.history import is_share, shown
+from phmrun.ledger.about import PLAIN
+from phmrun.ledger.history import shown
+from phmrun.ledger.wording import title
 from phmrun.plots.canvas import PALETTE, new_figure
 
 Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
+PARTS = ("layer", "embedding", "output")
+"""Sections of a config that the name of a network says."""
+LONGEST = 60
+"""Characters of a line in a legend."""
 USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")
 """Scores in the order in which one is chosen."""
 
@@ -60,8 +69,16 @@ def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
     return [_curve(run, label, score, axis) for run, label in zip(runs, labels(runs), strict=True)]
 
 
-def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, log: bool = False) -> Figure:
-    """One line for each run."""
+def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
+    """One line for each run.
+
+    Args:
+        drawn: The curves.
+        score: What they are of.
+        axis: What they are drawn over.
+        heading: What the runs have in common.
+        log: A logarithmic scale.
+    """
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
     for number, curve in enumerate(drawn):
@@ -70,31 +87,45 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, log: bool = 
         marker = "o" if len(curve.places) == 1 else None
         axes.plot(curve.places, curve.values, dashes, color=colour, label=curve.label, linewidth=1.4, marker=marker)
     axes.set_xlabel(LABELS[axis])
-    axes.set_ylabel(f"{score} (%)" if is_share(score) else score)
+    axes.set_ylabel(title(score))
+    axes.set_title(heading, fontsize=10)
     if log:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=8)
     return figure
 
 
+def heading(runs: Sequence[Run]) -> str:
+    """What the runs have in common: task and data."""
+    said = [{key: str(run.status.about.get(key, "")) for key in ("task", "data")} for run in runs]
+    tasks, data = (list(dict.fromkeys(each[key] for each in said)) for key in ("task", "data"))
+    return f"{', '.join(tasks)} on {', '.join(data)}"
+
+
 def labels(runs: Sequence[Run]) -> list[str]:
-    """What tells the runs apart: the settings in which they differ, else their names."""
-    if len(runs) == 1:
-        return [runs[0].id]
-    names = [run.id for run in runs]
+    """What tells the runs apart: their layers ("dense", "phm n=2"), then the settings in which they differ."""
+    networks = [str(run.status.about.get("network") or run.status.about.get("layer") or PLAIN) for run in runs]
     try:
         settings = [semantic_values(load_run_config(run.config_path, options_of=options_of)) for run in runs]
     except PhmrunError:  # a layer that is not loaded, say
-        return names
-    keys = dict.fromkeys(key for values in settings for key in values)
+        settings = [{} for _ in runs]
+    keys = dict.fromkeys(key for values in settings for key in values if key.partition(".")[0] not in PARTS)
     telling = [key for key in keys if len({str(values.get(key)) for values in settings}) > 1]
-    found = [
-        ", ".join(f"{key.removesuffix('.structure')}={values[key]}" for key in telling if key in values) or "defaults"
-        for values in settings
-    ]
-    distinct = len(set(found)) == len(found) and max(map(len, found)) <= 100
-    return found if distinct else names
+    found = []
+    for network, values in zip(networks, settings, strict=True):
+        others = [f"{_short(key, telling)} {values[key]}" for key in telling if key in values]
+        same = len(set(networks)) == 1 and others
+        found.append(fill(", ".join(others if same else [network, *others]), LONGEST))
+    counts = Counter(found)
+    places = {label: count() for label in counts}
+    return [label if counts[label] == 1 else f"{label} ({next(places[label]) + 1})" for label in found]
+
+
+def _short(key: str, among: Sequence[str]) -> str:
+    """The last part of a key where that says which one is meant: "seed", "lr"."""
+    last = key.rpartition(".")[2]
+    return last.replace("_", " ") if sum(each.rpartition(".")[2] == last for each in among) == 1 else key
 
 
 def default_name(runs: Sequence[Run], kind: str) -> Path:

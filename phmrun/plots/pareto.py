@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from phmrun.ledger.wording import title
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.costs import Point, frontier
 from phmrun.plots.canvas import PALETTE, new_figure
 
 
-def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters") -> Figure:
+def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
     """The points with their spread, and the frontier as a line.
 
     Args:
         points: At least one.
         score: The name of the score.
         size: The name of what the points cost.
+        heading: Where the points come from.
     """
     figure = new_figure(7.0, 4.6)
     axes = figure.subplots()
@@ -33,10 +35,11 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
     if len(sizes) <= 6:
         axes.set_xticks(sizes, [short(value) for value in sizes], rotation=30, ha="right", fontsize=8)
         axes.set_xticks([], minor=True)
-    axes.set_xlabel(size)
-    axes.set_ylabel(score)
+    axes.set_xlabel(f"{size} (logarithmic)")
+    axes.set_ylabel(title(score))
+    axes.set_title(heading, fontsize=10)
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize=7)
+    figure.legend(loc="outside right upper", fontsize=8)
     return figure
 
 

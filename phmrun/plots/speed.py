@@ -5,6 +5,7 @@ from statistics import median
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from phmrun.ledger import Run
 from phmrun.ledger.listing import score_value
@@ -33,19 +34,26 @@ def pace_of(run: Run, label: str) -> Pace:
     return Pace(label, median(rates) if rates else None, score_value(run.metrics().get(PREDICTION)))
 
 
-def draw_speed(paces: Sequence[Pace]) -> Figure:
-    """Bars of training and of prediction, one for each run."""
-    figure = new_figure(8.0, 1.2 + 0.32 * len(paces))
+def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
+    """Bars of training and of prediction, one for each run, with their figures; "not recorded" where there is none."""
+    lines = sum(1 + pace.label.count("\n") for pace in paces)
+    figure = new_figure(9.0, 1.3 + 0.3 * lines)
+    figure.suptitle(heading, fontsize=10)
     sides = figure.subplots(1, 2, sharey=True)
-    names = [pace.label for pace in paces]
     for axes, title, values in (
-        (sides[0], "training, units per second", [pace.training for pace in paces]),
-        (sides[1], "prediction, sentences per second", [pace.prediction for pace in paces]),
+        (sides[0], "training: tokens or items per second", [pace.training for pace in paces]),
+        (sides[1], "prediction: sentences per second", [pace.prediction for pace in paces]),
     ):
-        colours = [PALETTE[number % len(PALETTE)] for number in range(len(paces))]
-        axes.barh(range(len(paces)), [value or 0.0 for value in values], color=colours)
-        axes.set_yticks(range(len(paces)), names, fontsize=8)
-        axes.invert_yaxis() if axes is sides[0] else None
+        bars = axes.barh(range(len(paces)), [value or 0.0 for value in values], color=PALETTE[0], height=0.7)
+        said = ["not recorded" if value is None else f"{value:,.0f}" for value in values]
+        axes.bar_label(bars, said, padding=3, fontsize=8)
+        axes.set_xlim(0, 1.2 * max([value for value in values if value] or [1.0]))
+        axes.set_yticks(range(len(paces)), [pace.label for pace in paces], fontsize=8)
         axes.set_xlabel(title, fontsize=8)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.grid(alpha=0.3, axis="x")
+        axes.set_axisbelow(True)
+    sides[0].invert_yaxis()
     return figure

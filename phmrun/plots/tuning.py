@@ -6,6 +6,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from phmrun.ledger.wording import title
 from phmrun.plots.canvas import PALETTE, new_figure
 from phmrun.statistics.expected_best import expected_best
 
@@ -24,7 +25,7 @@ class Effort(NamedTuple):
     lower_is_better: bool
 
 
-def draw_tuning(efforts: Sequence[Effort], score: str) -> Figure:
+def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
     """One line for each row, over 1 to as many trials as it has."""
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots()
@@ -32,9 +33,9 @@ def draw_tuning(efforts: Sequence[Effort], score: str) -> Figure:
         values = expected_best(effort.scores, lower_is_better=effort.lower_is_better)
         colour = PALETTE[number % len(PALETTE)]
         axes.plot(range(1, len(values) + 1), values, marker="o", color=colour, label=effort.label, linewidth=1.4)
-    axes.set_title("Expected best validation by trials", fontsize=10)
+    axes.set_title(heading, fontsize=10)
     axes.set_xlabel("trials")
-    axes.set_ylabel(f"expected best {score}")
+    axes.set_ylabel(f"expected best {title(score)}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)

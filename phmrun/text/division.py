@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TypeVar, cast
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json
@@ -14,6 +15,7 @@ from phmrun.text.lines import numbered_lines
 from phmrun.text.parallel import read_parallel
 
 Files = tuple[Path, ...]
+Sides = TypeVar("Sides", bound=tuple[Path, ...])
 Row = tuple[str, ...]
 LAST = "lines.json"
 """Written last: a directory that has it is complete."""
@@ -21,7 +23,7 @@ LONGEST_LINE = 1 << 24
 """Bytes; running text may have a paragraph a line."""
 
 
-def held_out(files: Files, share: float, cache: Path, *, running: bool = False) -> tuple[Files, Files]:
+def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) -> tuple[Sides, Sides]:
     """Training files in two parts: what is learnt from, and what is held out.
 
     Args:
@@ -44,7 +46,7 @@ def held_out(files: Files, share: float, cache: Path, *, running: bool = False) 
 
     path = _made("held-out", files, {"share": share, "running": running}, ("train", "dev"), part, cache)
     train, dev = (tuple(path / f"{split}.{side}" for side in _sides(files)) for split in ("train", "dev"))
-    return train, dev
+    return cast(Sides, train), cast(Sides, dev)
 
 
 def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:

@@ -41,7 +41,7 @@ def test_the_usual_score_that_all_have(tmp_path):
 @pytest.mark.parametrize(("axis", "places"), [("epoch", [1, 2]), ("step", [100, 200]), ("time", [1, 3])])
 def test_over_what(axis, places, tmp_path):
     (curve,) = curves([run(tmp_path, 1)], "val/loss", axis)
-    assert (curve.places, curve.values, curve.label) == (places, [4.0, 3.0], "lm-run-1")
+    assert (curve.places, curve.values, curve.label) == (places, [4.0, 3.0], "dense")
 
 
 def test_runs_of_before_do_not_know_their_epochs(tmp_path):
@@ -53,9 +53,11 @@ def test_runs_of_before_do_not_know_their_epochs(tmp_path):
 
 def test_the_legend_says_in_what_the_runs_differ(tmp_path):
     runs = [run(tmp_path, 1), run(tmp_path, 2, embedding={"structure": "phm", "n": 2}), run(tmp_path, 3, seed=4)]
-    assert labels(runs) == ["defaults", "embedding=phm, embedding.n=2", "seed=4"]
+    assert labels(runs) == ["dense", "embedding phm n=2", "dense, seed 4"]
     same = [run(tmp_path, 4), run(tmp_path, 5)]
-    assert labels(same) == ["lm-run-4", "lm-run-5"]
+    assert labels(same) == ["dense (1)", "dense (2)"]
+    seeds = [run(tmp_path, 6, seed=2), run(tmp_path, 7, seed=3)]
+    assert labels(seeds) == ["seed 2", "seed 3"]
 
 
 def test_the_picture(tmp_path):
@@ -65,7 +67,7 @@ def test_the_picture(tmp_path):
     styles = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
     assert len(styles) == 11
     assert [line.get_xdata().tolist() for line in axes.get_lines()] == [[1, 2]] * 11
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("epochs", "val/perplexity", "log")
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("epochs", "validation perplexity", "log")
     save_figure(figure, tmp_path / "history.svg")
     assert b"seed=11" in (tmp_path / "history.svg").read_bytes()
     assert default_name(runs, "history").name == "history-lm-run-1.png"

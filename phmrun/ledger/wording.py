@@ -1,0 +1,117 @@
+"""What a run's files hold, in words: scores, baselines, counts with their units."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SPLITS = {"val": "validation", "validation": "validation", "train": "training", "dev": "validation", "test": "test"}
+NAMES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "uas": "UAS (%)",
+    "las": "LAS (%)",
+    "clas": "CLAS (%)",
+    "accuracy": "accuracy (%)",
+    "label-accuracy": "label accuracy (%)",
+    "loss": "loss (nats)",
+    "bits_per_character": "bits per character",
+    "sentences_per_second": "sentences per second",
+    "units_per_second": "tokens or items per second",
+    "gradient_norm": "norm of the gradient",
+    "lr": "learning rate",
+}
+"""What a score's name stands for, where it is not a word of its own."""
+BASELINES = {
+    "copy": "the source, copied",
+    "dictionary": "word by word, by a dictionary learnt from the training pairs",
+    "majority": "the commonest label, always",
+    "nearest-noun": "the number of the noun that stands closest",
+    "bag-of-words": "logistic regression on the words of the training pairs",
+    "neighbour": "each word hangs where most words of its tag hang in training",
+    "unigram": "each word by its frequency in training alone",
+    "ngram": "interpolated modified Kneser-Ney over five words",
+}
+"""What needs no network and is scored beside it, by the end of the score's name: "bleu-of-copy"."""
+
+
+def title(score: str) -> str:
+    """A score's name in words, with its unit: "test/accuracy-of-copy" is "test accuracy of copy (%)"."""
+    split, _, name = score.rpartition("/")
+    plain, of, baseline = name.partition("-of-")
+    known = next((key for key in sorted(NAMES, key=len, reverse=True) if _begins(plain, key)), None)
+    words, _, unit = (NAMES[known] if known else plain.replace("_", " ")).partition(" (")
+    part = plain[len(known) + 1 :] if known else ""
+    text = " ".join(filter(None, [SPLITS.get(split, split), words, part, f"of {baseline}" if of else ""]))
+    return f"{text} ({unit}" if unit else text
+
+
+def head(column: str) -> str:
+    """The head of a table's column as a paper prints it: "test/bleu" is "BLEU", "layer.n" is "n"."""
+    known = {"parameters": "Params", "n": "n"}
+    last = column.rpartition(".")[2]
+    words = title(column).removeprefix("test ") if "/" in column else known.get(last, NAMES.get(last, last))
+    words = words.replace("_", " ")
+    return words if last == "n" else words[:1].upper() + words[1:]
+
+
+def explained(scores: Sequence[str]) -> list[str]:
+    """A line for each baseline among some scores that says what it is."""
+    found = dict.fromkeys(name.partition("-of-")[2] for name in scores if "-of-" in name)
+    return [f"{name}: {BASELINES[name]}" for name in found if name in BASELINES]
+
+
+def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Parameter counts, memory and data of a run as rows of words and figures with their units."""
+    rows = [
+        (words, f"{parameters[key]:,}{unit}")
+        for key, words, unit in _FACTS
+        if isinstance(parameters.get(key), int)
+        and (key != "trained_total" or parameters[key] != parameters.get("total"))
+    ]
+    total, dense = parameters.get("total"), parameters.get("dense_total")
+    if isinstance(total, int) and isinstance(dense, int) and dense and total != dense:
+        rows.insert(1, ("share of the dense network", f"{total / dense:.1%}"))
+    for scope, entry in _mapping(parameters, "by_scope").items():
+        if isinstance(entry, Mapping) and isinstance(entry.get("count"), int):
+            beside = entry.get("dense")
+            note = f" ({entry['count'] / beside:.1%} of dense)" if beside and beside != entry["count"] else ""
+            rows.append((f"{scope.replace('_', ' ')}, parameters", f"{entry['count']:,}{note}"))
+    for kind, size in _mapping(parameters, "memory").items():
+        rows.append((f"memory of {'the ' if kind == 'optimizer' else ''}{kind}, 32 bits", f"{size / 1e6:,.1f} MB"))
+    data = _mapping(parameters, "data")
+    for split, facts in _mapping(data, "splits").items():
+        rows += [(f"{split}, {name}", figure) for name, figure in _figures(facts)]
+    rows += [(f"vocabulary, {name}", figure) for name, figure in _figures(_mapping(data, "vocabulary"))]
+    return rows
+
+
+_FACTS = (
+    ("total", "parameters", ""),
+    ("dense_total", "parameters of the dense network", ""),
+    ("trained_total", "parameters in training", ""),
+    ("multiplications", "multiplications per vector", ""),
+    ("steps_per_epoch", "optimizer steps per epoch", ""),
+)
+"""Keys of ``parameters.json``, their words and units."""
+
+
+def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = values.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _figures(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """The numbers among some facts, rates in per cent, nested ones with all their names."""
+    rows: list[tuple[str, str]] = []
+    for key, value in facts.items():
+        words = f"{before}{key.replace('_', ' ')}"
+        if isinstance(value, Mapping):
+            rows += _figures(value, f"{words} ")
+        elif isinstance(value, float):
+            rows.append((words, f"{value:.2%}" if "rate" in key else f"{value:,.2f}"))
+        elif isinstance(value, int) and not isinstance(value, bool):
+            rows.append((words, f"{value:,}"))
+    return rows
+
+
+def _begins(name: str, key: str) -> bool:
+    return name == key or name.startswith(f"{key}-")

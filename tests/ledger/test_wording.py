@@ -1,0 +1,66 @@
+"""What the keys of a run's files are called."""
+
+import pytest
+
+from phmrun.ledger.wording import counts_in_words, explained, head, title
+
+
+@pytest.mark.parametrize(
+    ("score", "words"),
+    [
+        ("val/perplexity", "validation perplexity"),
+        ("val/accuracy", "validation accuracy (%)"),
+        ("test/bleu", "test BLEU"),
+        ("test/accuracy-of-bag-of-words", "test accuracy of bag-of-words (%)"),
+        ("test/las-2", "test LAS 2 (%)"),
+        ("train/loss", "training loss (nats)"),
+        ("something_new", "something new"),
+    ],
+)
+def test_titles(score, words):
+    assert title(score) == words
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("layer", "Layer"),
+        ("layer.n", "n"),
+        ("parameters", "Params"),
+        ("test/bleu", "BLEU"),
+        ("test/accuracy", "Accuracy (%)"),
+        ("training.optimizer.lr", "Learning rate"),
+        ("BLEU", "BLEU"),
+    ],
+)
+def test_heads_of_columns(column, words):
+    assert head(column) == words
+
+
+def test_each_baseline_is_explained_once():
+    lines = explained(["test/uas-of-neighbour", "test/las-of-neighbour", "test/las", "test/accuracy-of-majority-2"])
+    assert lines == ["neighbour: each word hangs where most words of its tag hang in training"]
+
+
+def test_counts_have_words_and_units():
+    rows = counts_in_words(
+        {
+            "total": 1200,
+            "dense_total": 4800,
+            "trained_total": 1200,
+            "by_scope": {"arc_mlp": {"count": 300, "dense": 1200}},
+            "memory": {"weights": 4_800_000},
+            "data": {"splits": {"train": {"sentences": 1000, "unknown_rate": 0.125, "source": {"mean": 4.0}}}},
+            "modules": [{"name": "x"}],
+        }
+    )
+    assert rows == [
+        ("parameters", "1,200"),
+        ("share of the dense network", "25.0%"),
+        ("parameters of the dense network", "4,800"),
+        ("arc mlp, parameters", "300 (25.0% of dense)"),
+        ("memory of weights, 32 bits", "4.8 MB"),
+        ("train, sentences", "1,000"),
+        ("train, unknown rate", "12.50%"),
+        ("train, source mean", "4.00"),
+    ]
