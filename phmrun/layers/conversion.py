@@ -123,7 +123,7 @@ def _converted(
             if near:
                 made.structure.fit(module.weight.detach())
         if near and isinstance(made, Linear) and made.bias is not None:
-            made.bias.data.copy_(module.bias.data)
+            made.bias.data.copy_(module.bias.data)  # type: ignore[arg-type]
     for parameter in made.parameters():
         parameter.requires_grad_(next(module.parameters()).requires_grad)
     return made.train(module.training)

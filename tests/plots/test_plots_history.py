@@ -69,5 +69,5 @@ def test_the_picture(tmp_path):
     assert [line.get_xdata().tolist() for line in axes.get_lines()] == [[1, 2]] * 11
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("epochs", "validation perplexity", "log")
     save_figure(figure, tmp_path / "history.svg")
-    assert b"seed=11" in (tmp_path / "history.svg").read_bytes()
+    assert b"seed 11" in (tmp_path / "history.svg").read_bytes()
     assert default_name(runs, "history").name == "history-lm-run-1.png"
