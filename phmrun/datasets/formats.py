@@ -88,7 +88,7 @@ FORMATS: Mapping[str, tuple[Format, ...]] = {
     "lm": (
         Format(
             "running text",
-            "one sentence or paragraph a line, split at spaces; raw text: --set data.splitting=punctuation",
+            "one sentence or paragraph a line, tokenised, or raw: then words and marks are parted",
             {"train.txt": "the dog sees the cat and the cat sees the dog .\nthe cat runs and the child sleeps .\n"},
         ),
     ),

@@ -28,7 +28,7 @@ BASELINES = {
     "bag-of-words": "logistic regression on the words of the training pairs",
     "neighbour": "each word hangs where most words of its tag hang in training",
     "unigram": "each word by its frequency in training alone",
-    "ngram": "interpolated modified Kneser-Ney over five words",
+    "5-gram": "sequences of up to five words counted in training (interpolated modified Kneser-Ney)",
 }
 """What needs no network and is scored beside it, by the end of the score's name: "bleu-of-copy"."""
 

@@ -30,6 +30,12 @@ class StreamVocabularyConfig(Section):
         description="Most entries, the end of a line and the unknown word included; null: all words of the training "
         "text, as the literature has it.",
     )
+    min_frequency: int | None = Field(
+        None,
+        ge=1,
+        description="Words that are rarer in the training text are unknown; null: 2 for own text that is not "
+        "tokenised, 1 otherwise.",
+    )
     multiple_of: int = Field(
         1, ge=1, description="Unused entries fill the vocabulary up to a multiple of this, so that n divides it."
     )
@@ -42,7 +48,7 @@ class StreamDataConfig(SplitFilesConfig):
     splitting: Literal["auto", "space", "punctuation"] = Field(
         "auto",
         description="Words stand between white space (space), or marks and clitics are words, too (punctuation); auto: "
-        "punctuation for the built-in corpus, space for text that is tokenised already, as the datasets are.",
+        "punctuation for the built-in corpus and for own text with marks at the words' ends, else space.",
     )
     vocabulary: StreamVocabularyConfig = Field(StreamVocabularyConfig(), description="Which words are known.")
 

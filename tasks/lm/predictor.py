@@ -21,6 +21,7 @@ from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress
 from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.language_model import LanguageModel, State
 from phmrun.tasks.lm.module import perplexity
+from phmrun.tasks.lm.ngrams import KneserNey
 from phmrun.tasks.lm.preparation import Tally, text_lines
 from phmrun.tasks.lm.sampling import Choice
 from phmrun.tasks.lm.segments import parts
@@ -29,6 +30,10 @@ from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words
 
 SAMPLES = 8
+ORDER = 5
+"""Words of the longest sequences that the baseline counts."""
+MOST = 20_000_000
+"""Words of the training text that it counts, the first ones."""
 NAT = 1 / math.log(2)
 """Bits."""
 
@@ -126,7 +131,7 @@ class LanguageModelPredictor:
         return self._surprisals(lines) if self.prompting.mode == "surprisal" else self._continuations(lines)
 
     def evaluate(self, data: StreamData, split: str) -> Evaluation:
-        """Perplexity of a split: "perplexity", "perplexity-of-unigram", and "bits_per_character" where asked for."""
+        """Perplexity of a split: "perplexity", "…-of-unigram", "…-of-5-gram", and "bits_per_character" if asked for."""
         tokens, tally = self._encoded(data.files[split])
         began = time.perf_counter()
         nats = self.surprisal(tokens)
@@ -134,7 +139,7 @@ class LanguageModelPredictor:
         by_line = np.split(nats * NAT, np.flatnonzero(tokens == self.vocabulary.end)[:-1] + 1)
         first = itertools.islice(text_lines(data.files[split], "reading"), SAMPLES)
         return Evaluation(
-            self._scores(tokens, nats, tally),
+            self._scores(tokens, nats, tally) | self._counted(tokens, data),
             predictions="".join(" ".join(f"{bits:.3f}" for bits in line) + "\n" for line in by_line),
             columns=("text", "bits per word"),
             samples=[(line, f"{bits.mean():.3f}") for line, bits in zip(first, by_line, strict=False)],
@@ -196,6 +201,16 @@ class LanguageModelPredictor:
             value = float(nats.sum()) * NAT / tally.characters
             scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
         return scores
+
+    def _counted(self, tokens: NDArray[np.int64], data: StreamData) -> dict[str, Score]:
+        """The perplexity of sequences of words counted in the training text, where that is at hand."""
+        if "train" not in data.files or data.vocabulary.sha256 != self.vocabulary.sha256:
+            return {}
+        train = np.asarray(data.prepared.stores["train"].tokens[:MOST], dtype=np.int64)
+        model = KneserNey(train, len(self.vocabulary.words), order=ORDER, before=self.vocabulary.end)
+        mean = float(model.surprisal(tokens).mean())
+        signature = f"{self._unit()}|smoothing:modified-kneser-ney|train-words:{len(train)}"
+        return {f"perplexity-of-{ORDER}-gram": Score("perplexity", perplexity(mean), signature, len(tokens), "words")}
 
     def _unigram(self) -> NDArray[np.float64]:
         """-log p of each word by its frequency in the training text, one added to each, in nats."""

@@ -33,11 +33,13 @@ class StreamSettings:
         size: Most entries of the vocabulary; all words of the training text unless given.
         multiple_of: The size is padded to a multiple of this.
         splitting: How a line becomes words.
+        min_frequency: Words rarer than this in training are unknown.
     """
 
     size: int | None = None
     multiple_of: int = 1
     splitting: Splitting = "space"
+    min_frequency: int = 1
 
 
 @dataclass(frozen=True)

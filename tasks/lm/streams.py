@@ -1,5 +1,6 @@
 """Running text as batches: streams read side by side, for training and for evaluation."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,10 @@ from phmrun.tasks.lm.store import StreamStore
 from phmrun.tasks.lm.vocabulary import StreamVocabulary
 from phmrun.text.lines import numbered_lines
 
+LOG = logging.getLogger("phmrun.tasks.lm")
 SPLITS = ("train", "dev")
+UNKNOWN_SHARE = 0.05
+"""Share of the validation text's words from which on it is said that they are unknown."""
 """What training needs."""
 
 
@@ -175,6 +179,15 @@ class StreamData(DataModule):
             PhmrunError: (exit 3) A file is missing or malformed, or too short for so many streams.
         """
         self.plan(1).check()
+        vocabulary, splits = self.vocabulary, self.prepared.statistics["splits"]
+        share = splits["dev"]["unknown_rate"]
+        if share > UNKNOWN_SHARE and not vocabulary.counts[vocabulary.unknown]:
+            LOG.warning(
+                "%.1f %% of the validation text's words are unknown, and training has no unknown word to learn from; "
+                "--set data.vocabulary.min_frequency=2 makes the rare ones unknown, "
+                "--set data.splitting=punctuation parts words from marks",
+                100 * share,
+            )
 
     @property
     def vocabulary(self) -> StreamVocabulary:

@@ -132,7 +132,12 @@ def chunks_of_words(lines: Iterable[str], splitting: Splitting) -> Iterable[list
 
 
 def count_words(
-    lines: Iterable[str], *, size: int | None = None, multiple_of: int = 1, splitting: Splitting = "space"
+    lines: Iterable[str],
+    *,
+    size: int | None = None,
+    multiple_of: int = 1,
+    splitting: Splitting = "space",
+    min_frequency: int = 1,
 ) -> StreamVocabulary:
     """The vocabulary of a text, most frequent words first, equal counts in alphabetical order.
 
@@ -141,6 +146,7 @@ def count_words(
         size: Most entries, the end of a line and the unknown word included; rarer words are unknown. All unless given.
         multiple_of: The size is padded to a multiple of this.
         splitting: How a line becomes words.
+        min_frequency: Rarer words are unknown.
 
     Raises:
         PhmrunError: (exit 3) There is no text.
@@ -152,7 +158,8 @@ def count_words(
         raise PhmrunError("there is no text to take words from", code=ExitCode.DATA)
     special = {END: counts.pop(END), UNKNOWN: counts.pop(UNKNOWN, 0)}
     ranked = sorted(counts.items(), key=_rank)
-    kept = ranked if size is None else ranked[: max(size - len(special), 0)]
+    kept = [entry for entry in ranked if entry[1] >= min_frequency]
+    kept = kept if size is None else kept[: max(size - len(special), 0)]
     special[UNKNOWN] += sum(count for _, count in ranked[len(kept) :])
     entries = sorted([*kept, *special.items()], key=_rank)
     return StreamVocabulary(

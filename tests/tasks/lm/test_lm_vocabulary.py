@@ -78,3 +78,9 @@ def test_damage_is_noticed(tmp_path):
 def test_no_text():
     with pytest.raises(PhmrunError, match="no text"):
         count_words(["", ""])
+
+
+def test_rare_words_are_unknown():
+    vocabulary = count_words(["a a b", "a c c"], min_frequency=2)
+    assert sorted(vocabulary.words) == sorted(["a", "c", END, UNKNOWN])
+    assert vocabulary.counts[vocabulary.unknown] == 1

@@ -1,0 +1,31 @@
+"""How own text becomes words: raw text is told from tokenised."""
+
+import pytest
+from tiny_experiments import configured
+
+from phmrun.engine.experiment import build_data
+from phmrun.tasks.lm.data import is_raw
+
+RAW = "The dog, who was old, saw the cat; the cat saw him.\n" * 3
+TOKENISED = "The dog , who was old , saw the cat ; at 10:30 the cat 's owner saw him .\n" * 3
+
+
+@pytest.mark.parametrize(("text", "raw"), [(RAW, True), (TOKENISED, False)])
+def test_raw_text_is_split_at_punctuation_and_its_rare_words_are_unknown(text, raw, tmp_path):
+    path = tmp_path / "text"
+    path.write_text(text, encoding="utf-8")
+    assert is_raw(path) == raw
+    given = {"train": str(path), "vocabulary": {"multiple_of": 1}}
+    data = build_data(configured("lm", tmp_path / "corpus", {"data": given}))
+    assert (data.settings.splitting, data.settings.min_frequency) == (("punctuation", 2) if raw else ("space", 1))
+    assert ("words" in data.fingerprints()) == raw
+    said = build_data(configured("lm", tmp_path / "corpus", {"data": {**given, "splitting": "space"}}))
+    assert (said.settings.splitting, said.settings.min_frequency) == ("space", 1)
+
+
+def test_unknown_words_are_warned_of(tmp_path, caplog):
+    config = configured("lm", tmp_path)
+    dev = tmp_path / "dev.aa"
+    dev.write_text(dev.read_text(encoding="utf-8").replace("w1", "unheard"), encoding="utf-8")
+    build_data(config).prepare()
+    assert "of the validation text's words are unknown" in caplog.text

@@ -1,0 +1,68 @@
+"""Modified Kneser–Ney beside a plain one of dictionaries, written from the equations."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from phmrun.tasks.lm.ngrams import KneserNey, discounts
+
+
+class Plain:
+    """The same by definition, one probability at a time."""
+
+    def __init__(self, tokens, words, order, before):
+        self.words, self.order = words, order
+        text = [before] * (order - 1) + list(tokens)
+        ends = range(order - 1, len(text))
+        grams = {k: Counter(tuple(text[end - k + 1 : end + 1]) for end in ends) for k in range(1, order + 1)}
+        self.counts = {order: grams[order]}
+        for k in range(1, order):
+            self.counts[k] = Counter(gram[1:] for gram in grams[k + 1])
+        self.after = {k: defaultdict(dict) for k in self.counts}
+        for k, counts in self.counts.items():
+            for gram, count in counts.items():
+                self.after[k][gram[:-1]][gram[-1]] = count
+        self.d = {k: (0.0, *discounts(np.array([*counts.values()]))) for k, counts in self.counts.items()}
+
+    def probability(self, word, history, k):
+        if k == 0:
+            return 1 / self.words
+        history = tuple(history[len(history) - k + 1 :])
+        lower = self.probability(word, history[1:], k - 1)
+        following = self.after[k].get(history)
+        if not following:
+            return lower
+        taken = {each: self.d[k][min(count, 3)] for each, count in following.items()}
+        total = sum(following.values())
+        kept = (following[word] - taken[word]) / total if word in following else 0.0
+        return kept + sum(taken.values()) / total * lower
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+@pytest.mark.parametrize(("seed", "size"), [(0, 12), (1, 300)])
+def test_beside_the_definition(order, seed, size):
+    draw = np.random.default_rng(seed)
+    train, test = draw.geometric(0.35, size).clip(0, 8), draw.integers(0, 10, 40)
+    model, plain = KneserNey(train, 10, order=order, before=3), Plain(train, 10, order, 3)
+    text = [3] * (order - 1) + list(test)
+    expected = [
+        -np.log(plain.probability(text[end], text[end - order + 1 : end], order)) for end in range(order - 1, len(text))
+    ]
+    np.testing.assert_allclose(model.surprisal(test), expected, rtol=1e-9)
+
+
+def test_the_words_after_a_history_add_up_to_one():
+    draw = np.random.default_rng(2)
+    train = draw.geometric(0.3, 200).clip(0, 6)
+    model = KneserNey(train, 8, order=3)
+    for history in ([1, 1], [2, 5], [7, 7], [1, 7]):
+        total = sum(np.exp(-model.surprisal(np.array([*history, word]))[-1]) for word in range(8))
+        assert total == pytest.approx(1.0)
+
+
+def test_discounts_are_those_of_the_counts_of_counts():
+    counts = np.array([1] * 10 + [2] * 4 + [3] * 2 + [4])
+    y = 10 / 18
+    assert discounts(counts) == pytest.approx((1 - 2 * y * 4 / 10, 2 - 3 * y * 2 / 4, 3 - 4 * y * 1 / 2))
+    assert discounts(np.array([1, 1, 5])) == (0.5, 1.0, 1.5)
