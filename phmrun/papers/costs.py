@@ -71,6 +71,12 @@ def require_cost(name: str, where: str) -> str:
     return name
 
 
+def _named(key: str, text: str) -> str:
+    """A row's value, with the last part of its key where it is a number, which says nothing alone."""
+    number = text.replace(".", "", 1).replace("e-", "", 1).isdigit()
+    return f"{key.rpartition('.')[2].replace('_', ' ')} {text}" if number else text
+
+
 def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
     """The rows of a table that have a cost and a score in a column.
 
@@ -83,7 +89,8 @@ def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list
     for labels, figures in zip(table.rows, table.figures, strict=True):
         size, numbers = cost_of(figures[column].entries, cost), figures[column].numbers[0]
         if size is not None and numbers.mean is not None:
-            found.append(Point(" ".join(filter(None, labels)), size, numbers.mean, numbers.deviation))
+            label = ", ".join(_named(key, text) for key, text in zip(table.keys, labels, strict=True) if text)
+            found.append(Point(label, size, numbers.mean, numbers.deviation))
     return found
 
 
