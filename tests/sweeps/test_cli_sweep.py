@@ -42,7 +42,7 @@ def test_the_plan_as_json(phmrun, written):
 def test_a_sweep_runs_and_says_how_it_ended(phmrun, written):
     file = written(FOUR)
     result = phmrun(file, "--only", "layer=dense", "--jobs", "2")
-    assert (result.exit_code, result.stdout) == (0, "1 cells: 1 done\n")
+    assert (result.exit_code, result.stdout) == (0, "2 cells: 2 done\n")
     planned = phmrun("status", file).stdout
     assert "4 cells: 2 done · 1 missing · 1 invalid · about 0 s of training left" in planned
     facts = json.loads(phmrun(file, "--json").stdout)
