@@ -175,8 +175,8 @@ def _decided(difference: "Difference | Looked | None") -> dict[str, Any]:
     if isinstance(difference, Looked):
         decided, design = difference.decision, difference.design
         looks = {"at": list(design.looks), "looked_at": decided.seeds, "open": difference.open, "level": design.level}
-        own = {"verdict": str(decided.verdict), "difference": difference.value, "margin": design.margin, "looks": looks}
-        return found | own
+        own = {"verdict": str(decided.verdict), "difference": difference.value, "margin": design.margin}
+        return found | own | {"looks": looks, "detectable": difference.detectable}
     decision, comparison, flip = difference.decision, difference.comparison, difference.flip
     return found | {
         "verdict": str(decision.verdict),
@@ -316,6 +316,8 @@ def _sentence_of_looks(looked: Looked) -> str:
         Verdict.NOT_WORSE: f"not worse by more than {design.margin:g}" if design.margin else "",
         Verdict.UNDECIDED: "open" if looked.open else "undecided",
     }[decision.verdict]
+    if decision.verdict is Verdict.UNDECIDED and looked.detectable is not None:
+        verdict += f"; a difference of about {looked.detectable:.2f} would have been seen"
     return f"{verdict}: {looked.value:+.2f} at the look at {decision.seeds} seeds"
 
 

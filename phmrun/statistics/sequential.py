@@ -80,12 +80,14 @@ class Looked:
         decision: What is known.
         design: As it was fixed.
         value: The row's mean minus the baseline's, over the seeds looked at; ``None`` before the first look.
+        detectable: About the smallest difference that so many seeds show with a power of 80 %, by their spread.
         open: Whether further seeds are of use.
     """
 
     decision: Decision
     design: Design
     value: float | None
+    detectable: float | None
     open: bool
 
 

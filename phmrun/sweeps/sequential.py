@@ -8,14 +8,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.entries import Entry
 from phmrun.papers.results import ResultTable
-from phmrun.statistics.decision import Verdict
+from phmrun.statistics.decision import Verdict, detectable
+from phmrun.statistics.hierarchical import compare_scores
 from phmrun.statistics.sequential import Decision, Design, Looked, decisions, looked_at
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus
 from phmrun.sweeps.plan import SEED, Cell
@@ -185,8 +185,9 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
         for row, scores, decision in zip(family.rows, values, made, strict=True):
             seen = looked_at(design, len(scores), len(base))
             is_open = decision.verdict is Verdict.UNDECIDED and seen < design.max_seeds
-            value = fmean(scores[: decision.seeds]) - fmean(base[: decision.seeds]) if decision.seeds else None
-            looked = Looked(decision, design, value, is_open)
+            shown = compare_scores(scores[: decision.seeds], base[: decision.seeds], paired=False)
+            least = detectable(shown, design.level / len(family.rows)) if shown else None
+            looked = Looked(decision, design, shown.value if shown else None, least, is_open)
             found.append(Known(family.label, row, decision, tuple(scores), is_open, looked))
     return found
 

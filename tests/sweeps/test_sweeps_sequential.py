@@ -104,7 +104,7 @@ def test_a_table_replays_the_looks(planned, tmp_path):
     notes = "\n".join(laid.notes)
     assert "a group-sequential test at 5, 7 seeds, level 0.05 over all rows and looks" in notes
     assert "phm: different, worse: -29.70 at the look at 5 seeds" in notes
-    assert "rank: open: -0.02 at the look at 5 seeds" in notes
+    assert "rank: open; a difference of about 0.39 would have been seen: -0.02 at the look at 5 seeds" in notes
     cell = plain_rows(table, looked)[1]
     assert (cell["verdict"], cell["p"], cell["looks"]["looked_at"]) == ("different", None, 5)
     fix_terms(tmp_path, terms)
