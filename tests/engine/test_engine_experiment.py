@@ -253,7 +253,8 @@ def test_which_weights_are_scored(training, weights, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64"])
-def test_other_precisions_train_and_resume(precision, tmp_path):
+def test_other_precisions_train_and_resume(precision, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("phmrun.engine.fit.has_bf16", lambda: False)
     training = {"training": {"precision": precision, "clip": 0.5, "patience": 0}}
     config = configured("nmt", tmp_path / "corpus", everywhere("phm", n=2), training)
     result = run_experiment(config, tmp_path / "runs")
@@ -261,6 +262,7 @@ def test_other_precisions_train_and_resume(precision, tmp_path):
     weights = torch.load(result.run_dir / "checkpoints" / "last.ckpt")["state_dict"]
     kinds = {tensor.dtype for tensor in weights.values()}
     assert kinds == {torch.float64 if precision == "64" else torch.float32}
+    assert ("no 16-bit arithmetic" in caplog.text) == (precision == "bf16-mixed")
 
 
 def test_a_users_own_layer_travels_with_the_run(tmp_path):

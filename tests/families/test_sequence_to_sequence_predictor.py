@@ -51,6 +51,17 @@ def test_a_stream_keeps_its_order(vocabularies, batch, monkeypatch):
     assert len({answer.text for answer in alone}) > 2
 
 
+def test_only_predictions_take_measured_kernels(vocabularies):
+    machine = translator(vocabularies)
+    list(machine.predict(LINES))
+    assert machine.decoder.measured_kernels
+    machine.translate(LINES)  # as scores do
+    assert not machine.decoder.measured_kernels
+    fixed = translator(vocabularies, kernels="fixed")
+    list(fixed.predict(LINES))
+    assert not fixed.decoder.measured_kernels
+
+
 def test_one_at_a_time_answers_at_once(vocabularies):
     read = []
 
