@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import socket
 import stat
 import time
@@ -56,13 +57,36 @@ def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> 
     _sync_directory(path.parent)
 
 
+@contextmanager
+def replacing_directory(path: Path) -> Iterator[Path]:
+    """Yields an empty directory beside ``path``; on a clean exit it takes the place of what is at ``path``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
+    try:
+        temporary.mkdir()
+        yield temporary
+        _remove(path)
+        temporary.rename(path)
+    finally:
+        _remove(temporary)
+
+
+def _remove(path: Path) -> None:
+    """Removes a file, or a directory with what is in it, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _remove_abandoned(path: Path) -> None:
     """Removes what processes left over that were killed while they wrote the same file; an hour old, if elsewhere."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         try:
             living = _writer_lives(left)
             if living is False or (living is None and time.time() - left.stat().st_mtime > _HOUR):
-                left.unlink()
+                _remove(left)
         except FileNotFoundError:  # another process has been faster
             continue
 
@@ -74,7 +98,7 @@ def remove_unfinished(folder: Path) -> None:
     """
     for left in folder.rglob(".*.tmp"):
         if not _writer_lives(left):
-            left.unlink(missing_ok=True)
+            _remove(left)
 
 
 def _writer_lives(unfinished: Path) -> bool | None:

@@ -29,7 +29,11 @@ def compress(
     n: Annotated[int | None, typer.Option(help="Its order n; an option of another name: --set layer.rank=16.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="layer.OPTION=VALUE", help="Another option of the structure; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Another option of the structure (layer.rank=16), or any key of the new run; may be repeated.",
+        ),
     ] = None,
     budget: Annotated[
         str | None,
@@ -38,6 +42,19 @@ def compress(
         ),
     ] = None,
     steps: Annotated[int, typer.Option(min=0, help="Optimizer steps of training after the fit; 0: the fit alone.")] = 0,
+    teacher: Annotated[
+        bool,
+        typer.Option(
+            "--teacher/--no-teacher",
+            help="Train on the old run's predictions too (--set distillation.weight=0.5, distillation.temperature=1).",
+        ),
+    ] = True,
+    sequences: Annotated[
+        bool,
+        typer.Option(
+            "--sequences", help="Of translation: train on the old run's outputs for the training sources (CTranslate2)."
+        ),
+    ] = False,
     calibrate: Annotated[
         int,
         typer.Option(min=0, help="Training batches that the fit is to serve; 0: the matrices alone decide."),
@@ -51,17 +68,23 @@ def compress(
 ) -> None:
     """Fits a structure to a trained run's matrices, shows what they keep, and makes a new run of them."""
     from phmrun.cli.resolving import settings
+    from phmrun.experiments import resolve_request
 
     plugins = load_plugins(plugin)
     share = _share(budget)
-    options = {key: value for key, value, _ in settings(set_ or [], "layer")}
+    keys = settings(set_ or [])
     from phmrun.compression.compress import derivation, layer_of, make_plan
     from phmrun.engine import experiment
     from phmrun.engine.trained_model import open_run
     from phmrun.ledger import Run
 
+    options = {key.removeprefix("layer."): value for key, value, _ in keys if key.startswith("layer.")}
     given = {**options, **({} if n is None else {"n": n})}
     trained = open_run(Run.find(runs_dir, run))
+    others = [setting for setting in keys if not setting[0].startswith("layer.")]
+    config = trained.config
+    if others:
+        config = resolve_request(config.task, others, parent=trained.run.config_path).resolved.config
     weights = trained.load(checkpoint=checkpoint, average=average)
     wanted = layer_of(layer, given)
     plan = make_plan(trained, wanted, budget=share, batches=calibrate, fixed=bool(given))
@@ -69,12 +92,16 @@ def compress(
         _show(plan)
     result = None
     if not dry_run:
+        if sequences:
+            from phmrun.families.sequence_to_sequence.distillation import with_outputs_of
+
+            config = with_outputs_of(trained, config, weights)
         result = experiment.train(
-            plan.config_of(trained.config, wanted, steps),
+            plan.config_of(config, wanted, steps),
             origin={},
             runs_dir=trained.run.path.parent,
             plugins=plugins,
-            derivation=derivation(trained, plan, weights, calibrate),
+            derivation=derivation(trained, plan, weights, calibrate, taught=teacher and steps > 0),
             verbosity=int(console.verbosity()),
         )
     if as_json:

@@ -12,11 +12,12 @@ from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.engine.trained_model import TrainedModel
+    from phmrun.export.formats import Exported
     from phmrun.ledger import Run
 
 EPILOG = """Examples:
 
-phmrun export latest --format onnx --out model.onnx
+phmrun export latest --format onnx
 
 phmrun export latest --format ctranslate2 --quantization int8
 
@@ -65,27 +66,30 @@ def export(
         return
     exported = exporting.export(trained, out, kind, checkpoint=checkpoint, average=average)
     if model_card:
-        _write_card(found, exported.path.parent)
+        _write_card(found, exported.path if exported.parts else exported.path.parent)
+    files = list(exported.parts.values()) or [exported]
     if as_json:
-        console.print_json(
-            {
-                "run_id": found.id,
-                "path": str(exported.path),
-                "format": exported.format,
-                "bytes": exported.bytes,
-                "difference": exported.difference,
-                "inputs": {name: list(sizes) for name, sizes in exported.inputs.items()},
-                "outputs": list(exported.outputs),
-            }
-        )
+        parts = {"parts": {name: _facts(part) for name, part in exported.parts.items()}} if exported.parts else {}
+        console.print_json({"run_id": found.id, **_facts(exported), **parts})
         return
-    size = f"{exported.bytes / 2**20:,.1f} MiB"
     console.print_table(
         ("file", "format", "size", "largest difference"),
-        [(str(exported.path), exported.format, size, f"{exported.difference:.1e}")],
+        [(str(one.path), one.format, f"{one.bytes / 2**20:,.1f} MiB", f"{one.difference:.1e}") for one in files],
     )
-    inputs = ", ".join(f"{name} [{', '.join(map(str, sizes))}]" for name, sizes in exported.inputs.items())
-    console.stdout().print(f"{inputs} -> {', '.join(exported.outputs)}", markup=False, soft_wrap=True)
+    for one in files:
+        inputs = ", ".join(f"{name} [{', '.join(map(str, sizes))}]" for name, sizes in one.inputs.items())
+        console.stdout().print(f"{inputs} -> {', '.join(one.outputs)}", markup=False, soft_wrap=True)
+
+
+def _facts(exported: "Exported") -> dict[str, Any]:
+    return {
+        "path": str(exported.path),
+        "format": exported.format,
+        "bytes": exported.bytes,
+        "difference": exported.difference,
+        "inputs": {name: list(sizes) for name, sizes in exported.inputs.items()},
+        "outputs": list(exported.outputs),
+    }
 
 
 def _write_card(run: "Run", folder: Path) -> None:

@@ -57,7 +57,7 @@ class Plan:
     loss: tuple[float, float] | None
 
     def config_of(self, parent: Experiment, layer: LayerConfig, steps: int) -> Experiment:
-        """The child's config: the layer for all maps, and those by name that have another."""
+        """The child's config: the parent's, with the layer for all maps, and those by name that have another."""
         others = [
             MapConfig(name=one.name, layer=LayerConfig(**one.layer))
             for one in self.maps
@@ -136,8 +136,16 @@ def make_plan(trained: TrainedModel, layer: LayerConfig, *, budget: Fraction | N
     )
 
 
-def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int) -> Derivation:
-    """What lets a run begin with the parent's weights, the planned maps in the places of its own."""
+def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *, taught: bool = False) -> Derivation:
+    """What lets a run begin with the parent's weights, the planned maps in the places of its own.
+
+    Args:
+        trained: The parent.
+        plan: What becomes of its maps.
+        weights: Which of the parent's weights these are.
+        batches: Training batches that the plan was calibrated with.
+        taught: Whether the child learns from the parent's predictions as well.
+    """
 
     def start(child: TrainingModule) -> None:
         state = child.network.state_dict()
@@ -150,7 +158,10 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int) ->
                 if name in plan.structures:
                     structure.load_state_dict(plan.structures[name].state_dict())
 
-    return Derivation({"compresses": trained.run.id, "weights": weights, "calibration": str(batches)}, start)
+    marks = {"compresses": trained.run.id, "weights": weights, "calibration": str(batches)}
+    if not taught:
+        return Derivation(marks, start)
+    return Derivation({**marks, "teacher": trained.run.id}, start, trained)
 
 
 def _calibration(config: Experiment, batches: int) -> list[Any]:

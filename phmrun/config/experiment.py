@@ -9,6 +9,7 @@ from phmrun.config.schema import Section, Unhashed
 from phmrun.config.sections import (
     BatchConfig,
     DataConfig,
+    DistillationConfig,
     EmbeddingConfig,
     HardwareConfig,
     LayerConfig,
@@ -38,6 +39,9 @@ class Experiment(Section):
     model: ModelConfig = Field(ModelConfig(), description="Shape of the network.")
     batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")
     training: TrainingConfig = Field(TrainingConfig(), description="Length, optimisation, validation, checkpoints.")
+    distillation: DistillationConfig = Field(
+        DistillationConfig(), description="Learning from a teacher, where there is one."
+    )
     hardware: Annotated[HardwareConfig, Unhashed()] = Field(HardwareConfig(), description="The machine to run on.")
     score_on: Annotated[tuple[str, ...], Unhashed()] = Field(
         (), description="Splits that the trained model is scored on beside the test set: dev, or another of the data."

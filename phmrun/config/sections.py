@@ -289,6 +289,17 @@ class TrainingConfig(Section):
         return hours * 3600 + minutes * 60 + seconds
 
 
+class DistillationConfig(Section):
+    """What a network that has a teacher learns from it (`phmrun compress --steps N`, `train --teacher RUN`)."""
+
+    weight: float = Field(
+        0.5, ge=0, le=1, description="Share of the loss that is the distance from the teacher's predictions."
+    )
+    temperature: float = Field(
+        1.0, gt=0, description="What the logits of both are divided by, so that unlikely classes count for more."
+    )
+
+
 class HardwareConfig(Section):
     """The machine that the experiment runs on; no part of what the experiment is."""
 

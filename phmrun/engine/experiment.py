@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,16 +25,17 @@ from phmrun.engine.bookkeeping import (
 )
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters, network_without_weights
-from phmrun.engine.data import DataModule
+from phmrun.engine.data import DataModule, Vocabulary
+from phmrun.engine.distillation import Teacher
 from phmrun.engine.environment import continued, recorded
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.network import build_module
 from phmrun.engine.predictor import Predictor
 from phmrun.engine.processes import is_leader
 from phmrun.engine.rates import Rate, rate_table
-from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
-from phmrun.files import cache_dir, remove_unfinished, write_text
+from phmrun.files import cache_dir, remove_unfinished, sha256_of, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Segment
@@ -72,11 +74,13 @@ class Derivation:
 
     Attributes:
         marks: What of it makes the experiment another one, for the run's name.
-        start: Sets the weights of the module.
+        start: Sets the weights of the module; ``None``: they come from the seed.
+        teacher: A trained run that the module learns from, its weights loaded.
     """
 
     marks: Mapping[str, str]
-    start: Callable[[TrainingModule], None]
+    start: Callable[[TrainingModule], None] | None = None
+    teacher: TrainedModel | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,29 @@ def train(
             return _train(config, data, run, parent, plugins or {}, derivation, segment)
 
 
+def teacher_of(trained: TrainedModel, config: Experiment, data: DataModule) -> Teacher:
+    """A trained run as a teacher of an experiment.
+
+    Raises:
+        PhmrunError: It has learnt other tokens or labels.
+    """
+    if contents(trained.vocabulary) != contents(data.vocabulary):
+        raise PhmrunError(
+            "the teacher's vocabulary is another one, so that its predictions are of other tokens",
+            where=trained.run.id,
+            hint="Train both on the same data with the same vocabulary.",
+        )
+    return Teacher(trained.module, config.distillation.weight, config.distillation.temperature)
+
+
+def contents(vocabulary: Vocabulary) -> dict[str, str]:
+    """Checksums of the files that a vocabulary is kept in."""
+    with TemporaryDirectory() as directory:
+        vocabulary.save(Path(directory))
+        files = [path for path in Path(directory).rglob("*") if path.is_file()]
+        return {str(path.relative_to(directory)): sha256_of(path) for path in files}
+
+
 def check_extension(parent: Run, config: Experiment) -> None:
     """Refuses to extend a run to a step that it has passed: nothing would be trained.
 
@@ -260,11 +287,13 @@ def _train(
         module.network.compile()
     if not run.checkpoints.joinpath(LAST).is_file():
         module.begin(data)
-        if derivation:
+        if derivation and derivation.start:
             derivation.start(module)
             if not config.training.max_steps:
                 save_start(run.checkpoints, module)
     mirror = _begin(config, data, module.network, run, plugins) if leader else None
+    if derivation and derivation.teacher:
+        module.teacher = teacher_of(derivation.teacher, config, data)
 
     def record(row: dict[str, Any]) -> None:
         if mirror is None:

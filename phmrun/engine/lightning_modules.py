@@ -15,6 +15,9 @@ from torch.optim import Optimizer
 from phmrun.engine.data import DataModule
 from phmrun.engine.module import Batch, TrainingModule
 
+TEACHER = "teacher"
+"""Key of a checkpoint under which what a teacher remembers is."""
+
 
 class LightningTraining(pl.LightningModule):
     """Hands Lightning's calls on to a task's module; a checkpoint's weights have the names that they have there.
@@ -53,10 +56,17 @@ class LightningTraining(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds what the task keeps beyond the weights."""
         self.objective.on_save_checkpoint(checkpoint)
+        if self.objective.teacher:
+            checkpoint[TEACHER] = {}
+            self.objective.teacher.module.trainer = self.objective.trainer
+            self.objective.teacher.module.on_save_checkpoint(checkpoint[TEACHER])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Gives it back to the task."""
         self.objective.on_load_checkpoint(checkpoint)
+        if self.objective.teacher:
+            self.objective.teacher.module.trainer = self.objective.trainer
+            self.objective.teacher.module.on_load_checkpoint(checkpoint.get(TEACHER, {}))
 
     def state_dict(self, *arguments: Any, **keywords: Any) -> dict[str, Any]:  # type: ignore[override]
         """The task's module's, so that its names do not tell of this wrapper."""

@@ -1,6 +1,6 @@
 """What every task's module has in common: one loss, weighted by tokens, and its optimiser. It needs no Lightning."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from phmrun.engine.distillation import Prediction, Teacher
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule
 from phmrun.errors import PhmrunError
 from phmrun.export.graph import ExportGraph
@@ -31,12 +32,14 @@ class Loss(NamedTuple):
         units: Number of units (target tokens, items) that the sums run over.
         hits: By the name of a score, for how many of the units it is reached: ``{"accuracy": correct}``. Validation
             divides them by the units.
+        predictions: What the loss was taken of; see :meth:`TrainingModule.predictions`.
     """
 
     total: Tensor
     nll: Tensor
     units: int
     hits: Mapping[str, Tensor] = MappingProxyType({})
+    predictions: Sequence[Prediction] = ()
 
 
 class TrainingModule(nn.Module):
@@ -53,10 +56,12 @@ class TrainingModule(nn.Module):
     Attributes:
         counted: The names of the hits that the losses report.
         trainer: Lightning's trainer while it trains the module, else ``None``.
+        teacher: A trained module that this one learns from beside the data.
     """
 
     counted: tuple[str, ...] = ()
     trainer: Any = None
+    teacher: Teacher | None = None
 
     def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
         super().__init__()
@@ -74,6 +79,14 @@ class TrainingModule(nn.Module):
     def loss(self, batch: Any) -> Loss:
         """The summed loss of one batch."""
         raise NotImplementedError
+
+    def predictions(self, batch: Any) -> Sequence[Prediction]:
+        """What the network predicts of a batch: the distributions that a teacher and its student compare.
+
+        Raises:
+            PhmrunError: The task's networks learn from no teacher.
+        """
+        raise PhmrunError("the networks of this task learn from no teacher", where="distillation")
 
     def begin(self, data: Any) -> None:
         """Takes from the data what the network starts from, before the first step of a run; nothing by default."""
@@ -95,8 +108,9 @@ class TrainingModule(nn.Module):
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
         """The share of the window's mean loss; Lightning divides by the micro-batches, and by processes, again."""
         loss = self.loss(batch)
+        total = self.teacher.taught(loss.total, loss.predictions, batch) if self.teacher else loss.total
         share = self.trainer.accumulate_grad_batches * self.trainer.world_size / batch.window_units
-        return {"loss": loss.total * share, "nll": loss.nll.detach(), "units": loss.units}
+        return {"loss": total * share, "nll": loss.nll.detach(), "units": loss.units}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Told before each optimizer step, once the gradients are complete."""

@@ -8,8 +8,6 @@ every structure is folded into dense matrices first.
 import hashlib
 import json
 import math
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,14 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.errors import PhmrunError
-from phmrun.files import write_json, write_text
+from phmrun.export.vocabularies import has_model, token_names, write_models
+from phmrun.files import replacing_directory, write_json, write_text
 from phmrun.layers import FeedForward, MultiheadAttention, folded
 from phmrun.models.positions import RelativePositions
 from phmrun.models.transformer import DecoderLayer, EncoderLayer, Sublayer, Transformer, with_tables
-from phmrun.text.pieces import PieceVocabulary
-from phmrun.text.subwords import SubwordVocabulary
 from phmrun.text.vocabularies import Vocabularies
-from phmrun.text.vocabulary import SPECIALS, Vocabulary
 
 Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
 
@@ -74,16 +70,9 @@ def converted(
     }
     if _read_mark(directory) == mark:
         return directory
-    beside = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
-        beside.mkdir(parents=True)
+    with replacing_directory(directory) as beside:
         write_model(network, vocabularies, beside, quantization)
         write_json(beside / MARK, mark)
-        shutil.rmtree(directory, ignore_errors=True)
-        beside.rename(directory)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return directory
 
 
@@ -97,12 +86,7 @@ def write_model(
     specification.validate()
     specification.optimize(quantization=None if quantization == "none" else quantization)
     specification.save(str(directory))
-    sides = {"subwords": vocabularies.source}
-    if not vocabularies.joint:
-        sides = {"source": vocabularies.source, "target": vocabularies.target}
-    for name, vocabulary in sides.items():
-        if isinstance(vocabulary, SubwordVocabulary | PieceVocabulary):
-            (directory / f"{name}.model").write_bytes(vocabulary.model)
+    write_models(vocabularies, directory)
     write_text(directory / "README.md", _page(vocabularies))
 
 
@@ -146,16 +130,6 @@ def specification_of(network: Transformer) -> Any:
     specification.config.layer_norm_epsilon = cast(nn.LayerNorm, first.norm).eps
     specification.config.add_source_eos = True
     return specification
-
-
-def token_names(vocabulary: Vocabulary) -> list[str]:
-    """A name for each row of an embedding, all different; the special ones have the engine's names."""
-    names: dict[str, int] = {}
-    for number, token in enumerate(vocabulary.tokens):
-        names[token if number < len(SPECIALS) or token not in names else f"{token}#{number}"] = number
-    for number in range(len(names), len(vocabulary)):
-        names[f"<unused {number}>"] = number
-    return list(names)
 
 
 def digest_of(network: nn.Module) -> str:
@@ -248,7 +222,7 @@ def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
 
 def _page(vocabularies: Vocabularies) -> str:
     """How to call a converted model, as a page of Markdown whose code runs in the model's directory."""
-    if not isinstance(vocabularies.source, SubwordVocabulary | PieceVocabulary):
+    if not has_model(vocabularies.source):
         setup, encode, decode = "", "line.split()", '" ".join(tokens)'
     else:
         names = ("subwords", "subwords") if vocabularies.joint else ("source", "target")

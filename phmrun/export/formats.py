@@ -9,7 +9,7 @@ import json
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,11 +20,15 @@ from torch import Tensor
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.export.graph import ExportGraph, Run, outputs_of
-from phmrun.files import replacing
+from phmrun.export.vocabularies import token_names, write_models
+from phmrun.files import replacing, replacing_directory, write_json
+from phmrun.text.vocabularies import Vocabularies
 
 Format = Literal["safetensors", "torch-export", "onnx"]
 FORMATS: tuple[str, ...] = get_args(Format)
 ENDINGS = {"safetensors": ".safetensors", "torch-export": ".pt2", "onnx": ".onnx"}
+TOKENS = "tokens.json"
+"""The names of all tokens by number, beside graphs that a search calls."""
 TOLERANCE = 1e-4
 """Largest difference of an output, relative to the largest number in it, that counts as the same output."""
 
@@ -40,6 +44,7 @@ class Exported:
         difference: Largest difference of an output from the trained model's, relative to its largest number.
         inputs: What the exported function takes: names, and the names of their sizes.
         outputs: The names of what it gives.
+        parts: The files of a directory, by name; empty for a file.
     """
 
     path: Path
@@ -48,6 +53,7 @@ class Exported:
     difference: float
     inputs: Mapping[str, Sequence[str | int]]
     outputs: Sequence[str]
+    parts: Mapping[str, "Exported"] = field(default_factory=dict)
 
 
 def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) -> Exported:
@@ -55,7 +61,8 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
 
     Args:
         trained: The opened run.
-        path: The file to write; unless given, ``exports/model<ending>`` in the run directory.
+        path: The file to write, or the directory for ``onnx`` of a network that a search calls step by step; unless
+            given, ``exports/model<ending>`` or ``exports/onnx`` in the run directory.
         kind: "safetensors" (folded weights and their meaning), "torch-export" (a program for ``torch.export.load``) or
             "onnx".
         **weights: Which weights: the arguments of ``TrainedModel.load``.
@@ -74,15 +81,21 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
             where=trained.run.id,
             hint=f"phmrun export {trained.run.id} --format safetensors writes the folded weights.",
         )
-    path = path or trained.run.path / "exports" / f"model{ENDINGS[kind]}"
+    facts = {"run": trained.run.id, "weights": label}
+    if kind == "onnx" and program.parts:
+        return _export_parts(program, path or trained.run.path / "exports" / kind, trained.vocabulary, facts)
+    return _export_file(program, path or trained.run.path / "exports" / f"model{ENDINGS[kind]}", kind, facts)
+
+
+def _export_file(program: ExportGraph, path: Path, kind: str, facts: Mapping[str, str]) -> Exported:
+    """Writes one file, and checks it."""
     writers: dict[str, Callable[[ExportGraph, Path, dict[str, str]], Run]] = {
         "safetensors": _write_safetensors,
         "torch-export": _write_torch_export,
         "onnx": _write_onnx,
     }
-    facts = {"run": trained.run.id, "weights": label, **program.facts}
     with replacing(path) as temporary:
-        run = writers[kind](program, temporary, facts)
+        run = writers[kind](program, temporary, {**facts, **program.facts})
         difference = largest_difference(program, run)
         if difference > TOLERANCE:
             raise PhmrunError(
@@ -91,6 +104,23 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
                 code=ExitCode.BUG,
             )
     return Exported(path, kind, path.stat().st_size, difference, program.inputs, program.outputs)
+
+
+def _export_parts(
+    program: ExportGraph, directory: Path, vocabularies: Vocabularies, facts: Mapping[str, str]
+) -> Exported:
+    """Writes the graphs that a search calls into a directory, with the vocabularies and a page about them."""
+    with replacing_directory(directory) as beside:
+        parts = {
+            name: _export_file(part, beside / f"{name}.onnx", "onnx", facts) for name, part in program.parts.items()
+        }
+        write_models(vocabularies, beside)
+        names = {"source": token_names(vocabularies.source), "target": token_names(vocabularies.target)}
+        write_json(beside / TOKENS, names)
+    parts = {name: replace(part, path=directory / part.path.name) for name, part in parts.items()}
+    size = sum(path.stat().st_size for path in directory.iterdir())
+    difference = max(part.difference for part in parts.values())
+    return Exported(directory, "onnx", size, difference, program.inputs, program.outputs, parts)
 
 
 @torch.no_grad()

@@ -32,6 +32,7 @@ class ExportGraph:
         examples: Inputs of several sizes, on which both functions must agree; a graph is traced with the first ones.
         facts: What a reader of the file must know, such as the number of the padding token.
         untraceable: Why there is no graph of it, only weights; empty where there is one.
+        parts: The functions that a search calls step by step, by name; ONNX has them in the place of the whole.
     """
 
     network: nn.Module
@@ -43,6 +44,7 @@ class ExportGraph:
     examples: Sequence[tuple[Tensor, ...]]
     facts: Mapping[str, str] = field(default_factory=dict)
     untraceable: str = ""
+    parts: Mapping[str, "ExportGraph"] = field(default_factory=dict)
 
 
 def outputs_of(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -3,11 +3,12 @@
 What is minimised over the structure's matrices Ŵ is ‖W - Ŵ‖², or with a covariance C = E[x xᵀ] of the inputs the
 error of the outputs, E‖(W - Ŵ) x‖² = tr((W - Ŵ) C (W - Ŵ)ᵀ). Everything is computed in double precision.
 
-Sources: Van Loan and Pitsianis 1993 (sums of Kronecker products by rearrangement); Eckart and Young 1936 (low rank);
-for C, whitening by its Cholesky factor where the first of these applies, alternating least squares for Kronecker sums.
+Sources: Van Loan and Pitsianis 1993 (sums of Kronecker products by rearrangement); Eckart and Young 1936 (low rank, and
+each block of a Monarch matrix); for C, whitening by its Cholesky factor where a closed form remains. Where none does,
+the factors are improved in turn, each to its best for the others (alternating least squares), so that the error falls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +51,171 @@ def best_low_rank(weight: Tensor, rank: int, covariance: Tensor | None = None) -
         right = torch.linalg.solve_triangular(root, v[:rank], upper=False, left=False)
     scale = s[:rank].sqrt()
     return u[:, :rank] * scale, scale.unsqueeze(1) * right
+
+
+def best_low_rank_blocks(
+    weight: Tensor, blocks: int, rank: int, covariance: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """U ``[b, b, k/b, r]`` and V ``[b, b, r, d/b]`` by block, whose products are the best blocks of that rank.
+
+    Each block is by itself without a covariance. With one, a column of blocks is the best for the others: they are
+    gone through in turn.
+    """
+    columns = -(-weight.shape[1] // blocks)
+    target, steady = padded(weight, blocks, blocks), _padded_covariance(covariance, weight.shape[1], blocks)
+    parts = [slice(number * columns, (number + 1) * columns) for number in range(blocks)]
+    fitted = torch.zeros_like(target)
+    u: list[Tensor] = [target] * blocks
+    v: list[Tensor] = [target] * blocks
+
+    def improve() -> None:
+        for number, own in enumerate(parts):
+            root = torch.linalg.cholesky(steady[own, own])
+            wanted = fitted[:, own] + _of_others(target - fitted, steady, own)
+            left, values, right = torch.linalg.svd((wanted @ root).view(blocks, -1, columns), full_matrices=False)
+            scale = values[:, :rank].sqrt()
+            u[number] = left[..., :rank] * scale.unsqueeze(1)
+            whitened = scale.unsqueeze(2) * right[:, :rank]
+            v[number] = torch.linalg.solve_triangular(root, whitened, upper=False, left=False)
+            fitted[:, own] = (u[number] @ v[number]).flatten(0, 1)
+
+    _until_settled(improve, lambda: error(target, fitted, steady), once=covariance is None)
+    return torch.stack(u, 1), torch.stack(v, 1)
+
+
+def best_coupled_blocks(
+    weight: Tensor, b: Tensor, d: Tensor, c: Tensor, covariance: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """B ``[b, k/b, r]``, D ``[r, b, b]``, C ``[b, r, d/b]`` with block (i, j) of W ≈ B_i diag(D_ij) C_j.
+
+    Begins with the best matrix of rank r, whose D is 1, and improves B, and for each column of blocks D and C, in turn.
+
+    Args:
+        weight: ``[k, d]``.
+        b: Of the sizes wanted; what a rank above W's leaves over keeps these values.
+        d: Likewise.
+        c: Likewise.
+        covariance: ``[d, d]``.
+    """
+    blocks, rank, columns = c.shape
+    target, steady = padded(weight, blocks, blocks), _padded_covariance(covariance, weight.shape[1], blocks)
+    b, d, c = b.double().clone(), d.double().clone(), c.double().clone()
+    left, right = best_low_rank(weight, rank, covariance)
+    found = left.shape[1]
+    b.flatten(0, 1)[: len(weight), :found] = left
+    c[:, :found] = padded(right, 1, blocks).view(found, blocks, columns).transpose(0, 1)
+    d[:found] = 1.0
+    parts = [slice(number * columns, (number + 1) * columns) for number in range(blocks)]
+    rows = target.view(blocks, -1, target.shape[1])
+
+    def built() -> Tensor:
+        return torch.einsum("ikr,rij,jrc->ikjc", b, d, c).reshape(target.shape)
+
+    def improve() -> None:
+        coupled = torch.einsum("rij,jrc->irjc", d, c).flatten(2)  # [i, r, in]
+        read = coupled @ steady
+        for number in range(blocks):
+            b[number] = _solved(read[number] @ coupled[number].t(), read[number] @ rows[number].t()).t()
+        for number, own in enumerate(parts):
+            wanted = _of_others(target - built(), steady, own).view(blocks, -1, columns)
+            wanted = wanted + torch.einsum("ikr,ri,rc->ikc", b, d[:, :, number], c[number])
+            seen = c[number] @ steady[own, own]
+            inner = seen @ c[number].t()
+            for row in range(blocks):
+                gram = (b[row].t() @ b[row]) * inner
+                right = torch.einsum("kr,kc,rc->r", b[row], wanted[row], seen)
+                d[:, row, number] = _solved(gram, right.unsqueeze(1)).squeeze(1)
+            mixed = (b * d[:, :, number].t().unsqueeze(1)).flatten(0, 1)
+            c[number] = _solved(mixed.t() @ mixed, mixed.t() @ wanted.flatten(0, 1))
+
+    _until_settled(improve, lambda: error(target, built(), steady))
+    return b, d, c
+
+
+def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None = None) -> Tensor:
+    """First columns ``[k/b, d/b, b]`` of the best circulant blocks: means along the diagonals of each.
+
+    With a covariance the numbers of a row of blocks solve one linear least-squares problem.
+    """
+    target = padded(weight, -(-weight.shape[0] // size), -(-weight.shape[1] // size), size, size)
+    across = target.shape[1] // size
+    steady = _padded_covariance(covariance, weight.shape[1], across, target.shape[1])
+    places = torch.arange(size)
+    turned = (places.unsqueeze(1) - places) % size  # [p, m]: where a row reads number m
+    order = (torch.arange(across).unsqueeze(1) * size + turned.unsqueeze(1)).flatten(1)  # [p, (J, m)]
+    products = (target @ steady).view(-1, size, target.shape[1])
+    columns = []
+    for row, product in enumerate(products):
+        there = range(min(size, len(weight) - row * size))  # rows that are not padding
+        if row == 0 or len(there) < size:
+            gram = sum((steady[order[p]][:, order[p]] for p in there), torch.zeros_like(steady))
+        wanted = sum((product[p, order[p]] for p in there), torch.zeros_like(product[0]))
+        columns.append(_solved(gram, wanted.unsqueeze(1)).view(across, size))
+    return torch.stack(columns)
+
+
+def best_sparse_low_rank(
+    weight: Tensor, places: Tensor, rank: int, covariance: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """U ``[k, r]``, V ``[r, d]`` and S ``[k, m]`` at given places, W ≈ U V + S: each the best for the rest, in turn.
+
+    Args:
+        weight: ``[k, d]``.
+        places: The columns of the numbers of each row, ``[k, m]``.
+        rank: r.
+        covariance: ``[d, d]``.
+    """
+    target = weight.double()
+    steady = _padded_covariance(covariance, weight.shape[1], 1)
+    grams = steady[places.unsqueeze(2), places.unsqueeze(1)]  # [k, m, m]
+    factors = torch.linalg.cholesky(grams)
+    state = {"u": target, "v": target, "s": target.new_zeros(places.shape)}
+
+    def sparse() -> Tensor:
+        return torch.zeros_like(target).scatter_add(1, places, state["s"])
+
+    def improve() -> None:
+        state["u"], state["v"] = best_low_rank(target - sparse(), rank, covariance)
+        wanted = ((target - state["u"] @ state["v"]) @ steady).gather(1, places)
+        state["s"] = torch.cholesky_solve(wanted.unsqueeze(2), factors).squeeze(2)
+
+    _until_settled(improve, lambda: error(target, state["u"] @ state["v"] + sparse(), steady))
+    return state["u"], state["v"], state["s"]
+
+
+def padded(weight: Tensor, down: int, across: int, rows: int = 0, columns: int = 0) -> Tensor:
+    """W in double precision, filled up with zeros to so many blocks of one size."""
+    rows, columns = rows or -(-weight.shape[0] // down), columns or -(-weight.shape[1] // across)
+    full = weight.new_zeros(down * rows, across * columns, dtype=torch.float64)
+    full[: weight.shape[0], : weight.shape[1]] = weight
+    return full
+
+
+def _padded_covariance(covariance: Tensor | None, size: int, across: int, full: int = 0) -> Tensor:
+    """The covariance, or the identity, of inputs that are filled up with zeros."""
+    steady = torch.eye(size, dtype=torch.float64) if covariance is None else steadied(covariance)
+    full = full or across * -(-size // across)
+    if full == size:
+        return steady
+    larger = RIDGE * float(steady.diagonal().mean()) * torch.eye(full, dtype=torch.float64)
+    larger[:size, :size] = steady
+    return larger
+
+
+def _of_others(gap: Tensor, covariance: Tensor, own: slice) -> Tensor:
+    """What some columns would have to add, to make up for the gap in all as far as their inputs tell of the others."""
+    return _solved(covariance[own, own], covariance[own] @ gap.t()).t()
+
+
+def _until_settled(improve: Callable[[], None], now: Callable[[], float], *, once: bool = False) -> None:
+    """Repeats what improves until it gains no more than a part of the error."""
+    best = float("inf")
+    for _ in range(1 if once else ROUNDS):
+        improve()
+        reached = now()
+        if reached >= (1 - SETTLED) * best:
+            return
+        best = reached
 
 
 def best_kronecker_sum(
@@ -102,15 +268,17 @@ def _first_factors(weight: Tensor, covariance: Tensor, b: Tensor, p: int, q: int
 def _alternated(weight: Tensor, covariance: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """A and S improved in turn until a round gains nothing."""
     p, q = a.shape[1:]
-    best = error(weight, torch.zeros_like(weight), covariance)
-    for _ in range(ROUNDS):
-        b = second_factors(weight, a, covariance)
-        a = _first_factors(weight, covariance, b, p, q)
-        now = error(weight, torch.einsum("iab,ist->asbt", a, b).reshape(weight.shape), covariance)
-        if best - now <= SETTLED * best:
-            break
-        best = now
-    return a, b
+    factors = [a, b]
+
+    def improve() -> None:
+        factors[1] = second_factors(weight, factors[0], covariance)
+        factors[0] = _first_factors(weight, covariance, factors[1], p, q)
+
+    def now() -> float:
+        return error(weight, torch.einsum("iab,ist->asbt", *factors).reshape(weight.shape), covariance)
+
+    _until_settled(improve, now)
+    return factors[0], factors[1]
 
 
 def _solved(gram: Tensor, right: Tensor) -> Tensor:

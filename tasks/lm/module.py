@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
 from phmrun.config.task import load
+from phmrun.engine.distillation import Prediction
 from phmrun.engine.module import Loss, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.export.graph import ExportGraph
 from phmrun.registry import STRUCTURES
 from phmrun.tasks.lm.config import NETWORKS, LanguageModelExperiment
-from phmrun.tasks.lm.language_model import LanguageModel, State
+from phmrun.tasks.lm.language_model import LanguageModel, Reading, State
 from phmrun.tasks.lm.streams import StreamBatch
 
 MEMORY = "reading"
@@ -58,18 +59,33 @@ class LanguageModelModule(TrainingModule):
 
     def loss(self, batch: StreamBatch) -> Loss:
         """Summed over the words that the batch predicts; remembers its end for the next one."""
+        reading = self._read(batch)
+        (prediction,) = predictions = self._of(reading, batch)
+        targets = batch.targets.reshape(-1)
+        if batch.places is not None:
+            targets = targets.index_select(0, batch.places)
+        loss, nll = self.reader.loss(prediction.vectors, targets)
+        if self.training:
+            loss = loss + batch.units * self._penalty(reading.hidden, reading.outputs)
+        return Loss(loss, nll, batch.units, predictions=predictions)
+
+    def predictions(self, batch: StreamBatch) -> list[Prediction]:
+        """Of each word that the batch predicts; remembers its end for the next one."""
+        return self._of(self._read(batch), batch)
+
+    def _read(self, batch: StreamBatch) -> Reading:
         state = None if batch.first else self.memory.get(self.training)
         if state is not None:
             state = tuple(part.to(batch.tokens.device) for part in state)
         reading = self.reader(batch.tokens, state)
         self.memory[self.training] = reading.state
-        hidden, targets = reading.hidden.flatten(0, 1), batch.targets.reshape(-1)
+        return reading
+
+    def _of(self, reading: Reading, batch: StreamBatch) -> list[Prediction]:
+        hidden = reading.hidden.flatten(0, 1)
         if batch.places is not None:
-            hidden, targets = hidden.index_select(0, batch.places), targets.index_select(0, batch.places)
-        loss, nll = self.reader.loss(hidden, targets)
-        if self.training:
-            loss = loss + batch.units * self._penalty(reading.hidden, reading.outputs)
-        return Loss(loss, nll, batch.units)
+            hidden = hidden.index_select(0, batch.places)
+        return [Prediction(hidden, self.reader.output.log_prob)]
 
     def export_graph(self) -> ExportGraph:
         """From words to the probabilities of the next ones."""

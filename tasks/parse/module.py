@@ -3,13 +3,14 @@
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.engine.distillation import Prediction
 from phmrun.engine.module import Loss, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.export.graph import ExportGraph
-from phmrun.tasks.parse.biaffine_parser import BiaffineParser
+from phmrun.tasks.parse.biaffine_parser import BiaffineParser, ParserScores
 from phmrun.tasks.parse.config import ParsingExperiment
 from phmrun.tasks.parse.data import TreeBatch
 from phmrun.tasks.parse.vocabulary import NO_LABEL
@@ -44,8 +45,8 @@ class ParserModule(TrainingModule):
     def loss(self, batch: TreeBatch) -> Loss:
         """Summed over the words of the batch; labels are scored for the gold heads alone."""
         scores = self.network(*batch.inputs)
-        arcs = possible_arcs(scores.arcs, batch.inputs[-1]).flatten(0, 1).index_select(0, batch.positions)
-        labels = self.parser.label_scores(scores, batch.heads, batch.positions)
+        predictions = self._of(scores, batch)
+        arcs, labels = (prediction.vectors for prediction in predictions)
         heads, wanted = (each.flatten().index_select(0, batch.positions) for each in (batch.heads, batch.labels))
         of_heads = F.cross_entropy(arcs, heads, reduction="sum")
         of_labels = F.cross_entropy(labels, wanted, reduction="sum", ignore_index=NO_LABEL)
@@ -61,7 +62,16 @@ class ParserModule(TrainingModule):
             of_labels = F.cross_entropy(
                 labels, wanted, reduction="sum", ignore_index=NO_LABEL, label_smoothing=self.smoothing
             )
-        return Loss(of_heads + of_labels, nll, batch.units)
+        return Loss(of_heads + of_labels, nll, batch.units, predictions=predictions)
+
+    def predictions(self, batch: TreeBatch) -> list[Prediction]:
+        """Of each word of the batch: its head, and the label of its arc from the gold head."""
+        return self._of(self.network(*batch.inputs), batch)
+
+    def _of(self, scores: ParserScores, batch: TreeBatch) -> list[Prediction]:
+        arcs = possible_arcs(scores.arcs, batch.inputs[-1]).flatten(0, 1).index_select(0, batch.positions)
+        labels = self.parser.label_scores(scores, batch.heads, batch.positions)
+        return [Prediction(arcs, nn.Identity()), Prediction(labels, nn.Identity())]
 
     def export_graph(self) -> ExportGraph:
         """From words, tags and characters to the scores of arcs and labels."""

@@ -9,7 +9,8 @@ import pytest
 import torch
 from random_transformers import network
 
-from phmrun.export.ctranslate2 import converted, specification_of, token_names
+from phmrun.export.ctranslate2 import converted, specification_of
+from phmrun.export.vocabularies import token_names
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import BOS, EOS, PAD

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from phmrun.engine.distillation import Prediction
 from phmrun.engine.module import Loss, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule
 from phmrun.errors import PhmrunError
@@ -34,13 +35,18 @@ class ClassificationModule(TrainingModule):
 
     def loss(self, batch: ClassificationBatch) -> Loss:
         """Summed over the items of the batch."""
-        logits = self.network(*batch.sentences)
+        (prediction,) = predictions = self.predictions(batch)
+        logits = prediction.vectors
         nll = F.cross_entropy(logits, batch.labels, reduction="sum")
         total = nll
         if self.training and self.smoothing:
             total = F.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=self.smoothing)
         hits = (logits.argmax(1) == batch.labels).sum()
-        return Loss(total, nll, batch.units, {"accuracy": hits})
+        return Loss(total, nll, batch.units, {"accuracy": hits}, predictions)
+
+    def predictions(self, batch: ClassificationBatch) -> list[Prediction]:
+        """Of each item of the batch."""
+        return [Prediction(self.network(*batch.sentences), nn.Identity())]
 
     def export_graph(self) -> ExportGraph:
         """From the tokens of the sentences to the scores of the classes."""

@@ -1,13 +1,16 @@
-"""The Transformer as an export graph: tokens of both sides in, logits of the next target tokens out."""
+"""The Transformer as export graphs: as one function of both sides, and as the two that a search calls."""
 
+from collections.abc import Mapping
 from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from phmrun.export.graph import LONGEST, MOST, ExportGraph, random_tokens
-from phmrun.layers import folded
-from phmrun.models.transformer import Transformer, with_tables
+from phmrun.layers import MultiheadAttention, folded
+from phmrun.models.incremental import CrossProjections, IncrementalTransformer
+from phmrun.models.transformer import DecoderLayer, Transformer, with_tables
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 TOKENS = {"pad": str(PAD), "bos": str(BOS), "eos": str(EOS)}
@@ -27,8 +30,83 @@ class NextTargetToken(nn.Module):
         return logits
 
 
+class SourceEncoder(nn.Module):
+    """What decoding needs of the sources: keys and values of each decoder layer's attention to them."""
+
+    def __init__(self, model: IncrementalTransformer) -> None:
+        super().__init__()
+        self.network = model.network
+        self.cross = model.cross
+
+    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """``[batch, source] -> `` keys and values, each ``[layers, batch, heads, source, head_width]``."""
+        memory = self.network.encode(source, source.ne(PAD)[:, None, None, :])
+        pairs = [cast(CrossProjections, cross).project_memory(memory) for cross in self.cross]
+        return torch.stack([keys for keys, _ in pairs]), torch.stack([values for _, values in pairs])
+
+
+class DecoderStep(nn.Module):
+    """One more target token of every hypothesis, beside the keys and values of those before it."""
+
+    def __init__(self, model: IncrementalTransformer) -> None:
+        super().__init__()
+        self.network = model.network
+        self.cross = model.cross
+
+    def forward(
+        self,
+        tokens: Tensor,
+        source: Tensor,
+        memory_keys: Tensor,
+        memory_values: Tensor,
+        past_keys: Tensor,
+        past_values: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Reads a token.
+
+        Args:
+            tokens: ``[batch]``, the beginning token first.
+            source: ``[batch, source]``.
+            memory_keys: Of the encoder, ``[layers, batch, heads, source, head_width]``.
+            memory_values: Likewise.
+            past_keys: Of the tokens before, ``[layers, batch, heads, past, head_width]``; at first past is 0.
+            past_values: Likewise.
+
+        Returns:
+            Logits of the next token ``[batch, vocabulary]``, and keys and values with this token's.
+        """
+        network, past = self.network, past_keys.shape[3]
+        hidden = network.target_embedding(tokens).unsqueeze(1) * network.width**0.5
+        if network.positions is not None:
+            hidden = hidden + network.positions(past + 1)[-1:]
+        places = torch.arange(past + 1, device=tokens.device)
+        relative = None if network.decoder_positions is None else network.decoder_positions(places[-1:], places)
+        mask = source.ne(PAD)[:, None, None, :]
+        all_keys, all_values = [], []
+        for number, layer in enumerate(cast(list[DecoderLayer], list(network.decoder))):
+            attention = cast(MultiheadAttention, layer.attention.block)
+            query, key, value = attention.queries_keys_values(layer.attention.enter(hidden), None)
+            keys, values = torch.cat([past_keys[number], key], 2), torch.cat([past_values[number], value], 2)
+            hidden = layer.attention.leave(hidden, attended(attention, query, keys, values, relative))
+            cross = cast(MultiheadAttention, layer.cross.block)
+            query = cross.split(cast(CrossProjections, self.cross[number]).query(layer.cross.enter(hidden)))
+            found = attended(cross, query, memory_keys[number], memory_values[number], mask)
+            hidden = layer.feedforward(layer.cross.leave(hidden, found))
+            all_keys.append(keys)
+            all_values.append(values)
+        logits: Tensor = network.output(network.decoder_norm(hidden))[:, 0]
+        return logits, torch.stack(all_keys), torch.stack(all_values)
+
+
+def attended(attention: MultiheadAttention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """The output of an attention block of given queries, keys and values, ``[batch, length, width]``."""
+    context = F.scaled_dot_product_attention(query, keys, values, mask)
+    outputs: Tensor = attention.output(context.transpose(1, 2).flatten(2))
+    return outputs
+
+
 def translation_graph(network: Transformer) -> ExportGraph:
-    """Tokens of both sides to the logits of the next target tokens."""
+    """Tokens of both sides to the logits of the next target tokens; in parts, what a search calls."""
     plain = with_tables(folded(network))
     sizes = [cast(nn.Embedding, table).num_embeddings for table in (plain.source_embedding, plain.target_embedding)]
     generator = torch.Generator().manual_seed(1)
@@ -46,4 +124,62 @@ def translation_graph(network: Transformer) -> ExportGraph:
         largest={"batch": MOST, "source_length": LONGEST, "target_length": LONGEST},
         examples=examples,
         facts=TOKENS,
+        parts=search_graphs(network, examples),
     )
+
+
+@torch.no_grad()
+def search_graphs(network: Transformer, examples: list[tuple[Tensor, Tensor]]) -> Mapping[str, ExportGraph]:
+    """The encoder, and the decoder of one token beside the cache of those before it."""
+    model = IncrementalTransformer(network, PAD).eval()
+    encoder, decoder = SourceEncoder(model).eval(), DecoderStep(model).eval()
+    steps = []
+    for source, target in examples:
+        memory = encoder(source)
+        past = memory[0][:, :, :, :0]
+        cache = (past, past.clone())
+        for token in target[:, :-1].unbind(1):
+            cache = decoder(token, source, *memory, *cache)[1:]
+        steps.append((target[:, -1], source, *memory, *cache))
+    layers, _, heads, _, head_width = steps[0][2].shape
+    memory_sizes = (layers, "batch", heads, "source_length", head_width)
+    past_sizes = (layers, "batch", heads, "past_length", head_width)
+    largest = {"batch": MOST, "source_length": LONGEST}
+    inputs = {
+        "tokens": ("batch",),
+        "source": ("batch", "source_length"),
+        "memory_keys": memory_sizes,
+        "memory_values": memory_sizes,
+        "past_keys": past_sizes,
+        "past_values": past_sizes,
+    }
+
+    def by_the_network(tokens: Tensor, source: Tensor, *cache: Tensor) -> tuple[Tensor, ...]:
+        """The trained network's own answer, for the whole target at once."""
+        found = decoder(tokens, source, *cache)
+        target = next(target for of, target in examples if of is source)
+        logits = NextTargetToken(network)(source, target)[:, -1]
+        return logits, *found[1:]
+
+    return {
+        "encoder": ExportGraph(
+            model.network,
+            encoder,
+            encoder,
+            inputs={"source": ("batch", "source_length")},
+            outputs=["memory_keys", "memory_values"],
+            largest=largest,
+            examples=[(source,) for source, _ in examples],
+            facts=TOKENS,
+        ),
+        "decoder": ExportGraph(
+            model.network,
+            decoder,
+            by_the_network,
+            inputs=inputs,
+            outputs=["logits", "keys", "values"],
+            largest={**largest, "past_length": LONGEST - 1},
+            examples=steps,
+            facts=TOKENS,
+        ),
+    }

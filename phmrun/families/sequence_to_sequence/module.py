@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from phmrun.config import LayerConfig
+from phmrun.engine.distillation import Prediction
 from phmrun.engine.module import Loss, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
@@ -45,13 +46,17 @@ class SequenceToSequenceModule(TrainingModule):
 
     def loss(self, batch: ParallelBatch) -> Loss:
         """Summed over the target tokens of the batch; padding costs nothing, not even the output map."""
-        hidden = self.network(batch.source, batch.mask, batch.target)
+        (prediction,) = predictions = self.predictions(batch)
         output = self.transformer.output
-        picked = hidden.flatten(0, 1).index_select(0, batch.positions)
         smoothing = self.smoothing if self.training else 0.0
-        inner, weight = output.reduced(picked)
+        inner, weight = output.reduced(prediction.vectors)
         total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=smoothing)
-        return Loss(total, nll, batch.units)
+        return Loss(total, nll, batch.units, predictions=predictions)
+
+    def predictions(self, batch: ParallelBatch) -> list[Prediction]:
+        """Of each target token of the batch."""
+        hidden = self.network(batch.source, batch.mask, batch.target)
+        return [Prediction(hidden.flatten(0, 1).index_select(0, batch.positions), self.transformer.output)]
 
     def validation_scores(self, data: ParallelData) -> dict[str, float]:
         """BLEU of greedy outputs on the validation pairs."""

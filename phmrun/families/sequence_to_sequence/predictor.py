@@ -14,7 +14,8 @@ from phmrun.decoding.hypothesis import Hypothesis, Penalty
 from phmrun.decoding.search import by_length, translate
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
-from phmrun.export.ctranslate2 import Quantization, converted, token_names
+from phmrun.export.ctranslate2 import Quantization, converted
+from phmrun.export.vocabularies import token_names
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.layers.inference import Choice, resolve_application

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from phmrun.layers.block_matrix import PackedFactors, block_size, choose_blocks, from_blocks, into_blocks
 from phmrun.layers.budget import check_budget, share_of
+from phmrun.layers.fitting import best_coupled_blocks
 from phmrun.layers.structure import Application, Structure, register
 
 
@@ -71,6 +72,14 @@ class Blast(Structure):
         nn.init.uniform_(self.d, 0.0, 2.0)
         for factor, deviation in ((self.b, of_b), (self.c, of_c)):
             nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
+
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """Alternating least squares from the best matrix of rank r on, then by gradients."""
+        with torch.no_grad():
+            found = best_coupled_blocks(weight, self.b, self.d, self.c, covariance)
+            for factor, value in zip((self.b, self.d, self.c), found, strict=True):
+                factor.copy_(value)
+        super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
         """For each row of blocks, B_i times all of diag(D_ij) C_j side by side."""

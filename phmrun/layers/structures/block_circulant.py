@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.layers.block_matrix import PackedFactors, from_blocks, into_blocks
+from phmrun.layers.fitting import best_circulant_blocks
 from phmrun.layers.structure import Structure, register
 
 GAIN = 0.6
@@ -61,6 +62,11 @@ class BlockCirculant(Structure):
     def reset_parameters(self, std: float) -> None:
         """Uniform with standard deviation ``std``."""
         nn.init.uniform_(self.columns, -math.sqrt(3) * std, math.sqrt(3) * std)
+
+    @torch.no_grad()
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """Means along the diagonals of each block; with a covariance, a regression for each row of blocks."""
+        self.columns.copy_(best_circulant_blocks(weight, self.size, covariance))
 
     def materialize(self) -> Tensor:
         """Every number read again at each of its places."""

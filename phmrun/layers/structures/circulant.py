@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.fitting import steadied
+from phmrun.layers.fitting import best_circulant_blocks
 from phmrun.layers.spectrum import as_complex, as_real, convolved, eigenvalues, spectrum
 from phmrun.layers.structure import Application, Structure, register
 
@@ -75,16 +75,8 @@ class Circulant(Structure):
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Means along the diagonals; with a covariance, the normal equations, whose matrix is circulant itself."""
-        size = self.in_features
-        places = torch.arange(size)
-        if covariance is None:
-            self.column.copy_(_diagonals(weight.double()) / size)
-            return
-        steady = steadied(covariance)
-        sums = _diagonals(steady)  # of C: entry m is Σ_j C[j, j - m]
-        gram = sums[(places[:, None] - places[None, :]) % size]
-        self.column.copy_(torch.linalg.lstsq(gram, _diagonals(weight.double() @ steady).unsqueeze(1)).solution[:, 0])
+        """Means along the diagonals; with a covariance, a linear regression."""
+        self.column.copy_(best_circulant_blocks(weight, self.in_features, covariance)[0, 0])
 
     def materialize(self) -> Tensor:
         """The column d times over, read again at every place as a view that slides by one."""
@@ -111,12 +103,6 @@ class Circulant(Structure):
     def packed(self) -> nn.Module:
         """The eigenvalues, computed once."""
         return PackedCirculant(self.column)
-
-
-def _diagonals(matrix: Tensor) -> Tensor:
-    """Σ_i M[i, i - m] for every m, indices mod d."""
-    places = torch.arange(len(matrix))
-    return matrix[places, (places - places[:, None]) % len(matrix)].sum(1)
 
 
 class PackedCirculant(nn.Module):

@@ -78,6 +78,12 @@ class Guided(Structure):
         nn.init.uniform_(self.dense, -math.sqrt(3) * std, math.sqrt(3) * std)
         self.inside.reset_parameters(std)
 
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """D is the matrix itself, Ŵ the best of its structure."""
+        self.inside.fit(weight, covariance)
+        with torch.no_grad():
+            self.dense.copy_(weight)
+
     def materialize(self) -> Tensor:
         """W in training, Ŵ in evaluation and once D is gone."""
         built = self.inside.materialize()

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from phmrun.layers.block_matrix import PackedFactors, block_size, choose_blocks, from_blocks, into_blocks, rms
 from phmrun.layers.budget import check_budget, share_of
+from phmrun.layers.fitting import best_low_rank_blocks
 from phmrun.layers.structure import Application, Structure, register
 
 
@@ -81,6 +82,21 @@ class Monarch(Structure):
             nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
         if self.gain is not None:
             nn.init.ones_(self.gain)
+
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """Truncated singular value decomposition of each block.
+
+        With a covariance, whitened, one column of blocks after the other, and from there by gradients.
+        """
+        with torch.no_grad():
+            left, right = best_low_rank_blocks(weight, self.blocks, self.rank, covariance)
+            self.left.copy_(left.transpose(1, 2).flatten(2))
+            self.right.copy_(right.transpose(0, 1).flatten(1, 2))
+            if self.gain is not None:
+                sizes = [rms(factor) / drawn for factor, drawn in zip((self.left, self.right), self.drawn, strict=True)]
+                self.gain.copy_(torch.stack(sizes).clamp(min=1.0))
+        if covariance is not None:
+            super().fit(weight, covariance)
 
     def factors(self) -> tuple[Tensor, Tensor]:
         """L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]`` of the formula, normalised where they are to be."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.budget import check_budget, share_of
+from phmrun.layers.fitting import best_sparse_low_rank
 from phmrun.layers.structure import Structure, register
 
 AT_ONCE = 1 << 22
@@ -81,6 +82,14 @@ class SparseLowRank(Structure):
         bound = (3 * std * (1 - share) ** 0.5 / self.rank**0.5) ** 0.5
         for factor in (self.u, self.v):
             nn.init.uniform_(factor, -bound, bound)
+
+    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
+        """U V and S in turn, each the best for the other, then by gradients."""
+        with torch.no_grad():
+            found = best_sparse_low_rank(weight, self.places, self.rank, covariance)
+            for factor, value in zip((self.u, self.v, self.s), found, strict=True):
+                factor.copy_(value)
+        super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:
         """U V, with S added in its places."""

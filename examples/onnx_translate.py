@@ -1,0 +1,86 @@
+"""Translates with a model that `phmrun export RUN --format onnx` has written: beam search over onnxruntime, no torch.
+
+    pip install numpy onnxruntime sentencepiece
+    python onnx_translate.py runs/RUN/exports/onnx < input.txt
+
+The search is phmrun's own: of the 2·beam best continuations of a beam, those that end among the first `beam` are
+outputs, ranked by log-probability / ((5 + length) / 6)^alpha, and the best `beam` others live on.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import sentencepiece
+
+PAD, UNK, BOS, EOS = range(4)
+
+
+class Model:
+    """The two graphs, and the tokens' names."""
+
+    def __init__(self, directory: Path) -> None:
+        self.encoder, self.decoder = (
+            onnxruntime.InferenceSession(directory / f"{name}.onnx", providers=["CPUExecutionProvider"])
+            for name in ("encoder", "decoder")
+        )
+        names = json.loads((directory / "tokens.json").read_text(encoding="utf-8"))
+        self.numbers = {name: number for number, name in enumerate(names["source"])}
+        self.names = names["target"]
+        self.pieces = [
+            sentencepiece.SentencePieceProcessor(model_file=str(path)) if path.is_file() else None
+            for side in ("source", "target")
+            for path in [next((p for p in directory.glob("*.model") if p.stem in (side, "subwords")), Path("-"))]
+        ]
+
+    def translate(self, line: str, beam: int = 5, alpha: float = 0.6, ratio: float = 1.5, offset: int = 10) -> str:
+        """The best output for a line."""
+        source_pieces, target_pieces = self.pieces
+        words = source_pieces.encode(line, out_type=str) if source_pieces else line.split()
+        if not words:
+            return ""
+        tokens = self.search([*(self.numbers.get(word, UNK) for word in words), EOS], beam, alpha, ratio, offset)
+        found = [self.names[token] for token in tokens]
+        return target_pieces.decode(found) if target_pieces else " ".join(found)
+
+    def search(self, tokens: list[int], beam: int, alpha: float, ratio: float, offset: int) -> list[int]:
+        """The best output of a source, as token numbers without the end."""
+        source = np.array([tokens])
+        memory = self.encoder.run(None, {"source": source})
+        source, (memory_keys, memory_values) = source.repeat(beam, 0), (one.repeat(beam, 1) for one in memory)
+        keys = values = memory_keys[:, :, :, :0]
+        prefixes: list[list[int]] = [[]] * beam
+        totals = np.array([0.0] + [-np.inf] * (beam - 1))  # at first all hypotheses are one
+        newest, endings = np.full(beam, BOS), []
+        limit = int(ratio * len(tokens) + offset)
+        for length in range(1, limit + 1):
+            inputs = {"memory_keys": memory_keys, "memory_values": memory_values, "past_keys": keys}
+            inputs |= {"tokens": newest, "source": source, "past_values": values}
+            logits, keys, values = self.decoder.run(None, inputs)
+            scores = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+            scores[:, [PAD, BOS]] = -np.inf
+            if length == limit:
+                scores[:, [token for token in range(scores.shape[1]) if token != EOS]] = -np.inf
+            scores += totals[:, None]
+            best = np.argsort(-scores, axis=None, kind="stable")[: 2 * beam]
+            parents, chosen = np.divmod(best, scores.shape[1])
+            for parent, token in list(zip(parents, chosen, strict=True))[:beam]:
+                if token == EOS and scores[parent, token] > -np.inf:
+                    score = scores[parent, token] / ((5 + length) / 6) ** alpha
+                    endings.append((score, prefixes[parent]))
+            alive = np.flatnonzero(chosen != EOS)[:beam]
+            if len(endings) >= beam or len(alive) < beam:
+                break
+            parents, newest = parents[alive], chosen[alive]
+            totals = scores[parents, newest]
+            prefixes = [[*prefixes[parent], int(token)] for parent, token in zip(parents, newest, strict=True)]
+            keys, values = keys[:, parents], values[:, parents]
+        return max(endings, key=lambda ending: ending[0])[1]
+
+
+if __name__ == "__main__":
+    model = Model(Path(sys.argv[1]))
+    for text in sys.stdin:
+        print(model.translate(text.rstrip("\n")))

@@ -1,0 +1,112 @@
+"""A teacher beside the data: the loss by hand, training that ends where it should, exact resume."""
+
+import pytest
+import torch
+from tiny_experiments import configured, run_experiment, run_of
+from torch.nn import functional as F
+
+from phmrun.engine.distillation import Prediction, Teacher, divergence
+from phmrun.engine.experiment import Derivation, train
+from phmrun.engine.module import TrainingModule
+from phmrun.engine.trained_model import open_run
+from phmrun.errors import PhmrunError
+
+torch.set_num_threads(1)
+
+
+class Classifier(TrainingModule):
+    """The smallest module that has predictions."""
+
+    def __init__(self, seed):
+        torch.manual_seed(seed)
+        super().__init__(torch.nn.Linear(3, 5), None, None)
+
+    def predictions(self, batch):
+        return [Prediction(batch, self.network)]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_the_loss_is_the_divergence_that_torch_has(temperature):
+    logits = torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(1))
+    wanted = F.kl_div((logits[0] / temperature).log_softmax(-1), (logits[1] / temperature).softmax(-1), reduction="sum")
+    assert float(divergence(*logits, temperature)) == pytest.approx(float(wanted) * temperature**2, rel=1e-5)
+    assert float(divergence(logits[0], logits[0], temperature)) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_is_ruled_out_for_both_costs_nothing():
+    student, teacher = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(2))
+    for logits in (student, teacher):
+        logits[:, 3] = float("-inf")
+    student.requires_grad_()
+    loss = divergence(student, teacher, 1.0)
+    loss.backward()
+    kept = [0, 1, 2, 4]
+    assert float(loss) == pytest.approx(float(divergence(student[:, kept], teacher[:, kept], 1.0)), rel=1e-5)
+    assert bool(student.grad.isfinite().all())
+
+
+def test_gradients_are_those_of_the_weighted_sum_whatever_the_chunks(monkeypatch):
+    monkeypatch.setattr("phmrun.engine.distillation.ROWS", 3)
+    student, module = Classifier(1), Classifier(2)
+    inputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(3))
+    own = student.network(inputs).square().sum()
+    teacher = Teacher(module, 0.25, 2.0)
+    teacher.taught(own, student.predictions(inputs), inputs).backward()
+    found = student.network.weight.grad.clone()
+    student.zero_grad()
+    loss = 0.75 * student.network(inputs).square().sum()
+    (loss + 0.25 * divergence(student.network(inputs), module.network(inputs).detach(), 2.0)).backward()
+    torch.testing.assert_close(found, student.network.weight.grad)
+    assert module.network.weight.grad is None
+
+
+@pytest.mark.parametrize("task", ["nmt", "lm", "parse", "sva"])
+def test_a_student_stopped_half_way_goes_on_exactly(task, tmp_path):
+    config = configured(task, tmp_path / "corpus", {"training": {"max_steps": 2, "checkpoint_every": 1}})
+    parent = run_of(run_experiment(config, tmp_path / "runs"))
+    scores = []
+    for name, stops in (("whole", (4,)), ("halves", (2, 4))):
+        for stop in stops:
+            trained = open_run(parent)
+            trained.load()
+            student = config.model_copy(update={"training": config.training.model_copy(update={"max_steps": 4})})
+            derivation = Derivation({"teacher": parent.id}, None, trained)
+            if stop < 4:
+                with pytest.MonkeyPatch.context() as patch:
+                    steps = []
+                    step = TrainingModule.training_step
+
+                    def interrupted(*arguments, steps=steps, step=step, stop=stop):
+                        if len(steps) == stop:
+                            raise KeyboardInterrupt
+                        steps.append(1)
+                        return step(*arguments)
+
+                    patch.setattr(TrainingModule, "training_step", interrupted)
+                    with pytest.raises(KeyboardInterrupt):
+                        train(student, origin={}, runs_dir=tmp_path / name, derivation=derivation)
+            else:
+                result = train(student, origin={}, runs_dir=tmp_path / name, derivation=derivation)
+        opened = open_run(run_of(result))
+        opened.load("last")
+        scores.append(opened.module.state_dict())
+    plain = train(student, origin={}, runs_dir=tmp_path / "plain")
+    assert plain.run_id != result.run_id
+    for key, value in scores[0].items():
+        assert torch.equal(value, scores[1][key]), key
+    alone = open_run(run_of(plain))
+    alone.load("last")
+    assert any(not torch.equal(value, scores[0][key]) for key, value in alone.module.state_dict().items())
+
+
+def test_a_teacher_of_other_words_is_refused(tmp_path):
+    config = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 1}})
+    parent = run_of(run_experiment(config, tmp_path / "runs"))
+    trained = open_run(parent)
+    trained.load()
+    data = config.data.model_copy(update={"vocabulary": config.data.vocabulary.model_copy(update={"size": 64})})
+    other = config.model_copy(update={"data": data})
+    with pytest.raises(PhmrunError, match="vocabulary is another one"):
+        train(
+            other, origin={}, runs_dir=tmp_path / "runs", derivation=Derivation({"teacher": parent.id}, None, trained)
+        )

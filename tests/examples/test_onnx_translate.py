@@ -1,0 +1,53 @@
+"""The documented beam search over onnxruntime: its outputs are those of our own search, from files alone."""
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from random_transformers import network
+
+from phmrun.export.formats import export
+from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.families.sequence_to_sequence.predictor import Search, Translator
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+LINES = ["the cat sees a dog .", "", "a dog", "the dog near the old house sees the cat and the cat sees it ."]
+NETWORKS = {
+    "word": {"layer": {"structure": "phm", "n": 4}, "tie": "decoder", "output_bias": True},
+    "bpe": {"normalization": "rms", "positions": "relative", "norm": "post", "tie": "none", "output_bias": True},
+}
+
+
+@pytest.fixture(scope="module")
+def example():
+    path = Path(__file__).parents[2] / "examples" / "onnx_translate.py"
+    specification = importlib.util.spec_from_file_location("onnx_translate", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_it_finds_what_our_search_finds(kind, example, tmp_path):
+    torch.set_num_threads(1)
+    vocabulary = train_vocabulary(LINES * 9, kind=kind, size=30)
+    vocabularies = Vocabularies(vocabulary, vocabulary)
+    ours = network(len(vocabulary), **NETWORKS[kind])
+    module = SequenceToSequenceModule(ours, None, None, smoothing=0.0)
+    run = SimpleNamespace(id="nmt-test", path=tmp_path)
+    exported = export(
+        SimpleNamespace(run=run, load=lambda **_: "last@1", module=module, vocabulary=vocabularies), None, "onnx"
+    )
+    assert exported.difference < 1e-4
+    assert list(exported.parts) == ["encoder", "decoder"]
+    assert exported.path == tmp_path / "exports" / "onnx"
+    model = example.Model(exported.path)
+    for alpha in (0.0, 2.0):
+        wanted = Translator(ours, vocabularies, Search(beam=4, alpha=alpha)).translate(LINES)
+        assert [model.translate(line, beam=4, alpha=alpha) for line in LINES] == wanted
+        assert sum(map(len, wanted)) > 20
