@@ -7,7 +7,7 @@ everybody makes the same steps. That gives away what our search gains by letting
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from phmrun.bench.marian import Marian, transformers_library
 from phmrun.bench.profiling import Operation, profile_call
 from phmrun.bench.systems import (
     Answering,
+    Converted,
     Ours,
     Sources,
     System,
@@ -36,7 +37,7 @@ from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import ParallelData, padded_sources
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
-from phmrun.families.sequence_to_sequence.predictor import search_from
+from phmrun.families.sequence_to_sequence.predictor import converted_model, search_from
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.about import network_label
@@ -47,7 +48,9 @@ from phmrun.text.parallel import read_parallel
 
 LOG = logging.getLogger("phmrun.bench")
 
-Opponent = Literal["hf", "dense"] | Run
+Opponent = Literal["hf", "dense", "ctranslate2", "ctranslate2-int8"] | Run
+RANDOM = ("hf", "dense")
+"""Opponents with random weights, whose outputs would end anywhere."""
 Part = Literal["training", "decoding"]
 BEAMS = (1, 5)
 
@@ -188,8 +191,9 @@ def bench_run(
     Args:
         run: A run that has been trained, be it for one step.
         against: Other runs of the task; "dense": the same model with dense matrices and random weights; "hf": Hugging
-            Face's Marian model of the same sizes. A task that does not translate has no "hf", and measures "dense" in
-            training only, because what its random weights say may take longer to decode.
+            Face's Marian model of the same sizes; "ctranslate2" and "ctranslate2-int8": the run's own weights in that
+            engine, which decodes only. A task that does not translate has "dense" alone, and measures it in training
+            only, because what its random weights say may take longer to decode.
         amount: How much is measured.
         parts: Training, decoding (or whatever answers the task gives), or both.
         profiled: Also say which operations take the time.
@@ -208,7 +212,7 @@ def bench_run(
     data.prepare()
     data.loading.workers = 0
     _load(trained)
-    exact = any(not isinstance(opponent, Run) for opponent in against)
+    exact = any(opponent in RANDOM for opponent in against)
     ours = _system(trained, place)
     plans: list[tuple[Phase, Prepare]] = []
     if "decoding" in parts and isinstance(ours, Ours):
@@ -225,7 +229,8 @@ def bench_run(
             advance(1)
         opponents = {_name(opponent): _opponent(opponent, trained, ours) for opponent in against}
         for phase, prepare in plans:
-            able = {name: each for name, each in opponents.items() if phase.trains or not isinstance(each, Untrained)}
+            unable = Converted if phase.trains else Untrained
+            able = {name: each for name, each in opponents.items() if not isinstance(each, unable)}
             passes = {name: prepare(system) for name, system in {"run": ours, **able}.items()}
             phase.timings = interleave(passes, rounds=amount.rounds, settle=waiter(place))
             if profiled:
@@ -254,7 +259,7 @@ def _name(opponent: Opponent) -> str:
     return opponent.id if isinstance(opponent, Run) else opponent
 
 
-def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System:
+def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System | Converted:
     """Another run, or a model of the same sizes.
 
     Raises:
@@ -273,7 +278,13 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
         module = TASKS.get(config.task).load("module")(dense, *sizes)
         return Ours(module, ours.search, ours.device) if isinstance(ours, Ours) else Untrained(module, ours.device)
     if not isinstance(ours, Ours):
-        raise PhmrunError(f"Hugging Face's Marian translates; the task {config.task!r} does not", where="--against")
+        raise PhmrunError(f"{opponent} translates; the task {config.task!r} does not", where="--against")
+    if opponent != "hf":
+        quantization = opponent.partition("-")[2]
+        search = replace(ours.search, engine="ctranslate2", quantization=quantization or "none")
+        place = trained.run.path / "exports" / search.directory
+        network, vocabularies = ours.module.transformer, trained.vocabulary
+        return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
     smoothing = config.training.label_smoothing
     model = config.model
     return Marian(model, *sizes, smoothing=smoothing, alpha=ours.search.alpha, device=ours.device)

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from phmrun.config import TrainingConfig
 from phmrun.decoding import beam_search
+from phmrun.decoding.ctranslate2 import CTranslate2Model
 from phmrun.engine.data import DataModule
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Predictor
@@ -54,7 +55,7 @@ class System(Protocol):
         """The training loss summed over the batch's units, differentiable."""
 
 
-class Translating(System, Protocol):
+class Translating(Protocol):
     """One that translates."""
 
     def decode(self, sources: Sources, beam: int) -> None:
@@ -162,6 +163,25 @@ class Ours:
             pad=PAD,
             max_lengths=sources.limits,
         )
+
+
+class Converted:
+    """A translating run's model in the engine CTranslate2, which decodes and does not train.
+
+    Args:
+        model: The converted model.
+        search: How it searches; beam and batch are those of each call.
+    """
+
+    def __init__(self, model: CTranslate2Model, search: Search) -> None:
+        self.model = model
+        self.search = search
+
+    def decode(self, sources: Sources, beam: int) -> None:
+        """The engine's search, from token numbers to token numbers."""
+        rows = [[token for token in row if token not in (PAD, EOS)] for row in sources.tokens.tolist()]
+        least = max(sources.limits) if sources.exact else 0
+        self.model.search(rows, sources.limits, beam=beam, alpha=self.search.alpha, at_least=least)
 
 
 class Endless:

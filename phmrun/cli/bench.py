@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Speed of layers and of whole models, against others in the same run.", no_args_is_help=True)
 
-OPPONENTS = ("hf", "dense")
+OPPONENTS = ("hf", "dense", "ctranslate2", "ctranslate2-int8")
 """What stands beside a run without being one."""
 PARTS = ("training", "decoding")
 RUN_EPILOG = """Examples:
 
 phmrun bench run nmt-multi30k-phm-1
 
-phmrun bench run nmt-multi30k-phm-1 --against hf --against dense --threads 2"""
+phmrun bench run nmt-multi30k-phm-1 --against hf --against dense --threads 2
+
+phmrun bench run nmt-multi30k-phm-1 --only decoding --against ctranslate2 --against ctranslate2-int8 --against hf"""
 
 app.command("layers", epilog=bench_layers.EPILOG)(bench_layers.bench_layers)
 app.command("networks", epilog=bench_networks.EPILOG)(bench_networks.bench_networks)
@@ -39,9 +41,10 @@ def bench_run(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="RUN|dense|hf",
-            help="Beside it another run, or a model of the same sizes: ours with dense matrices, or Hugging Face's "
-            "Marian; may be repeated. With dense or hf, all decode as many tokens as the references have.",
+            metavar="RUN|dense|hf|ctranslate2|ctranslate2-int8",
+            help="Beside it another run, a model of the same sizes (ours with dense matrices, Hugging Face's Marian), "
+            "or its own weights in CTranslate2; may be repeated. With dense or hf, all decode as many tokens as the "
+            "references have.",
             rich_help_panel=MEASURED,
         ),
     ] = None,

@@ -10,7 +10,7 @@ from phmrun.cli import console
 from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError
-from phmrun.registry import load_plugins
+from phmrun.registry import TASKS, load_plugins
 
 if TYPE_CHECKING:
     from phmrun.compression.compress import Plan
@@ -27,6 +27,14 @@ def compress(
     *,
     layer: Annotated[str, typer.Option(help="Structure of the maps inside the blocks (`phmrun layers list`).")],
     n: Annotated[int | None, typer.Option(help="Its order n; an option of another name: --set layer.rank=16.")] = None,
+    embedding: Annotated[
+        str | None, typer.Option(help="Structure of the tables of vectors too, with a tied output; its options: --set.")
+    ] = None,
+    output: Annotated[str | None, typer.Option(help="Structure of the output map too, where it is not tied.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Dataset to calibrate and to train with (default: the run's data).")
+    ] = None,
+    prefix: Annotated[str | None, typer.Option(help="Or your own files: how their names start.")] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,16 +86,22 @@ def compress(
     from phmrun.engine.trained_model import open_run
     from phmrun.ledger import Run
 
-    options = {key.removeprefix("layer."): value for key, value, _ in keys if key.startswith("layer.")}
-    given = {**options, **({} if n is None else {"n": n})}
+    options = {scope: _options(keys, scope) for scope in ("layer", "embedding", "output")}
+    given = {**options["layer"], **({} if n is None else {"n": n})}
     trained = open_run(Run.find(runs_dir, run))
-    others = [setting for setting in keys if not setting[0].startswith("layer.")]
+    own = {"data.name": data, "data.prefix": prefix}
+    others = [setting for setting in keys if setting[0].partition(".")[0] not in options]
+    others += [(key, value, f"--{key.partition('.')[2]}") for key, value in own.items() if value is not None]
     config = trained.config
     if others:
+        if any(key.startswith("data.") for key, *_ in others) and TASKS.get(config.task).converts:
+            others.append(("data.vocabulary.path", str(trained.run.vocabulary.resolve()), "the run's vocabulary"))
         config = resolve_request(config.task, others, parent=trained.run.config_path).resolved.config
     weights = trained.load(checkpoint=checkpoint, average=average)
     wanted = layer_of(layer, given)
-    plan = make_plan(trained, wanted, budget=share, batches=calibrate, fixed=bool(given))
+    named = {"embedding": embedding, "output": output}
+    tables = {scope: layer_of(name, options[scope]) for scope, name in named.items() if name}
+    plan = make_plan(trained, wanted, budget=share, batches=calibrate, fixed=bool(given), tables=tables, config=config)
     if not as_json:
         _show(plan)
     result = None
@@ -110,6 +124,11 @@ def compress(
     elif result:
         console.print_scores(result.metrics)
         console.stdout().print(f"run {result.run_id} is {result.state}", markup=False, soft_wrap=True)
+
+
+def _options(keys: list[tuple[str, Any, str]], scope: str) -> dict[str, Any]:
+    """The settings of a scope's structure, by the names of its options."""
+    return {key.removeprefix(f"{scope}."): value for key, value, _ in keys if key.startswith(f"{scope}.")}
 
 
 def _share(text: str | None) -> Fraction | None:

@@ -40,6 +40,15 @@ def train(
             autocompletion=completion.runs,
         ),
     ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Learn from this run's predictions too (--set distillation.weight=0.5, distillation.temperature=1).",
+            rich_help_panel=RUNS,
+            autocompletion=completion.runs,
+        ),
+    ] = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Start over: delete what this run has so far.", rich_help_panel=RUNS)
     ] = False,
@@ -66,6 +75,7 @@ def train(
         _show(request, experiment.dry_run(request.resolved.config), as_json)
         return
     from phmrun.engine import experiment
+    from phmrun.ledger import Run
 
     result = experiment.train(
         request.resolved.config,
@@ -74,6 +84,7 @@ def train(
         plugins=request.plugins,
         restart=(_agreed if yes else _ask) if restart else None,
         extend=extend,
+        derivation=experiment.taught_by(Run.find(runs_dir, teacher)) if teacher else None,
         verbosity=int(console.verbosity()),
     )
     if as_json:

@@ -15,6 +15,7 @@ from phmrun.compression.maps import FittedMap, fitted_map
 from phmrun.config import Experiment
 from phmrun.config.sections import LayerConfig, MapConfig
 from phmrun.engine.counting import scope_of
+from phmrun.engine.data import contents
 from phmrun.engine.experiment import Derivation, build_data
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel
@@ -34,7 +35,7 @@ ORDERS: dict[str, tuple[Any, ...]] = {
 """What is tried where a budget is spread: values of the first of these options that a structure has."""
 DENSE = {"structure": "dense"}
 SCOPES = ("embedding", "output")
-"""Parts of a network whose matrices stay as they are."""
+"""Parts of a network whose matrices stay as they are, unless they are asked for."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Plan:
         others = [
             MapConfig(name=one.name, layer=LayerConfig(**one.layer))
             for one in self.maps
-            if dict(one.layer) != layer.arguments
+            if dict(one.layer) != layer.arguments or scope_of(one.name) in SCOPES
         ]
         training = parent.training.model_copy(update={"max_steps": steps, "max_epochs": None})
         return parent.model_copy(update={"layer": layer, "maps": tuple(others), "training": training})
@@ -80,7 +81,16 @@ def layer_of(name: str, options: Mapping[str, Any]) -> LayerConfig:
     return LayerConfig(structure=name, **options).with_defaults(known)
 
 
-def make_plan(trained: TrainedModel, layer: LayerConfig, *, budget: Fraction | None, batches: int, fixed: bool) -> Plan:
+def make_plan(
+    trained: TrainedModel,
+    layer: LayerConfig,
+    *,
+    budget: Fraction | None,
+    batches: int,
+    fixed: bool,
+    tables: Mapping[str, LayerConfig] | None = None,
+    config: Experiment | None = None,
+) -> Plan:
     """Fits a structure to every dense map inside the blocks of a trained network.
 
     Args:
@@ -90,25 +100,31 @@ def make_plan(trained: TrainedModel, layer: LayerConfig, *, budget: Fraction | N
             same structure.
         batches: Training batches to calibrate with; 0: the matrices alone decide.
         fixed: Whether the structure's order was given, so that a map has that or stays dense.
+        tables: The structure of the maps of a further part: "embedding", "output".
+        config: The experiment whose batches these are; the run's own unless given.
 
     Raises:
-        PhmrunError: No map can have the structure, or the budget is too small.
+        PhmrunError: No map can have the structure, the budget is too small, or the data have another vocabulary.
     """
+    tables = tables or {}
     module = trained.module.eval()
     dense = {
         name: one
         for name, one in structures_of(module.network).items()
-        if one.name == "dense" and scope_of(name) not in SCOPES
+        if one.name == "dense" and (scope_of(name) in tables or scope_of(name) not in SCOPES)
     }
+    if absent := [scope for scope in tables if scope not in map(scope_of, dense)]:
+        raise PhmrunError(f"the network has no dense matrix of its own there: {absent[0]}", where=trained.run.id)
     if budget is not None and not batches:
         raise PhmrunError("a budget is spread by what the maps cost on calibration data", where="--calibrate")
-    data = _calibration(trained.config, batches)
+    data = _calibration(trained, config or trained.config, batches)
     covariances = input_covariances(module, data) if data else {}
     before = mean_loss(module, data) if data else None
-    candidates = [layer.arguments] if budget is None or fixed else _candidates(layer)
     choices: dict[str, list[tuple[FittedMap, Structure]]] = {}
     with progress("fitting", len(dense), "maps") as advance:
         for name, old in dense.items():
+            wanted = tables.get(scope_of(name), layer)
+            candidates = [wanted.arguments] if budget is None or fixed else _candidates(wanted)
             fits = [_fitted(name, old, one, covariances.get(name)) for one in candidates]
             choices[name] = [found for found in fits if found is not None]
             if budget is not None and before is not None:
@@ -164,11 +180,18 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
     return Derivation({**marks, "teacher": trained.run.id}, start, trained)
 
 
-def _calibration(config: Experiment, batches: int) -> list[Any]:
-    if not batches:
+def _calibration(trained: TrainedModel, config: Experiment, batches: int) -> list[Any]:
+    """The first training batches of an experiment, whose tokens are those of the run."""
+    if not batches and config is trained.config:
         return []
     data = build_data(config)
     data.prepare()
+    if contents(data.vocabulary) != contents(trained.vocabulary):
+        raise PhmrunError(
+            "these data make another vocabulary than the run has",
+            where="data",
+            hint="Of a translator, data.vocabulary.path takes the run's; other tasks need the run's own data.",
+        )
     return list(islice(data.train_dataloader(), batches))
 
 

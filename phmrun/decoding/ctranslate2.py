@@ -58,7 +58,14 @@ class CTranslate2Model:
         return f"engine:ctranslate2-{ctranslate2.__version__}|arithmetic:{self.translator.compute_type}"
 
     def search(
-        self, sources: Sequence[Sequence[int]], limits: Sequence[int], *, beam: int, alpha: float, nbest: int = 1
+        self,
+        sources: Sequence[Sequence[int]],
+        limits: Sequence[int],
+        *,
+        beam: int,
+        alpha: float,
+        nbest: int = 1,
+        at_least: int = 0,
     ) -> list[list[Hypothesis]]:
         """The best outputs of a batch of sources.
 
@@ -69,25 +76,28 @@ class CTranslate2Model:
             beam: Live hypotheses per sentence.
             alpha: Exponent of the length penalty.
             nbest: Hypotheses to return per sentence.
+            at_least: The least tokens to generate for each; where that is the most, nothing is searched for again.
 
         Raises:
             PhmrunError: A source is longer than the model's table of positions.
         """
-        found = self._batch(sources, max(limits), beam, alpha, nbest)
+        found = self._batch(sources, max(limits), beam, alpha, nbest, at_least)
+        if at_least == max(limits):
+            return found
         for row, limit in enumerate(limits):
             if any(len(hypothesis.tokens) >= limit for hypothesis in found[row]):
                 found[row] = self._batch([sources[row]], max(limit - 1, 1), beam, alpha, nbest)[0]
         return found
 
     def _batch(
-        self, sources: Sequence[Sequence[int]], limit: int, beam: int, alpha: float, nbest: int
+        self, sources: Sequence[Sequence[int]], limit: int, beam: int, alpha: float, nbest: int, at_least: int = 0
     ) -> list[list[Hypothesis]]:
         options: dict[str, Any] = {
             "beam_size": beam,
             "length_penalty": alpha,
             "num_hypotheses": nbest,
             "max_decoding_length": limit,
-            "min_decoding_length": 0,
+            "min_decoding_length": at_least,
             "max_input_length": 0,
             "return_scores": True,
         }

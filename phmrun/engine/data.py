@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, Self
 
+from phmrun.files import sha256_of
 from phmrun.ledger.data import Split
 
 
@@ -85,3 +87,11 @@ class DataModule:
     def validation_batches(self) -> Iterable[Any]:
         """The validation data, each item once; this process's share."""
         raise NotImplementedError
+
+
+def contents(vocabulary: Vocabulary) -> dict[str, str]:
+    """Checksums of the files that a vocabulary is kept in."""
+    with TemporaryDirectory() as directory:
+        vocabulary.save(Path(directory))
+        files = [path for path in Path(directory).rglob("*") if path.is_file()]
+        return {str(path.relative_to(directory)): sha256_of(path) for path in files}

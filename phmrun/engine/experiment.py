@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +24,7 @@ from phmrun.engine.bookkeeping import (
 )
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters, network_without_weights
-from phmrun.engine.data import DataModule, Vocabulary
+from phmrun.engine.data import DataModule, contents
 from phmrun.engine.distillation import Teacher
 from phmrun.engine.environment import continued, recorded
 from phmrun.engine.module import TrainingModule
@@ -35,7 +34,7 @@ from phmrun.engine.processes import is_leader
 from phmrun.engine.rates import Rate, rate_table
 from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
-from phmrun.files import cache_dir, remove_unfinished, sha256_of, write_text
+from phmrun.files import cache_dir, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Segment
@@ -202,6 +201,13 @@ def train(
             return _train(config, data, run, parent, plugins or {}, derivation, segment)
 
 
+def taught_by(run: Run) -> Derivation:
+    """A training from the seed's weights, with a trained run as the teacher."""
+    trained = open_run(run)
+    weights = trained.load()
+    return Derivation({"teacher": run.id, "teacher's weights": weights}, teacher=trained)
+
+
 def teacher_of(trained: TrainedModel, config: Experiment, data: DataModule) -> Teacher:
     """A trained run as a teacher of an experiment.
 
@@ -215,14 +221,6 @@ def teacher_of(trained: TrainedModel, config: Experiment, data: DataModule) -> T
             hint="Train both on the same data with the same vocabulary.",
         )
     return Teacher(trained.module, config.distillation.weight, config.distillation.temperature)
-
-
-def contents(vocabulary: Vocabulary) -> dict[str, str]:
-    """Checksums of the files that a vocabulary is kept in."""
-    with TemporaryDirectory() as directory:
-        vocabulary.save(Path(directory))
-        files = [path for path in Path(directory).rglob("*") if path.is_file()]
-        return {str(path.relative_to(directory)): sha256_of(path) for path in files}
 
 
 def check_extension(parent: Run, config: Experiment) -> None:

@@ -173,26 +173,21 @@ def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> Non
     table = checkpoint.tensor(*places, shape=(int(order.max()) + 1, width))
     _set_tables(network, table / math.sqrt(width), order, None)
 
-    def attention(prefix: str, part: str, sublayer: Sublayer) -> None:
-        block = cast(MultiheadAttention, sublayer.block)
-        for letter, linear in zip("qkv", block.project, strict=True):
-            _set(checkpoint, linear, f"{prefix}.{part}.{letter}", scale if letter == "q" else 1.0)
-        _set(checkpoint, block.output, f"{prefix}.{part}.o")
-        _set_norm(checkpoint, sublayer.norm, f"{prefix}.layer_norm")
+    def attention(sublayer: Sublayer, prefix: str, part: str) -> None:
+        places = [f"{prefix}.{part}.{letter}" for letter in "qkvo"]
+        _set_attention(checkpoint, sublayer, places, f"{prefix}.layer_norm", scale)
 
-    def feedforward(prefix: str, sublayer: Sublayer) -> None:
-        block = cast(FeedForward, sublayer.block)
-        _set(checkpoint, block.expand, f"{prefix}.DenseReluDense.wi")
-        _set(checkpoint, block.contract, f"{prefix}.DenseReluDense.wo")
-        _set_norm(checkpoint, sublayer.norm, f"{prefix}.layer_norm")
+    def feedforward(sublayer: Sublayer, prefix: str) -> None:
+        places = [f"{prefix}.DenseReluDense.{name}" for name in ("wi", "wo")]
+        _set_feedforward(checkpoint, sublayer, places, f"{prefix}.layer_norm")
 
     for number, layer in enumerate(cast(list[EncoderLayer], list(network.encoder))):
-        attention(f"encoder.block.{number}.layer.0", "SelfAttention", layer.attention)
-        feedforward(f"encoder.block.{number}.layer.1", layer.feedforward)
+        attention(layer.attention, f"encoder.block.{number}.layer.0", "SelfAttention")
+        feedforward(layer.feedforward, f"encoder.block.{number}.layer.1")
     for number, decoder in enumerate(cast(list[DecoderLayer], list(network.decoder))):
-        attention(f"decoder.block.{number}.layer.0", "SelfAttention", decoder.attention)
-        attention(f"decoder.block.{number}.layer.1", "EncDecAttention", decoder.cross)
-        feedforward(f"decoder.block.{number}.layer.2", decoder.feedforward)
+        attention(decoder.attention, f"decoder.block.{number}.layer.0", "SelfAttention")
+        attention(decoder.cross, f"decoder.block.{number}.layer.1", "EncDecAttention")
+        feedforward(decoder.feedforward, f"decoder.block.{number}.layer.2")
     for side, norm, positions in (
         ("encoder", network.encoder_norm, network.encoder_positions),
         ("decoder", network.decoder_norm, network.decoder_positions),
@@ -211,26 +206,38 @@ def _load_marian(checkpoint: Checkpoint, order: Tensor, network: Transformer) ->
     # A table that is scaled on its way in is not on its way out: ours is scaled in both places or in none.
     _set_tables(network, table, order, bias)
 
-    def attention(prefix: str, name: str, sublayer: Sublayer) -> None:
-        block = cast(MultiheadAttention, sublayer.block)
-        for letter, linear in zip("qkv", block.project, strict=True):
-            _set(checkpoint, linear, f"{prefix}.{name}.{letter}_proj")
-        _set(checkpoint, block.output, f"{prefix}.{name}.out_proj")
-        _set_norm(checkpoint, sublayer.norm, f"{prefix}.{name}_layer_norm")
+    def attention(sublayer: Sublayer, prefix: str, part: str) -> None:
+        places = [f"{prefix}.{part}.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj")]
+        _set_attention(checkpoint, sublayer, places, f"{prefix}.{part}_layer_norm")
 
-    def feedforward(prefix: str, sublayer: Sublayer) -> None:
-        block = cast(FeedForward, sublayer.block)
-        _set(checkpoint, block.expand, f"{prefix}.fc1")
-        _set(checkpoint, block.contract, f"{prefix}.fc2")
-        _set_norm(checkpoint, sublayer.norm, f"{prefix}.final_layer_norm")
+    def feedforward(sublayer: Sublayer, prefix: str) -> None:
+        _set_feedforward(checkpoint, sublayer, [f"{prefix}.fc1", f"{prefix}.fc2"], f"{prefix}.final_layer_norm")
 
     for number, layer in enumerate(cast(list[EncoderLayer], list(network.encoder))):
-        attention(f"model.encoder.layers.{number}", "self_attn", layer.attention)
-        feedforward(f"model.encoder.layers.{number}", layer.feedforward)
+        attention(layer.attention, f"model.encoder.layers.{number}", "self_attn")
+        feedforward(layer.feedforward, f"model.encoder.layers.{number}")
     for number, decoder in enumerate(cast(list[DecoderLayer], list(network.decoder))):
-        attention(f"model.decoder.layers.{number}", "self_attn", decoder.attention)
-        attention(f"model.decoder.layers.{number}", "encoder_attn", decoder.cross)
-        feedforward(f"model.decoder.layers.{number}", decoder.feedforward)
+        attention(decoder.attention, f"model.decoder.layers.{number}", "self_attn")
+        attention(decoder.cross, f"model.decoder.layers.{number}", "encoder_attn")
+        feedforward(decoder.feedforward, f"model.decoder.layers.{number}")
+
+
+def _set_attention(
+    checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str, scale: float = 1.0
+) -> None:
+    """Sets the maps of queries, keys, values and outputs, from these places; ``scale`` multiplies queries."""
+    block = cast(MultiheadAttention, sublayer.block)
+    for linear, place, factor in zip((*block.project, block.output), places, (scale, 1.0, 1.0, 1.0), strict=True):
+        _set(checkpoint, linear, place, factor)
+    _set_norm(checkpoint, sublayer.norm, norm)
+
+
+def _set_feedforward(checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str) -> None:
+    """Sets the two maps of a feed-forward block."""
+    block = cast(FeedForward, sublayer.block)
+    for linear, place in zip((block.expand, block.contract), places, strict=True):
+        _set(checkpoint, linear, place)
+    _set_norm(checkpoint, sublayer.norm, norm)
 
 
 def _set_tables(network: Transformer, table: Tensor, order: Tensor, bias: Tensor | None) -> None:

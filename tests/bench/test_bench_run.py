@@ -12,7 +12,7 @@ from phmrun.engine.experiment import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import padded_sources
-from phmrun.families.sequence_to_sequence.predictor import Search
+from phmrun.families.sequence_to_sequence.predictor import Search, converted_model
 from phmrun.text.vocabulary import BOS, EOS
 
 AMOUNT = Amount(rounds=2, batches=4, sentences=64, single=2)
@@ -49,6 +49,22 @@ def test_dense_beside_it_and_profiles(run):
     assert list(phase.timings) == ["run", "dense"]
     assert list(phase.ratios) == ["dense"]
     assert any(operation.name == "aten::mm" for operation in phase.operations)
+
+
+def test_the_engine_beside_it_decodes_and_does_not_train(run):
+    pytest.importorskip("ctranslate2")
+    names = ["ctranslate2", "ctranslate2-int8"]
+    few = Amount(rounds=1, batches=1, sizes=(1,), single=1)
+    report = bench_run(run, against=names, amount=few)
+    assert [list(phase.ratios) for phase in report.phases] == [names, names, []]
+
+
+def test_the_engine_generates_just_so_many_tokens(trained, tmp_path):
+    pytest.importorskip("ctranslate2")
+    network, vocabularies = trained.module.transformer, trained.vocabulary
+    model = converted_model(network, vocabularies, tmp_path / "model", "none")
+    found = model.search([[4, 5, 6], [7]], [9, 9], beam=2, alpha=0.6, at_least=9)
+    assert [len(best[0].tokens) for best in found] == [9, 9]
 
 
 def test_json(run):

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from surroundings import _quiet_surroundings, prepared_corpora
 from tiny_experiments import configured, run_experiment
 
@@ -9,6 +10,7 @@ __all__ = ["_quiet_surroundings", "prepared_corpora"]
 
 
 def test_a_run_is_compressed(phmrun, tmp_path):
+    pytest.importorskip("ctranslate2")
     run_experiment(configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 3}}), tmp_path / "runs")
     where = ("--runs-dir", str(tmp_path / "runs"))
     shown = phmrun("compress", "latest", "--layer", "phm", "--n", "4", "--dry-run", *where)
@@ -35,6 +37,18 @@ def test_a_run_is_compressed(phmrun, tmp_path):
     assert report["plan"]["parameters"] <= report["plan"]["dense_parameters"] / 2
     assert "test/bleu" in report["metrics"]
     assert (tmp_path / "runs" / report["run_id"] / "metrics.json").is_file()
+    taught = ("--layer", "phm", "--n", "2", "--calibrate", "0", "--steps", "2", "--set", "distillation.temperature=2")
+    first, second, alone = (
+        phmrun("compress", report["parent"], *taught, *more, "--json", *where)
+        for more in (("--sequences",), ("--sequences",), ("--no-teacher",))
+    )
+    assert [first.code, second.code, alone.code] == [0, 0, 0], first.err + alone.err
+    ids = [json.loads(one.out)["run_id"] for one in (first, second, alone)]
+    assert ids[0] == ids[1] != ids[2]
+    config = (tmp_path / "runs" / ids[0] / "config.yaml").read_text()
+    (outputs,) = (tmp_path / "runs" / report["parent"] / "outputs").iterdir()
+    assert str(outputs) in config
+    assert len(outputs.read_text().splitlines()) == 150
     for arguments, said in (
         (("--layer", "phmm"), "phm"),
         (("--layer", "phm", "--budget", "2"), "no share"),

@@ -72,6 +72,19 @@ def test_a_budget_leaves_dense_what_costs_most(parent):
     )
 
 
+def test_tables_are_replaced_where_that_is_asked_for(parent):
+    trained, weights = parent
+    layer, tables = layer_of("low-rank", {}), {"embedding": layer_of("low-rank", {"budget": "1/2"})}
+    plan = make_plan(trained, layer, budget=None, batches=1, fixed=True, tables=tables)
+    found = open_run(run_of(child_of(trained, weights, plan, layer, 0, 1)))
+    found.load()
+    for name, structure in structures_of(found.module.network).items():
+        assert structure.name == "low-rank", name
+        torch.testing.assert_close(structure.materialize(), plan.structures[name].materialize())
+    with pytest.raises(PhmrunError, match="no dense matrix of its own there: output"):
+        make_plan(trained, layer, budget=None, batches=0, fixed=True, tables={"output": layer})
+
+
 def test_what_cannot_be_is_said(parent):
     trained, _ = parent
     with pytest.raises(PhmrunError, match="no map of the run fits"):

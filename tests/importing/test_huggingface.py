@@ -129,6 +129,9 @@ def test_an_imported_run_is_scored_compressed_and_served(tmp_path, phmrun):
     child = phmrun("compress", json.loads(made.out)["run_id"], *small, "--json", *where)
     assert child.code == 0, child.err
     assert json.loads(child.out)["plan"]["loss_after"] > 0
+    tuned = phmrun("train", "nmt", "--extend", json.loads(made.out)["run_id"], "--max-steps", "2", "--json", *where)
+    assert tuned.code == 0, tuned.err
+    assert json.loads((tmp_path / "runs" / json.loads(tuned.out)["run_id"] / "status.json").read_text())["step"] == 2
 
 
 def test_vocabularies_come_back_from_the_run(checkpoint, tmp_path):
