@@ -6,17 +6,13 @@ translation this is word-level distillation (Kim and Rush 2016, section 3.1).
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 if TYPE_CHECKING:
     from phmrun.engine.module import TrainingModule
-
-ROWS = 1024
-"""Units whose logits are in memory at a time."""
 
 
 class Prediction(NamedTuple):
@@ -60,22 +56,11 @@ class Teacher:
         if self.module.device != loss.device:
             self.module.to(loss.device)
         with torch.no_grad():
-            wanted = self.module.predictions(batch)
-        pairs = zip(predictions, wanted, strict=True)
-        distance = sum((self._distance(student, teacher) for student, teacher in pairs), torch.zeros_like(loss))
+            wanted = [prediction.logits(prediction.vectors) for prediction in self.module.predictions(batch)]
+        distance = torch.zeros_like(loss)
+        for prediction, teacher in zip(predictions, wanted, strict=True):
+            distance = distance + divergence(prediction.logits(prediction.vectors), teacher, self.temperature)
         return (1 - self.weight) * loss + self.weight * distance
-
-    def _distance(self, student: Prediction, teacher: Prediction) -> Tensor:
-        total = student.vectors.new_zeros(())
-        for rows in zip(student.vectors.split(ROWS), teacher.vectors.split(ROWS), strict=True):
-            with torch.no_grad():
-                wanted = teacher.logits(rows[1])
-
-            def part(vectors: Tensor, wanted: Tensor = wanted) -> Tensor:
-                return divergence(student.logits(vectors), wanted, self.temperature)
-
-            total = total + cast(Tensor, checkpoint(part, rows[0], use_reentrant=False, preserve_rng_state=False))
-        return total
 
 
 def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:

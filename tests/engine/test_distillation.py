@@ -41,12 +41,13 @@ def test_what_is_ruled_out_for_both_costs_nothing():
     loss = divergence(student, teacher, 1.0)
     loss.backward()
     kept = [0, 1, 2, 4]
-    assert float(loss) == pytest.approx(float(divergence(student[:, kept], teacher[:, kept], 1.0)), rel=1e-5)
+    assert float(loss.detach()) == pytest.approx(
+        float(divergence(student.detach()[:, kept], teacher[:, kept], 1.0)), rel=1e-5
+    )
     assert bool(student.grad.isfinite().all())
 
 
-def test_gradients_are_those_of_the_weighted_sum_whatever_the_chunks(monkeypatch):
-    monkeypatch.setattr("phmrun.engine.distillation.ROWS", 3)
+def test_gradients_are_those_of_the_weighted_sum():
     student, module = Classifier(1), Classifier(2)
     inputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(3))
     own = student.network(inputs).square().sum()

@@ -12,15 +12,13 @@ from phmrun.export.formats import export
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
+from phmrun.text.vocabulary import EOS
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 LINES = ["the cat sees a dog .", "", "a dog", "the dog near the old house sees the cat and the cat sees it ."]
-NETWORKS = {
-    "word": {"layer": {"structure": "phm", "n": 4}, "tie": "decoder", "output_bias": True},
-    "bpe": {"normalization": "rms", "positions": "relative", "norm": "post", "tie": "none", "output_bias": True},
-}
+NETWORK = {"positions": "relative", "norm": "post", "tie": "none", "output_bias": True}
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +30,13 @@ def example():
     return module
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
-def test_it_finds_what_our_search_finds(kind, example, tmp_path):
+def test_it_finds_what_our_search_finds(example, tmp_path):
     torch.set_num_threads(1)
-    vocabulary = train_vocabulary(LINES * 9, kind=kind, size=30)
+    vocabulary = train_vocabulary(LINES * 9, kind="bpe", size=30)
     vocabularies = Vocabularies(vocabulary, vocabulary)
-    ours = network(len(vocabulary), **NETWORKS[kind])
+    ours = network(len(vocabulary), **NETWORK)
+    with torch.no_grad():
+        ours.output.bias[EOS] += 1.0
     module = SequenceToSequenceModule(ours, None, None, smoothing=0.0)
     run = SimpleNamespace(id="nmt-test", path=tmp_path)
     exported = export(

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from random_transformers import network
 
 from phmrun.engine.module import TrainingModule
 from phmrun.errors import ExitCode, PhmrunError
@@ -76,17 +77,20 @@ def test_torch_export_gives_the_same_logits(trained):
     torch.testing.assert_close(loaded(source, target), wanted(trained.module.transformer, source, target))
 
 
-@torch.no_grad()
-def test_onnx_gives_the_same_logits_in_onnxruntime(trained):
-    runtime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    exported = export(trained, None, "onnx")
-    source, target = tokens()
-    session = runtime.InferenceSession(str(exported.path), providers=["CPUExecutionProvider"])
-    (logits,) = session.run(None, {"source": source.numpy(), "target": target.numpy()})
-    torch.testing.assert_close(
-        torch.from_numpy(logits), wanted(trained.module.transformer, source, target), rtol=1e-4, atol=1e-5
-    )
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"layer": {"structure": "phm", "n": 4}, "embedding": {"structure": "define"}, "norm": "post"},
+        {"normalization": "rms", "positions": "relative", "maps": "separate", "attention_bias": True, "upsample": 2},
+    ],
+)
+def test_steps_of_the_decoder_end_at_the_networks_own_logits(options):
+    parts = translation_graph(network(24, **options)).parts
+    assert list(parts) == ["encoder", "decoder"]
+    assert [inputs[4].shape[3] for inputs in parts["decoder"].examples] == [4, 0, 8, 20]
+    assert largest_difference(parts["decoder"], parts["decoder"].function) < 1e-5
+    for part in parts.values():
+        assert all(len(inputs) == len(part.inputs) for inputs in part.examples)
 
 
 def test_a_file_with_other_outputs_is_not_written(trained, tmp_path, monkeypatch):
