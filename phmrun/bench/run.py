@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from phmrun.ledger.status import now
 from phmrun.progress import progress
 from phmrun.registry import TASKS
 from phmrun.text.parallel import read_parallel
+from phmrun.text.vocabularies import Vocabularies
 
 LOG = logging.getLogger("phmrun.bench")
 
@@ -280,10 +281,11 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
     if not isinstance(ours, Ours):
         raise PhmrunError(f"{opponent} translates; the task {config.task!r} does not", where="--against")
     if opponent != "hf":
-        quantization = opponent.partition("-")[2]
-        search = replace(ours.search, engine="ctranslate2", quantization=quantization or "none")
+        search = replace(
+            ours.search, engine="ctranslate2", quantization="none" if opponent == "ctranslate2" else "int8"
+        )
         place = trained.run.path / "exports" / search.directory
-        network, vocabularies = ours.module.transformer, trained.vocabulary
+        network, vocabularies = ours.module.transformer, cast(Vocabularies, trained.vocabulary)
         return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
     smoothing = config.training.label_smoothing
     model = config.model

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -83,7 +83,8 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
         )
     facts = {"run": trained.run.id, "weights": label}
     if kind == "onnx" and program.parts:
-        return _export_parts(program, path or trained.run.path / "exports" / kind, trained.vocabulary, facts)
+        vocabularies = cast(Vocabularies, trained.vocabulary)
+        return _export_parts(program, path or trained.run.path / "exports" / kind, vocabularies, facts)
     return _export_file(program, path or trained.run.path / "exports" / f"model{ENDINGS[kind]}", kind, facts)
 
 
