@@ -62,7 +62,8 @@ def best_low_rank_blocks(
     gone through in turn.
     """
     columns = -(-weight.shape[1] // blocks)
-    target, steady = padded(weight, blocks, blocks), _padded_covariance(covariance, weight.shape[1], blocks)
+    target = padded(weight, blocks, blocks)
+    steady = _padded_covariance(covariance, weight.shape[1], target.shape[1])
     parts = [slice(number * columns, (number + 1) * columns) for number in range(blocks)]
     fitted = torch.zeros_like(target)
     u: list[Tensor] = [target] * blocks
@@ -98,7 +99,8 @@ def best_coupled_blocks(
         covariance: ``[d, d]``.
     """
     blocks, rank, columns = c.shape
-    target, steady = padded(weight, blocks, blocks), _padded_covariance(covariance, weight.shape[1], blocks)
+    target = padded(weight, blocks, blocks)
+    steady = _padded_covariance(covariance, weight.shape[1], target.shape[1])
     b, d, c = b.double().clone(), d.double().clone(), c.double().clone()
     left, right = best_low_rank(weight, rank, covariance)
     found = left.shape[1]
@@ -139,7 +141,7 @@ def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None =
     """
     target = padded(weight, -(-weight.shape[0] // size), -(-weight.shape[1] // size), size, size)
     across = target.shape[1] // size
-    steady = _padded_covariance(covariance, weight.shape[1], across, target.shape[1])
+    steady = _padded_covariance(covariance, weight.shape[1], target.shape[1], 0.0)
     places = torch.arange(size)
     turned = (places.unsqueeze(1) - places) % size  # [p, m]: where a row reads number m
     order = (torch.arange(across).unsqueeze(1) * size + turned.unsqueeze(1)).flatten(1)  # [p, (J, m)]
@@ -166,7 +168,7 @@ def best_sparse_low_rank(
         covariance: ``[d, d]``.
     """
     target = weight.double()
-    steady = _padded_covariance(covariance, weight.shape[1], 1)
+    steady = _padded_covariance(covariance, weight.shape[1], weight.shape[1])
     grams = steady[places.unsqueeze(2), places.unsqueeze(1)]  # [k, m, m]
     factors = torch.linalg.cholesky(grams)
     state = {"u": target, "v": target, "s": target.new_zeros(places.shape)}
@@ -191,13 +193,12 @@ def padded(weight: Tensor, down: int, across: int, rows: int = 0, columns: int =
     return full
 
 
-def _padded_covariance(covariance: Tensor | None, size: int, across: int, full: int = 0) -> Tensor:
-    """The covariance, or the identity, of inputs that are filled up with zeros."""
+def _padded_covariance(covariance: Tensor | None, size: int, full: int, ridge: float = RIDGE) -> Tensor:
+    """The covariance, or the identity, of inputs that are filled up with zeros, and a small variance of these."""
     steady = torch.eye(size, dtype=torch.float64) if covariance is None else steadied(covariance)
-    full = full or across * -(-size // across)
     if full == size:
         return steady
-    larger = RIDGE * float(steady.diagonal().mean()) * torch.eye(full, dtype=torch.float64)
+    larger = ridge * float(steady.diagonal().mean()) * torch.eye(full, dtype=torch.float64)
     larger[:size, :size] = steady
     return larger
 
