@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import Callback
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.averaging import Averaging
-from phmrun.engine.checkpoints import LAST, adopt, load_checkpoint, remove_after
+from phmrun.engine.checkpoints import LAST, adopt, load_checkpoint, load_weights, remove_after, weights_of
 from phmrun.engine.data import DataModule
 from phmrun.engine.lightning_modules import LightningData, LightningTraining, Unprofiled
 from phmrun.engine.meter import Meter, Record
@@ -125,8 +125,12 @@ def fit(
     if last is not None:
         checkpoint = load_checkpoint(last)
         data.start_step = checkpoint["global_step"]
-        meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
-        validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
+        if "callbacks" in checkpoint:
+            meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
+            validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
+        else:  # of a run that was imported, or fitted, and never trained: weights alone
+            load_weights(module, weights_of(checkpoint, last), last)
+            last = None
         del checkpoint
     remove_after(directory, data.start_step)
     resumed(data.start_step)
