@@ -76,17 +76,17 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
         yield
     except KeyboardInterrupt as error:
         terminated = isinstance(error, Interrupted) and error.which is Signals.SIGTERM
-        _set(run, State.INTERRUPTED, f"{before}{'by SIGTERM' if terminated else 'by the user'}")
+        set_outcome(run, State.INTERRUPTED, f"{before}{'by SIGTERM' if terminated else 'by the user'}")
         raise
     except PhmrunError as error:
-        _set(run, failed, before + error.what)
+        set_outcome(run, failed, before + error.what)
         raise
     except Exception as error:
-        _set(run, failed, f"{before}{type(error).__name__}: {error}")
+        set_outcome(run, failed, f"{before}{type(error).__name__}: {error}")
         raise
 
 
-def _set(run: Run, state: State, reason: str) -> None:
+def set_outcome(run: Run, state: State, reason: str) -> None:
     """Writes a status, unless it is written already; a disk that does not take it must not hide the error itself."""
     try:
         if is_leader() and run.status.state is State.RUNNING:

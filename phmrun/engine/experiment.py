@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from phmrun.engine.bookkeeping import (
     log_file,
     outcome_kept,
     scores_of_training,
+    set_outcome,
     tell_validation,
 )
 from phmrun.engine.checkpoints import LAST, save_start
@@ -30,7 +30,7 @@ from phmrun.engine.environment import continued, recorded
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.network import build_module
 from phmrun.engine.predictor import Predictor
-from phmrun.engine.processes import is_leader
+from phmrun.engine.processes import ending_with, is_leader, leader_died
 from phmrun.engine.rates import Rate, rate_table
 from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
@@ -177,7 +177,7 @@ def train(
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
     text = to_yaml(config, _said(origin))
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
-    with run.lock() if is_leader() else nullcontext():
+    with run.lock() if is_leader() else ending_with(leader_died()):
         if restart and is_leader():
             if has_begun(run):
                 restart(run)
@@ -321,6 +321,7 @@ def _train(
         lines_every=config.logging.every,
         resumed=resumed,
         before_writing=run.require_lock,
+        died=lambda death: set_outcome(run, State.FAILED, death.what),
     )
     if mirror is None:
         raise SystemExit(0)  # the first process of the run scores it

@@ -20,6 +20,7 @@ from phmrun.engine.lightning_modules import LightningData, LightningTraining, Un
 from phmrun.engine.meter import Meter, Record
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.periodic_checkpoints import AtomicCheckpointIO, PeriodicCheckpoints
+from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died
 from phmrun.engine.progress import TrainingProgress
 from phmrun.engine.randomness import Randomness
 from phmrun.engine.stopping import Stopping
@@ -86,6 +87,7 @@ def fit(
     lines_every: float,
     resumed: Callable[[int], None],
     before_writing: Callable[[], None] = lambda: None,
+    died: Callable[[Death], None] = lambda _: None,
 ) -> Fitted:
     """Trains until the last step, the end of patience or the time limit.
 
@@ -100,6 +102,7 @@ def fit(
         lines_every: Seconds between progress lines.
         resumed: Told the step at which a former process left off, 0 where there is no checkpoint, before training.
         before_writing: Called before each checkpoint; may refuse it.
+        died: Told of the death of another process of this training, before this one ends too.
 
     Raises:
         PhmrunError: (exit 4) The loss is no number, or memory ran out.
@@ -154,7 +157,10 @@ def fit(
     if training.precision == "bf16-mixed" and trainer.strategy.root_device.type == "cpu" and not has_bf16():
         LOG.warning("this processor has no 16-bit arithmetic: bf16-mixed takes two to nine times as long as 32 on such")
     trainer.precision_plugin.convert_module(module)  # before a checkpoint's weights come: they may have 64 bits
-    with stopping.listening():
+    with (
+        stopping.listening(),
+        ending_with(follower_died(lambda: getattr(trainer.strategy.launcher, "procs", [])), died),
+    ):
         run_trainer(trainer, module, data, last)
     step = trainer.global_step
     reason = "the last step"
@@ -251,6 +257,7 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
     except RuntimeError as error:
         if "can't allocate memory" in str(error) or "not enough memory" in str(error):
             raise out_of_memory(error) from error
+        await_the_watch(error)
         raise
     finally:
         module.trainer = data.trainer = None

@@ -1,12 +1,103 @@
 """What the processes that train together know of each other."""
 
+import logging
 import os
-from typing import Any, TypeVar
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 
+from phmrun.errors import ExitCode
+
+LOG = logging.getLogger("phmrun.engine")
 Value = TypeVar("Value")
+
+LOOK_EVERY = 0.25
+"""Seconds between two looks at whether the others live."""
+_LEADER = "PHMRUN_LEADER"
+"""The environment's name for the process that started this one to train with it."""
+
+
+class Death(NamedTuple):
+    """The end of a process without which the others cannot go on.
+
+    Attributes:
+        what: What has happened, in one sentence.
+        code: The exit code that the others end with.
+    """
+
+    what: str
+    code: int
+
+
+@contextmanager
+def ending_with(death: Callable[[], Death | None], told: Callable[[Death], None] = lambda _: None) -> Iterator[None]:
+    """Ends this process as soon as another one has died that it trains with, with a line that says so.
+
+    They would wait for it otherwise, up to half an hour where they have not met yet. It is ended from a thread, since
+    the main one may be waiting inside a library.
+
+    Args:
+        death: Looks whether one has died.
+        told: Called before the end.
+    """
+    left = threading.Event()
+
+    def look() -> None:
+        while not left.wait(LOOK_EVERY):
+            if found := death():
+                LOG.error("%s; the same command continues from the last checkpoint", found.what)
+                told(found)
+                os._exit(found.code)
+
+    threading.Thread(target=look, name="watch-of-processes", daemon=True).start()
+    try:
+        yield
+    finally:
+        left.set()
+
+
+def await_the_watch(error: RuntimeError) -> None:
+    """Gives way to :func:`ending_with` where an error only says that the connection to another process is lost."""
+    if isinstance(error, dist.DistError) or "gloo" in str(error):
+        time.sleep(40 * LOOK_EVERY)
+
+
+def leader_died() -> Callable[[], Death | None]:
+    """Looks whether the process that started this one has ended; never, where none of ours did."""
+    leader = os.environ.get(_LEADER)
+    what = "the first of the processes that train together has ended, and this one stops"
+    return lambda: Death(what, ExitCode.TRAINING) if leader and str(os.getppid()) != leader else None
+
+
+def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Callable[[], Death | None]:
+    """Looks whether one of the processes that this one starts has ended by an error or a signal.
+
+    Args:
+        launched: Those that are there. The list is emptied: Lightning's own watch would kill this process unheard.
+    """
+    os.environ[_LEADER] = str(os.getpid())
+    followers: list[subprocess.Popen[bytes]] = []
+
+    def look() -> Death | None:
+        started = launched()
+        followers.extend(started)
+        started.clear()
+        return next((_death(one, number) for number, one in enumerate(followers, 2) if one.poll()), None)
+
+    return look
+
+
+def _death(process: "subprocess.Popen[bytes]", number: int) -> Death:
+    code = process.returncode
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return Death(f"process {number} of those that train together {how}", code if code > 0 else ExitCode.TRAINING)
 
 
 def together() -> bool:

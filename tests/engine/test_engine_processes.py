@@ -1,0 +1,86 @@
+"""A process whose companion has died ends by itself, with a line that says so."""
+
+import os
+import signal
+import subprocess
+import time
+from threading import Event
+
+import pytest
+
+from phmrun.engine import processes
+from phmrun.engine.processes import ending_with, follower_died, leader_died
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """The exit codes that this process would have ended with."""
+    codes: list[int] = []
+
+    def end(code):
+        codes.append(code)
+        raise SystemExit  # of the thread that watches
+
+    monkeypatch.setattr(processes, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(processes.os, "_exit", end)
+    monkeypatch.setenv("PHMRUN_LEADER", "")
+    return codes
+
+
+def wait_for(found) -> None:
+    end = time.monotonic() + 20
+    while not found and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def test_the_first_ends_when_another_is_killed(ended, caplog):
+    launched = [subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"])]
+    followers, told = list(launched), []
+    with ending_with(follower_died(lambda: launched), told.append):
+        time.sleep(0.1)
+        assert launched == []  # taken over from Lightning, which would kill this process unheard
+        assert ended == []
+        followers[1].kill()
+        wait_for(ended)
+    followers[0].kill()
+    for follower in followers:
+        follower.wait()
+    assert ended == [4]
+    assert [death.what for death in told] == ["process 3 of those that train together was ended by SIGKILL"]
+    assert "process 3" in caplog.text
+    assert os.environ["PHMRUN_LEADER"] == str(os.getpid())
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, []), (4, [4]), (143, [143])])
+def test_it_ends_with_the_others_code(code, expected, ended):
+    follower = subprocess.Popen(["sh", "-c", f"exit {code}"])
+    follower.wait()
+    with ending_with(follower_died(lambda: [follower] if not ended else [])):
+        time.sleep(0.2)
+    assert ended[:1] == expected
+
+
+def test_another_ends_when_the_first_has_died(ended, monkeypatch, caplog):
+    gone = Event()
+    monkeypatch.setenv("PHMRUN_LEADER", "4711")
+    monkeypatch.setattr(processes.os, "getppid", lambda: 1 if gone.is_set() else 4711)
+    with ending_with(leader_died()):
+        time.sleep(0.1)
+        assert ended == []
+        gone.set()
+        wait_for(ended)
+    assert ended == [4]
+    assert "the first of the processes" in caplog.text
+
+
+def test_a_process_that_none_of_ours_started_watches_nobody(ended):
+    assert leader_died()() is None
+
+
+def test_a_killed_process_is_told_by_its_signal():
+    follower = subprocess.Popen(["sleep", "60"])
+    follower.send_signal(signal.SIGTERM)
+    follower.wait()
+    assert follower_died(lambda: [follower])().what.endswith("SIGTERM")
