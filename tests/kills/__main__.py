@@ -14,8 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 def run() -> int:
     """The command."""
+    import forks
     import torch
-    from trials import CASES, Site, attempt
+    from trials import CASES, SURVIVALS, Site, attempt
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="how many trainings to kill")
@@ -25,6 +26,7 @@ def run() -> int:
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    forks.load()
     draw = random.Random(given.seed)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kills-"))
     os.environ["PHMRUN_CACHE"] = str(folder / "cache")
@@ -58,6 +60,8 @@ def run() -> int:
                 flush=True,
             )
     print(f"{trials} trainings, {done} kills, {moved} moves to another folder, {len(failed)} not bit-identical")
+    if SURVIVALS:
+        print(f"{len(SURVIVALS)} of them of one process of two; the other ended within {max(SURVIVALS)} s")
     return bool(failed)
 
 

@@ -20,14 +20,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The command."""
+    import forks
     import torch
-    from trials import Case, Site, differences, ended, facts
+    from forks import ended
+    from trials import Case, Site, differences, facts
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    forks.load()
     folder = Path(tempfile.mkdtemp(prefix="disks-"))
     os.environ["PHMRUN_CACHE"] = str(folder / "cache")
     site = Site(folder / "site", Case("sva", 1, "32"))
@@ -41,11 +44,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         size = int(draw.uniform(0.02, 1.15) * needed) // 4096 * 4096
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], check=True)
         try:
-            code = ended(site.start("one", "disk"), 300)
+            code = ended(site.start("one", "disk"))
             first = site.said()
             kept = sorted(path.name for path in disk.glob("*/checkpoints/*.ckpt"))
             subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
-            then = ended(site.start("one", "disk"), 300)
+            then = ended(site.start("one", "disk"))
             unlike = differences(expected, facts(site.run("disk"))) if then == 0 else [site.said()[-1500:]]
         finally:
             subprocess.run(["umount", str(disk)], check=True)

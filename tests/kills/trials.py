@@ -1,6 +1,6 @@
 """Trainings that are killed at random moments, continued, and compared bit by bit with ones that nobody touched.
 
-Each training is a process of its own, forked from this one so that it need not import torch again, and dies by SIGKILL.
+Each training is a process of its own and dies by SIGKILL; the moments are drawn over its CPU time.
 """
 
 import json
@@ -8,9 +8,8 @@ import os
 import random
 import shutil
 import signal
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
@@ -18,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from forks import await_moment, ended, finished, forked, members, sweep_up
 from tiny_experiments import SETTINGS, configured
 
-from phmrun.cli.app import main
 from phmrun.ledger import Run, State
 
-PHMRUN = Path(sys.executable).with_name("phmrun")
 COURSE = {
     "max_steps": 40,
     "validate_every": 7,
@@ -33,6 +31,10 @@ COURSE = {
     "accumulate": 2,
     "patience": 0,
 }
+SOON = 60.0
+"""Seconds within which a training ends one of whose processes has been killed, on a machine that has more to do."""
+SURVIVALS: list[float] = []
+"""How long it took them."""
 UNLIKE = {"time", "train/units_per_second"}
 """Columns of the history that no two trainings share."""
 
@@ -83,15 +85,14 @@ class Site:
     def start(self, place: str, runs: str, *more: str) -> int:
         """Starts a training in one of the folders; its process id, which is also that of its group."""
         command = ["train", self.case.task, "--config", "experiment.yaml", "--runs-dir", f"../{runs}", *more]
-        return forked(command, self.folder / place, self.folder / "output.txt")
+        return forked(command, self.folder / place, self.folder / "output.txt", others=self.case.world - 1)
 
     @cached_property
     def straight(self) -> tuple[dict[str, Any], float]:
-        """What a training comes to that nobody touches, and the seconds that it takes."""
-        began = time.monotonic()
-        code = ended(self.start("one", "straight"), 300)
+        """What a training comes to that nobody touches, and the seconds of CPU time that it takes."""
+        code, seconds = finished(self.start("one", "straight"))
         assert code == 0, self.said()
-        return facts(self.run("straight")), time.monotonic() - began
+        return facts(self.run("straight")), seconds
 
     def said(self) -> str:
         """What the last process said."""
@@ -143,15 +144,17 @@ def attempt(site: Site, draw: random.Random, *, signals: bool = False, most: int
         way = draw.choice(["SIGINT", "SIGTERM"] if signals else ways)
         moment = draw.uniform(0.0, seconds)
         pid = site.start(places[-1], runs)
-        time.sleep(moment)
+        await_moment(pid, moment)
         if signals:
             wrong += interrupt(pid, signal.Signals[way], site)
             kills.append((way, round(moment, 2)))
-        elif kill(pid, way):
-            kills.append((way, round(moment, 2)))
+        else:
+            was_there, faults = kill(pid, way, site)
+            wrong += faults
+            kills += [(way, round(moment, 2))] if was_there else []
         places.append(draw.choice(["one", "other"]))
         steps.append(_step(site.folder / runs))
-    code = ended(site.start(places[-1], runs), 300)
+    code = ended(site.start(places[-1], runs))
     moved = sum(before != after for before, after in pairwise(places))
     if code:
         wrong.append(f"exit code {code}: {site.said()[-2000:]}")
@@ -163,7 +166,7 @@ def attempt(site: Site, draw: random.Random, *, signals: bool = False, most: int
 def interrupt(pid: int, which: signal.Signals, site: Site) -> list[str]:
     """Sends a training a signal; what is wrong with its answer."""
     os.kill(pid, which)
-    code = ended(pid, 90)
+    code = ended(pid)
     said = site.said()
     if "phmrun.errors" in said or "Traceback" in said or "bug" in said:
         return [f"{which.name}: {said[-2000:]}"]
@@ -182,88 +185,34 @@ def _step(runs: Path) -> int:
     return 0
 
 
-def forked(command: Sequence[str], folder: Path, output: Path, entry: Any = main) -> int:
-    """Runs the command line in a new process, in a folder; its process id, which is also that of its group."""
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        os.setsid()
-        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
-        os.chdir(folder)
-        sys.argv = [str(PHMRUN), *command]
-        sys.modules["__main__"].__spec__ = None  # Lightning starts further processes by sys.argv then
-        entry(list(command))
-    except SystemExit as end:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
-    finally:
-        os._exit(70)
+def kill(pid: int, victim: str, site: Site) -> tuple[bool, list[str]]:
+    """Kills a training: all its processes, its first or another; whether it was there, and what was wrong then.
 
-
-def ended(pid: int, limit: float) -> int:
-    """The exit code of a child, negative for a signal; it is killed after ``limit`` seconds."""
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            _sweep_up(pid)
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    os.killpg(pid, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def kill(pid: int, victim: str) -> bool:
-    """Kills a training: all its processes, its first or the others; whether there was something to kill.
-
-    Processes that are left must end by themselves.
+    Processes that are left must end by themselves, soon, with a line that says why, and exit code 4.
     """
-    alive = os.waitpid(pid, os.WNOHANG)[0] == 0
-    if not alive:
-        _sweep_up(pid)
-        return False
+    if os.waitpid(pid, os.WNOHANG)[0]:
+        sweep_up(pid)
+        return False, []
     others = [member for member in members(pid) if member != pid]
-    if victim == "all" or (victim == "other" and not others):
+    if victim == "all" or not others:
         os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    elif victim == "first":
-        os.kill(pid, signal.SIGKILL)
+        return True, []
+    began, code = time.monotonic(), 4
+    os.kill(pid if victim == "first" else others[0], signal.SIGKILL)
+    if victim == "first":
         os.waitpid(pid, 0)
+        while members(pid) and time.monotonic() < began + SOON:
+            time.sleep(0.02)
     else:
-        os.kill(others[0], signal.SIGKILL)
-        ended(pid, 60)
-    deadline = time.monotonic() + 60
-    while members(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    left = members(pid)
-    _sweep_up(pid)
-    if left:
-        raise AssertionError(f"{len(left)} processes outlived {victim}")
-    return True
-
-
-def _sweep_up(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
-def members(group: int) -> list[int]:
-    """The living processes of a group."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] not in "ZX":
-            found.append(int(path.parent.name))
-    return found
+        code = ended(pid, SOON)
+    left, seconds, said = members(pid), time.monotonic() - began, site.said()
+    sweep_up(pid)
+    wrong = [f"{len(left)} processes outlived {victim} by {seconds:.0f} s"] if left else []
+    if code not in (0, 4) or any(word in said for word in ("Traceback", "this is a bug")):
+        wrong.append(f"{victim} killed, exit code {code}: {said[-1500:]}")
+    SURVIVALS.append(round(seconds, 2))
+    return True, wrong
 
 
 def facts(run: Run) -> dict[str, Any]:

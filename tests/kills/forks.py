@@ -1,0 +1,198 @@
+"""Commands as forks of this process, which has imported torch and Lightning for them already, and what ends them.
+
+Each is a group of its own. What it starts itself, the other processes of a training or the cells of a sweep, are forks
+too, made beforehand.
+"""
+
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from pytorch_lightning.strategies.launchers import subprocess_script
+
+from phmrun.cli.app import main
+from phmrun.config import Task
+from phmrun.registry import TASKS
+from phmrun.sweeps.executors import local
+
+PHMRUN = Path(sys.executable).with_name("phmrun")
+PATIENCE = 1800.0
+"""Seconds after which a command that does not end is killed, on a machine that has more to do."""
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def load() -> None:
+    """Imports whatever a training needs."""
+    importlib.import_module("phmrun.engine.fit")
+    for name in ("lm", "nli", "nmt", "parse", "style", "sva"):
+        task: Task = TASKS.get(name)
+        for part in ("schema", "data", "module", "predictor", "vocabulary"):
+            task.load(part)
+
+
+class Forks:
+    """What stands for ``subprocess.Popen``: forks that wait for the command that they become.
+
+    Args:
+        number: How many.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.idle: list[tuple[int, socket.socket]] = []
+        for _ in range(number):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            pid = os.fork()
+            if not pid:
+                for end in (ours, *(other for _, other in self.idle)):
+                    end.close()
+                _become(theirs)
+            theirs.close()
+            self.idle.append((pid, ours))
+
+    def __call__(self, command: Sequence[Any], env: Mapping[str, str], stdout: Any = None, **more: Any) -> "Forked":
+        """Starts a command in the next of them."""
+        pid, end = self.idle.pop(0)
+        arguments = [str(part) for part in command]
+        first = next(place for place, part in enumerate(arguments) if part.rpartition("/")[2] == "phmrun") + 1
+        told = {"command": arguments[first:], "env": dict(env), "session": bool(more.get("start_new_session"))}
+        with suppress(OSError):  # it has been killed
+            socket.send_fds(end, [json.dumps(told).encode()], [stdout.fileno()] if stdout else [])
+        end.close()
+        return Forked(pid)
+
+
+class Forked:
+    """A started process, as ``subprocess.Popen`` has them."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        if self.returncode is None:
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if found else None
+        return self.returncode
+
+    def send_signal(self, which: int) -> None:
+        """Signals it."""
+        if self.poll() is None:
+            os.kill(self.pid, which)
+
+
+def _become(end: socket.socket) -> NoReturn:
+    """Waits for a command and is it; ends where none comes."""
+    message, descriptors, *_ = socket.recv_fds(end, 1 << 20, 1)
+    if not message:
+        os._exit(0)
+    told = json.loads(message)
+    if told["session"]:
+        os.setsid()
+    for descriptor in descriptors:
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+    os.environ.clear()
+    os.environ.update(told["env"])
+    _be(told["command"])
+
+
+def _be(command: Sequence[str]) -> NoReturn:
+    try:
+        sys.argv = [str(PHMRUN), *command]
+        sys.modules["__main__"].__spec__ = None  # Lightning starts further processes by sys.argv then
+        main(list(command))
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
+    finally:
+        os._exit(70)
+
+
+def forked(command: Sequence[str], folder: Path, output: Path, others: int = 0) -> int:
+    """Runs the command line in a new process, in a folder; its process id, which is also that of its group.
+
+    Args:
+        command: What follows ``phmrun``.
+        folder: Where to run it.
+        output: What it says.
+        others: How many processes it may start.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setsid()
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.chdir(folder)
+    if others:
+        forks = SimpleNamespace(Popen=Forks(others), DEVNULL=-3, STDOUT=-2)
+        subprocess_script.subprocess = local.subprocess = forks
+    _be(command)
+
+
+def ended(pid: int, limit: float = PATIENCE) -> int:
+    """The exit code of a child, negative for a signal; it is killed after ``limit`` seconds."""
+    return finished(pid, limit)[0]
+
+
+def finished(pid: int, limit: float = PATIENCE) -> tuple[int, float]:
+    """The same, with the CPU time of its group in seconds."""
+    deadline, used = time.monotonic() + limit, 0.0
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            sweep_up(pid)
+            return os.waitstatus_to_exitcode(status), used
+        used = max(used, spent(pid))
+        time.sleep(0.02)
+    os.killpg(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), used
+
+
+def await_moment(pid: int, moment: float) -> None:
+    """Waits until a group has had so much CPU time, or has ended."""
+    deadline = time.monotonic() + PATIENCE
+    while members(pid) and spent(pid) < moment and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def sweep_up(pid: int) -> None:
+    """Kills what is left of a group."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def members(group: int) -> list[int]:
+    """The living processes of a group."""
+    return [pid for pid, _ in _processes(group)]
+
+
+def spent(group: int) -> float:
+    """The CPU time of the living processes of a group, in seconds."""
+    return sum(ticks for _, ticks in _processes(group)) / TICK
+
+
+def _processes(group: int) -> list[tuple[int, int]]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] not in "ZX":
+            found.append((int(path.parent.name), int(fields[11]) + int(fields[12])))
+    return found
