@@ -150,11 +150,24 @@ def parse_json(content: bytes | str) -> Any:
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
         value = json.loads(text)
-        if _SURROGATE.search(text):
-            json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a pair fails here, not when it is printed
+        require_unicode(value, text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
+
+
+def require_unicode(value: Any, text: str) -> None:
+    """Refuses a value that holds half a surrogate pair: it could not be written or printed later.
+
+    Args:
+        value: What the JSON text stands for.
+        text: The text.
+
+    Raises:
+        ValueError: It does.
+    """
+    if _SURROGATE.search(text):
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
 def _check_depth(text: str) -> None:

@@ -18,6 +18,21 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
 
 LAST, BEST = "last.ckpt", "best.ckpt"
+LAYOUT = "layout"
+"""The key of a checkpoint that tells what else it holds."""
+_ESSENTIAL = {
+    "global_step": "int",
+    "state_dict": "dict",
+    "loops/fit_loop": "dict",
+    "callbacks/Randomness": "dict",
+    "callbacks/Meter": "dict",
+    "callbacks/Validation": "dict",
+    "optimizer_states/0": "dict",
+    "lr_schedulers/0": "dict",
+}
+"""What a checkpoint must hold for training to go on, where it does not tell itself: its release was an earlier one."""
+_LONGEST_LIST = 64
+"""Elements of a list up to which each has a place of its own in a layout."""
 
 
 def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Callable[[], None] | None = None) -> None:
@@ -122,6 +137,41 @@ def _unreadable(path: Path, reason: str) -> PhmrunError:
         hint="`phmrun train … --restart` trains anew; for what is trained, --checkpoint names another of the files.",
         code=ExitCode.DATA,
     )
+
+
+def layout(content: Any, place: str = "") -> dict[str, str]:
+    """The places within a checkpoint, and the kind of what stands there."""
+    if not isinstance(content, Mapping | list | tuple):
+        return {}
+    named = content.items() if isinstance(content, Mapping) else enumerate(content[: _LONGEST_LIST + 1])
+    found: dict[str, str] = {}
+    for name, value in () if len(content) > _LONGEST_LIST and not isinstance(content, Mapping) else named:
+        known = {Mapping: "dict", list | tuple: "list", Tensor: "tensor"}
+        kind = next((name for types, name in known.items() if isinstance(value, types)), type(value).__name__)
+        found |= {f"{place}{name}": kind, **layout(value, f"{place}{name}/")}
+    return found
+
+
+def require_whole(checkpoint: Mapping[str, Any], path: Path) -> None:
+    """Refuses a checkpoint that lacks a part without which training would go on otherwise than it would have.
+
+    Args:
+        checkpoint: As :func:`load_checkpoint` gives it.
+        path: Its file, for messages.
+
+    Raises:
+        PhmrunError: (exit 3) Naming the first part that is missing, or of another kind than when it was written.
+    """
+    told, found = checkpoint.get(LAYOUT), layout(checkpoint)
+    for place, kind in (told if isinstance(told, Mapping) else _ESSENTIAL).items():
+        if found.get(place) != kind:
+            lacks = "lacks" if place not in found else f"has {found[place]} instead of {kind} as"
+            raise PhmrunError(
+                f"training cannot go on from this checkpoint: it {lacks} {place}",
+                where=str(path),
+                hint="Put a whole one in its place, or train anew: phmrun train … --restart.",
+                code=ExitCode.DATA,
+            )
 
 
 def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:

@@ -14,7 +14,16 @@ from pytorch_lightning.callbacks import Callback
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.averaging import Averaging
-from phmrun.engine.checkpoints import LAST, adopt, load_checkpoint, load_weights, remove_after, weights_of
+from phmrun.engine.checkpoints import (
+    BEST,
+    LAST,
+    adopt,
+    load_checkpoint,
+    load_weights,
+    remove_after,
+    require_whole,
+    weights_of,
+)
 from phmrun.engine.data import DataModule
 from phmrun.engine.lightning_modules import LightningData, LightningTraining, Unprofiled
 from phmrun.engine.meter import Meter, Record
@@ -127,14 +136,18 @@ def fit(
     limit = TimeLimit(training.max_seconds)
     if last is not None:
         checkpoint = load_checkpoint(last)
-        data.start_step = checkpoint["global_step"]
-        if "callbacks" in checkpoint:
+        load_weights(module, weights_of(checkpoint, last), last)  # Lightning would not say whose file does not fit
+        if checkpoint.keys() <= {"state_dict", "global_step"} and not checkpoint.get("global_step"):
+            last = None  # of a run that was imported, or fitted, and never trained: weights alone
+        else:
+            require_whole(checkpoint, last)
+            data.start_step = checkpoint["global_step"]
             meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
             validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
-        else:  # of a run that was imported, or fitted, and never trained: weights alone
-            load_weights(module, weights_of(checkpoint, last), last)
-            last = None
         del checkpoint
+        if validation.best is not None and not (directory / BEST).is_file():
+            what = "%s is missing: the weights of the best validation, at optimizer step %s, are lost"
+            LOG.warning(what, directory / BEST, f"{validation.best_step:,}")
     remove_after(directory, data.start_step)
     resumed(data.start_step)
     patient = not training.patience or validation.waited < training.patience

@@ -11,7 +11,7 @@ from lightning_fabric.plugins.io import TorchCheckpointIO
 from pytorch_lightning.callbacks import Callback
 from torch import nn
 
-from phmrun.engine.checkpoints import LAST, diverged, step_checkpoints, write_checkpoint
+from phmrun.engine.checkpoints import LAST, LAYOUT, diverged, layout, step_checkpoints, write_checkpoint
 from phmrun.engine.processes import largest
 
 
@@ -28,7 +28,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         """Writes ``checkpoint`` to ``path``; a reader sees the old file or the new one."""
-        write_checkpoint(Path(path), checkpoint, self.before_renaming)
+        write_checkpoint(Path(path), {**checkpoint, LAYOUT: layout(checkpoint)}, self.before_renaming)
 
 
 class PeriodicCheckpoints(Callback):

@@ -125,7 +125,7 @@ class TrainedModel:
     def _path(self, checkpoint: str | None) -> Path:
         """The file that a name stands for; the last checkpoint where no validation has chosen a best one."""
         best, last = self.run.checkpoints / BEST, self.run.checkpoints / LAST
-        if checkpoint is None and not best.is_file() and "validation/best" in self.run.metrics():
+        if checkpoint is None and not best.is_file() and self._validated():
             raise PhmrunError(
                 "the weights of the best validation are missing",
                 where=str(best),
@@ -135,6 +135,10 @@ class TrainedModel:
         if checkpoint is None:
             return best if best.is_file() else last
         return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
+
+    def _validated(self) -> bool:
+        """Whether there has been a validation, and so a best one."""
+        return any(name.startswith("val/") for row in self.run.history.read() for name in row)
 
     def _set(self, weights: Mapping[str, Tensor], path: Path) -> None:
         load_weights(self.module, weights, path)

@@ -27,7 +27,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phmrun.documents import parse_json
+from phmrun.documents import parse_json, require_unicode
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.lines import malformed, numbered_lines
 
@@ -339,7 +339,8 @@ def _json_array(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
         if separator != ",":
             raise malformed("not JSON: a comma or the end of the array is missing", where)
         try:
-            record, at = decode(text, at)
+            begin, (record, at) = at, decode(text, at)
+            require_unicode(record, text[begin:at])
         except (ValueError, RecursionError) as error:
             raise malformed(f"not JSON: {error}", where) from error
         yield number, _values(record, fields, where)

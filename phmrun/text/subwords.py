@@ -111,6 +111,7 @@ class SubwordVocabulary:
             )
             for number in range(loaded.entries):
                 loaded._processor.id_to_piece(number)  # which may be no text
+            loaded._processor.decode(list(range(loaded.entries)))  # nor may be what stands for the unknown one
         except (RuntimeError, ValueError) as error:
             what = "SentencePiece cannot read the vocabulary's model file"
             raise PhmrunError(what, where=str(directory / MODEL), code=ExitCode.DATA) from error

@@ -1,5 +1,7 @@
 """Opening a trained run: which weights, which device, which name a score gets."""
 
+import shutil
+
 import pytest
 import torch
 from tiny_experiments import configured, everywhere, run_experiment, run_of
@@ -69,6 +71,17 @@ def test_a_missing_and_a_foreign_checkpoint(run, tmp_path):
     with pytest.raises(PhmrunError, match="another network") as caught:
         trained.load(str(tmp_path / "foreign.ckpt"))
     assert caught.value.code is ExitCode.DATA
+
+
+def test_lost_best_weights_are_not_replaced_by_others(run, tmp_path):
+    shutil.copytree(run.path, copy := tmp_path / run.path.name)
+    (copy / "checkpoints" / "best.ckpt").unlink()
+    for kept in (copy / "metrics.json", copy / "history.jsonl"):  # a run that was killed has no scores yet
+        with pytest.raises(PhmrunError, match="weights of the best validation are missing") as caught:
+            open_run(Run(copy)).load(average=0)
+        assert caught.value.code is ExitCode.DATA
+        kept.unlink()
+    assert open_run(Run(copy)).load(average=0) == "last@10"  # nothing was ever chosen
 
 
 def test_a_run_that_was_never_trained(run, tmp_path):

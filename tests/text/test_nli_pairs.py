@@ -157,6 +157,7 @@ SICK = "pair_ID\tsentence_A\tsentence_B\tentailment_label"
         ("dnli", f"[{DNLI}", 1, "a comma or the end"),
         ("dnli", f"[{DNLI}\n{DNLI}]", 2, "a comma or the end"),
         ("dnli", f"[{DNLI},\n{{]", 2, "not JSON"),
+        ("dnli", f"[{DNLI},\n{DNLI[:-2]}\\ud800\"}}]", 2, "not JSON"),
         ("dnli", f"[{DNLI}]\nmore", 1, "after the end"),
         ("dnli", "[]", None, "no labelled pair"),
         ("dnli", f"[{DNLI},\n7]", 2, "int"),

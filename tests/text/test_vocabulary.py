@@ -1,5 +1,6 @@
 """Vocabularies of every kind: ids, reversibility, sizes, saving, determinism."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -79,6 +80,20 @@ def test_a_changed_model_file_is_refused(vocabulary, tmp_path):
     model = next(path for path in tmp_path.iterdir() if path.name != "vocabulary.json")
     model.write_bytes(model.read_bytes() + b"x")
     with pytest.raises(PhmrunError, match="not the one saved") as caught:
+        load_vocabulary(tmp_path)
+    assert caught.value.code is ExitCode.DATA
+
+
+def test_a_model_whose_unknown_piece_is_no_text_is_refused(tmp_path):
+    vocabulary = train_vocabulary(LINES, kind="bpe", size=60)
+    vocabulary.save(tmp_path)
+    unknown_surface = b"\x12\x04\xe2\x02\x01\xea"  # of the trainer's specification: one byte, which is no UTF-8
+    model = vocabulary.model + unknown_surface
+    (tmp_path / "subwords.model").write_bytes(model)
+    description = json.loads((tmp_path / "vocabulary.json").read_text())
+    description["sha256"] = hashlib.sha256(model).hexdigest()
+    (tmp_path / "vocabulary.json").write_text(json.dumps(description))
+    with pytest.raises(PhmrunError, match="cannot read the vocabulary's model") as caught:
         load_vocabulary(tmp_path)
     assert caught.value.code is ExitCode.DATA
 
