@@ -42,6 +42,7 @@ from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.about import network_label
 from phmrun.ledger.status import now
+from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
 from phmrun.registry import TASKS
 from phmrun.text.parallel import read_parallel
@@ -287,6 +288,8 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
         place = trained.run.path / "exports" / search.directory
         network, vocabularies = ours.module.transformer, cast(Vocabularies, trained.vocabulary)
         return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
+    if not isinstance(ours.module.transformer, Transformer):
+        raise PhmrunError("Hugging Face's Marian is a Transformer; the run's network is another", where="--against")
     smoothing = config.training.label_smoothing
     model = config.model
     return Marian(model, *sizes, smoothing=smoothing, alpha=ours.search.alpha, device=ours.device)

@@ -193,12 +193,12 @@ class OptimizerConfig(Section):
 class ScheduleConfig(Section):
     """How the learning rate changes over the optimizer steps."""
 
-    name: Literal["noam", "inverse-sqrt", "constant", "steps", "exponential", "cosine"] = Field(
+    name: Literal["noam", "inverse-sqrt", "constant", "steps", "exponential", "cosine", "linear"] = Field(
         "noam",
         description="All warm up linearly. noam: factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5); "
         "inverse-sqrt: lr · sqrt(warmup / step); constant: lr; steps: lr, times decay after each milestone; "
         "exponential: lr · decay^(step / period); "
-        "cosine: from lr down to floor · lr at training.max_steps, along half a cosine.",
+        "cosine, linear: from lr down to floor · lr at training.max_steps, along half a cosine or a line.",
     )
     warmup: int = Field(4000, ge=0, description="Length of the linear warm-up, in optimizer steps.")
     factor: float = Field(1.0, gt=0, description="Multiplies the noam schedule; unused by the others.")
@@ -209,7 +209,7 @@ class ScheduleConfig(Section):
         0.1, gt=0, le=1, description="steps: what the rate is multiplied by at a milestone; exponential: in a period."
     )
     period: int = Field(5000, ge=1, description="exponential: optimizer steps in which the rate falls by decay.")
-    floor: float = Field(0.0, ge=0, le=1, description="cosine: the last rate in parts of the peak's.")
+    floor: float = Field(0.0, ge=0, le=1, description="cosine, linear: the last rate in parts of the peak's.")
 
 
 class TrainingConfig(Section):
@@ -267,8 +267,8 @@ class TrainingConfig(Section):
             raise ValueError(f"average is {self.average}, but keep_last keeps only {self.keep_last} checkpoints")
         if self.average and self.average_after:
             raise ValueError("average takes the mean of checkpoints and average_after that of steps: set one of them")
-        if self.schedule.name == "cosine" and self.max_steps is None:
-            raise ValueError("the schedule 'cosine' ends at training.max_steps, which is not set")
+        if self.schedule.name in ("cosine", "linear") and self.max_steps is None:
+            raise ValueError(f"the schedule {self.schedule.name!r} ends at training.max_steps, which is not set")
         if list(self.schedule.milestones) != sorted(set(self.schedule.milestones)):
             raise ValueError(f"schedule.milestones must rise, unlike {list(self.schedule.milestones)}")
         if self.schedule.name == "noam" and self.optimizer.lr is not None:

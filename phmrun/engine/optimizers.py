@@ -113,7 +113,7 @@ def build_schedule(
         name: "noam": factor·width^-0.5·min(step^-0.5, step·warmup^-1.5) (Vaswani et al. 2017, section 5.3). The others
             rise linearly to lr and then: "inverse-sqrt": lr·√(warmup/step); "constant": lr; "steps": lr·decay^m after
             m milestones; "exponential": lr·decay^(step/period); "cosine": lr·(floor + (1 - floor)·(1 + cos(π·t))/2), t
-            the share of the steps done.
+            the share of the steps done; "linear": lr·(floor + (1 - floor)·(1 - t)).
         warmup: Length of the linear warm-up, in optimizer steps.
         factor: Multiplies the noam schedule.
         width: Width of the network, for noam.
@@ -121,8 +121,8 @@ def build_schedule(
         milestones: Optimizer steps, in rising order.
         decay: What the rate is multiplied by after each of them, or in each period.
         period: Optimizer steps.
-        floor: The last rate of "cosine" in parts of the peak's.
-        total: The optimizer step at which "cosine" reaches it.
+        floor: The last rate of "cosine" and "linear" in parts of the peak's.
+        total: The optimizer step at which they reach it.
 
     Raises:
         PhmrunError: There is no such schedule.
@@ -130,9 +130,11 @@ def build_schedule(
     peak = lr or 0.0
     rise = max(warmup, 1)
 
-    def cosine(step: int) -> float:
-        done = min(max(step - warmup, 0) / max(total - warmup, 1), 1.0)
-        return floor + (1 - floor) * (1 + math.cos(math.pi * done)) / 2
+    def done(step: int) -> float:
+        return min(max(step - warmup, 0) / max(total - warmup, 1), 1.0)
+
+    def falling(step: int, left: float) -> float:
+        return peak * min(step / rise, 1.0) * (floor + (1 - floor) * left)
 
     schedules: dict[str, Schedule] = {
         "noam": lambda step: factor * width**-0.5 * min(step**-0.5, step * rise**-1.5),
@@ -140,7 +142,8 @@ def build_schedule(
         "constant": lambda step: peak * min(step / rise, 1.0),
         "steps": lambda step: peak * min(step / rise, 1.0) * decay ** bisect_left(milestones, step),
         "exponential": lambda step: peak * min(step / rise, 1.0) * decay ** (step / period),
-        "cosine": lambda step: peak * min(step / rise, 1.0) * cosine(step),
+        "cosine": lambda step: falling(step, (1 + math.cos(math.pi * done(step))) / 2),
+        "linear": lambda step: falling(step, 1 - done(step)),
     }
     if name not in schedules:
         raise unknown("schedule", name, schedules, where="training.schedule.name")

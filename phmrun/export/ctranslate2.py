@@ -21,7 +21,7 @@ from phmrun.export.vocabularies import has_model, token_names, write_models
 from phmrun.files import replacing_directory, write_json, write_text
 from phmrun.layers import FeedForward, MultiheadAttention, folded
 from phmrun.models.positions import RelativePositions
-from phmrun.models.transformer import DecoderLayer, EncoderLayer, Sublayer, Transformer, with_tables
+from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Sublayer, Transformer, with_tables
 from phmrun.text.vocabularies import Vocabularies
 
 Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
@@ -46,7 +46,11 @@ def library() -> Any:
 
 
 def converted(
-    network: Transformer, vocabularies: Vocabularies, directory: Path, quantization: Quantization = "none", **facts: str
+    network: EncoderDecoder,
+    vocabularies: Vocabularies,
+    directory: Path,
+    quantization: Quantization = "none",
+    **facts: str,
 ) -> Path:
     """A converted model of these weights in ``directory``; made unless it is there already.
 
@@ -77,7 +81,7 @@ def converted(
 
 
 def write_model(
-    network: Transformer, vocabularies: Vocabularies, directory: Path, quantization: Quantization = "none"
+    network: EncoderDecoder, vocabularies: Vocabularies, directory: Path, quantization: Quantization = "none"
 ) -> None:
     """Writes model, vocabularies and the page about them into an empty directory."""
     specification = specification_of(network)
@@ -90,8 +94,17 @@ def write_model(
     write_text(directory / "README.md", _page(vocabularies))
 
 
-def specification_of(network: Transformer) -> Any:
-    """The network as CTranslate2's ``TransformerSpec``, without vocabularies."""
+def specification_of(network: EncoderDecoder) -> Any:
+    """The network as CTranslate2's ``TransformerSpec``, without vocabularies.
+
+    Raises:
+        PhmrunError: It is no Transformer.
+    """
+    if not isinstance(network, Transformer):
+        raise PhmrunError(
+            f"CTranslate2 knows Transformers, not {type(network).__name__}",
+            hint="`phmrun export RUN --format onnx` writes a graph of any network.",
+        )
     specs, kinds = library().specs.transformer_spec, library().specs.Activation
     activations = {"relu": kinds.RELU, "swish": kinds.SWISH}
     with torch.no_grad():

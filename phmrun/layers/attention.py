@@ -15,13 +15,14 @@ class MultiheadAttention(nn.Module):
     """softmax(Q Kᵀ / √head_width) V per head, then the output map (Vaswani et al. 2017, section 3.2).
 
     Args:
-        embed_dim: Size of an input and output vector.
+        embed_dim: Size of an input vector, and of an output vector.
         num_heads: Number of heads; divides ``inner_dim``.
         dropout: Share of attention weights dropped in training.
         bias: Whether the four maps have biases.
         maps: "joint": Q, K and V are one ``[3·inner, embed]`` matrix (the Φ of Zhang et al. 2021, section 3.2);
             "separate": three ``[inner, embed]`` matrices.
         inner_dim: Width of queries, keys and values over all heads; ``embed_dim`` unless given.
+        output_dim: Size of an output vector; ``embed_dim`` unless given.
         structure: Name of the structure of all maps.
         **options: Its options.
 
@@ -38,6 +39,7 @@ class MultiheadAttention(nn.Module):
         *,
         maps: Maps = "joint",
         inner_dim: int | None = None,
+        output_dim: int | None = None,
         structure: str = "dense",
         **options: Any,
     ) -> None:
@@ -51,7 +53,7 @@ class MultiheadAttention(nn.Module):
         self.dropout = dropout
         sizes = [3 * inner] if maps == "joint" else [inner] * 3
         self.project = nn.ModuleList(Linear(embed_dim, size, bias, structure=structure, **options) for size in sizes)
-        self.output = Linear(inner, embed_dim, bias, structure=structure, **options)
+        self.output = Linear(inner, output_dim or embed_dim, bias, structure=structure, **options)
         for linear in (*self.project, self.output):
             linear.reset_parameters(glorot_std(embed_dim, inner), zero_bias=True)
 
@@ -68,7 +70,7 @@ class MultiheadAttention(nn.Module):
             causal: Each position looks at itself and earlier ones only.
 
         Returns:
-            ``[batch, length, embed_dim]``.
+            ``[batch, length, output_dim]``.
         """
         query, key, value = self.queries_keys_values(inputs, memory)
         dropout = self.dropout if self.training else 0.0

@@ -20,7 +20,7 @@ from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_i
 from phmrun.layers.inference import Choice, PackedLinear
 from phmrun.layers.kernels import FewRows, Map
 from phmrun.layers.kronecker_sum import Factors, PackedKroneckerSum, apply_factors
-from phmrun.models.transformer import DecoderLayer, Sublayer, Transformer, padding_mask, with_tables
+from phmrun.models.transformer import DecoderLayer, EncoderDecoder, Sublayer, padding_mask, with_tables
 
 GROWTH = 64
 
@@ -71,7 +71,7 @@ class IncrementalTransformer(nn.Module):
 
     def __init__(
         self,
-        transformer: Transformer,
+        transformer: EncoderDecoder,
         pad: int,
         application: Choice = "dense",
         encoder: Choice = "dense",
@@ -123,7 +123,7 @@ class IncrementalTransformer(nn.Module):
             Logits of the next token, ``[batch, beam, vocabulary]``.
         """
         network, (batch, beam) = self.network, tokens.shape
-        vectors = network.target_embedding(tokens.reshape(-1)) * network.width**0.5
+        vectors = network.target_embedding(tokens.reshape(-1)) * network.scale
         hidden = vectors if network.positions is None else vectors.add_(network.positions(state.position + 1)[-1])
         self._open_slots(state, batch, beam)
         mask = self._mask(state)
@@ -264,7 +264,9 @@ def direct(module: nn.Module) -> Map:
 def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
     """What stands before a block and after its residual connection."""
     norm = direct(sublayer.norm)
-    return (norm, _same) if sublayer.pre else (_same, norm)
+    enter, leave = (norm, _same) if sublayer.pre else (_same, norm)
+    before = sublayer.before
+    return (enter if before is None else lambda inputs: before(enter(inputs))), leave
 
 
 def _same(hidden: Tensor) -> Tensor:

@@ -33,12 +33,20 @@ class Sublayer(nn.Module):
         norm: Where the norm stands.
         dropout: Share of the block's output dropped in training.
         normalization: "layer": mean and variance; "rms": the root mean square only, without a bias.
+        before: What the block's inputs go through after the norm, if anything.
     """
 
     def __init__(
-        self, block: nn.Module, width: int, norm: Norm, dropout: float, normalization: Normalization = "layer"
+        self,
+        block: nn.Module,
+        width: int,
+        norm: Norm,
+        dropout: float,
+        normalization: Normalization = "layer",
+        before: nn.Module | None = None,
     ) -> None:
         super().__init__()
+        self.before = before
         self.block = block
         self.norm = build_norm(normalization, width)
         self.pre = norm == "pre"
@@ -46,7 +54,8 @@ class Sublayer(nn.Module):
 
     def enter(self, inputs: Tensor) -> Tensor:
         """What the block sees."""
-        return self.norm(inputs) if self.pre else inputs
+        seen = self.norm(inputs) if self.pre else inputs
+        return seen if self.before is None else self.before(seen)
 
     def leave(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         """The residual stream after the block."""
@@ -93,7 +102,71 @@ class DecoderLayer(nn.Module):
         return self.feedforward(self.cross(hidden, memory, mask=mask))
 
 
-class Transformer(nn.Module):
+class EncoderDecoder(nn.Module):
+    """What every encoder–decoder of layers does with its parts.
+
+    Attributes:
+        encoder: :class:`EncoderLayer` by :class:`EncoderLayer`.
+        decoder: :class:`DecoderLayer` by :class:`DecoderLayer`.
+        encoder_norm: After the last of them; the identity in post-norm networks.
+        decoder_norm: Likewise.
+        positions: Vectors added to the embeddings, if any.
+        encoder_positions: Scores by distance in the encoder's attention, if any.
+        decoder_positions: Likewise.
+        source_embedding: Of the source's tokens.
+        target_embedding: Of the target's; the same module where both share one.
+        output: From the last hidden vectors to logits.
+        width: Size of the residual stream.
+        scale: What embeddings are multiplied by.
+        dropout: Share of embeddings dropped in training.
+    """
+
+    encoder: nn.ModuleList
+    decoder: nn.ModuleList
+    encoder_norm: nn.Module
+    decoder_norm: nn.Module
+    positions: SinusoidalPositions | None
+    encoder_positions: RelativePositions | None
+    decoder_positions: RelativePositions | None
+    source_embedding: nn.Module
+    target_embedding: nn.Module
+    output: Linear | TiedOutput
+    width: int
+    scale: float
+    dropout: float
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
+        """``source [batch, source]`` of tokens, ``mask [batch, 1, 1, source]`` ``-> [batch, source, width]``."""
+        hidden = self.embed(self.source_embedding, source)
+        if self.encoder_positions is not None:
+            scores = self.encoder_positions.within(source.shape[1])
+            mask = scores if mask is None else scores.masked_fill(~mask, float("-inf"))
+        for layer in self.encoder:
+            hidden = layer(hidden, mask)
+        return self.encoder_norm(hidden)
+
+    def decode(self, target: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """``target [batch, target]`` of tokens so far ``-> [batch, target, width]``, before the output map."""
+        hidden = self.embed(self.target_embedding, target)
+        relative = self.decoder_positions
+        positions = None if relative is None else relative.within(target.shape[1])
+        for layer in self.decoder:
+            hidden = layer(hidden, memory, mask, positions)
+        return self.decoder_norm(hidden)
+
+    def embed(self, embedding: nn.Module, tokens: Tensor) -> Tensor:
+        """Scaled embedding + position, ``[batch, length] -> [batch, length, width]``."""
+        vectors = embedding(tokens) * self.scale
+        if self.positions is not None:
+            vectors = vectors + self.positions(tokens.shape[1])
+        return F.dropout(vectors, self.dropout, self.training)
+
+    def forward(self, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
+        """Hidden vectors ``[batch, target, width]`` that predict the next token after each of ``target``."""
+        return self.decode(target, self.encode(source, mask), mask)
+
+
+class Transformer(EncoderDecoder):
     """Encoder, decoder, embeddings and output map.
 
     Args:
@@ -157,8 +230,9 @@ class Transformer(nn.Module):
         output: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        _check_tie(tie, source_size, target_size)
+        check_tie(tie, source_size, target_size)
         self.width = width
+        self.scale = math.sqrt(width)
         self.dropout = dropout
         layer = layer or {}
 
@@ -188,7 +262,7 @@ class Transformer(nn.Module):
             self.source_embedding if tie == "all" else build_embedding(target_size, width, **(embedding or {}))
         )
         self.tied = tie != "none"
-        self.output: Linear | TiedOutput = (
+        self.output = (
             tied_output(width, self.target_embedding, output_bias, **(output or {}))
             if self.tied
             else Linear(width, target_size, output_bias, **(output or {}))
@@ -203,38 +277,8 @@ class Transformer(nn.Module):
         if not self.tied:
             self.output.reset_parameters(self.width**-0.5)  # type: ignore[operator]
 
-    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        """``source [batch, source]`` of tokens, ``mask [batch, 1, 1, source]`` ``-> [batch, source, width]``."""
-        hidden = self.embed(self.source_embedding, source)
-        if self.encoder_positions is not None:
-            scores = self.encoder_positions.within(source.shape[1])
-            mask = scores if mask is None else scores.masked_fill(~mask, float("-inf"))
-        for layer in self.encoder:
-            hidden = layer(hidden, mask)
-        return self.encoder_norm(hidden)
 
-    def decode(self, target: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """``target [batch, target]`` of tokens so far ``-> [batch, target, width]``, before the output map."""
-        hidden = self.embed(self.target_embedding, target)
-        relative = self.decoder_positions
-        positions = None if relative is None else relative.within(target.shape[1])
-        for layer in self.decoder:
-            hidden = layer(hidden, memory, mask, positions)
-        return self.decoder_norm(hidden)
-
-    def embed(self, embedding: nn.Module, tokens: Tensor) -> Tensor:
-        """√width · embedding + position, ``[batch, length] -> [batch, length, width]``."""
-        vectors = embedding(tokens) * math.sqrt(self.width)
-        if self.positions is not None:
-            vectors = vectors + self.positions(tokens.shape[1])
-        return F.dropout(vectors, self.dropout, self.training)
-
-    def forward(self, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
-        """Hidden vectors ``[batch, target, width]`` that predict the next token after each of ``target``."""
-        return self.decode(target, self.encode(source, mask), mask)
-
-
-def with_tables(network: Transformer) -> Transformer:
+def with_tables(network: EncoderDecoder) -> EncoderDecoder:
     """Replaces embeddings of several matrices, in a network for inference, by the tables of all their vectors."""
     tied = network.target_embedding is network.source_embedding
     network.source_embedding = table_of(network.source_embedding)
@@ -253,7 +297,8 @@ def padding_mask(tokens: Tensor, pad: int) -> Tensor | None:
     return None if bool(mask.all()) else mask[:, None, None, :]
 
 
-def _check_tie(tie: Tie, source_size: int, target_size: int) -> None:
+def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
+    """Refuses one table for two vocabularies of different sizes."""
     if tie == "all" and source_size != target_size:
         raise PhmrunError(
             f"tie = all needs one vocabulary for both sides, but they have {source_size} and {target_size} entries",

@@ -102,7 +102,7 @@ def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[s
     """The configuration of a row whose table belongs to a task; arguments as for :func:`build_counts`."""
     task: Task = TASKS.get(str(table.task), where=name)
     label = f"{name}, row {row.name}"
-    sources = [*table.sources(name), Source(label, row.set), Source(label, overrides or {})]
+    sources = [*table.sources(name), *row.sources(label), Source(label, overrides or {})]
     config: Experiment = resolve(task.load("schema"), sources, options_of).config
     return config
 
@@ -122,7 +122,7 @@ class _Networks:
 
     def count(self, row: PaperRow, heading: str, overrides: Mapping[str, Any] | None = None) -> int:
         """The parameters that a column counts in the network of a row."""
-        key = json.dumps([row.network, row.set, row.vocabulary, overrides], sort_keys=True)
+        key = json.dumps([row.network, row.config, row.set, row.vocabulary, overrides], sort_keys=True)
         if key not in self._built:
             self._built[key] = build_counts(self.table, row, self.name, overrides)
         column = self.table.columns[heading]

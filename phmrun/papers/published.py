@@ -52,7 +52,8 @@ class PaperRow(Section):
 
     name: str = Field(min_length=1, description="As in the paper.")
     network: str | None = Field(None, description="Another network than the table's, without its base.")
-    set: dict[str, Any] = Field({}, description="Laid over the table's base.")
+    config: list[str] = Field([], description="Configuration files laid over the table's base.")
+    set: dict[str, Any] = Field({}, description="Laid over them.")
     vocabulary: list[int] | None = Field(None, description="Vocabulary entries, source and target, where data decide.")
     counts: dict[str, str | list[str]] = Field({}, description="By column: which parameters, other than the column's.")
     against: str | None = Field(None, description="The row that this one is compared with, other than the columns'.")
@@ -65,6 +66,14 @@ class PaperRow(Section):
         {}, description="By column: what of the network no text says, and was chosen to meet the printed number."
     )
     note: str | dict[str, str] = Field("", description="Why a count is not exact; for all counts, or by column.")
+
+    def sources(self, where: str) -> list[Source]:
+        """What the row lays over the table's own sources.
+
+        Args:
+            where: Table and row.
+        """
+        return [*(config_source(name) for name in self.config), Source(where, self.set)]
 
     def missing_in(self, column: str) -> str:
         """What the paper does not say that this column's count depends on."""

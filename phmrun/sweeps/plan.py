@@ -342,7 +342,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterat
         for heading in columns:
             at = {"row": row.name, **({"column": heading} if len(columns) > 1 else {})}
             settings = table.columns[heading].set
-            own = [Source(f"{where}, column {heading}", settings), Source(f"{where}, row {row.name}", row.set)]
+            own = [Source(f"{where}, column {heading}", settings), *row.sources(f"{where}, row {row.name}")]
             yield _Outline(at, task, [*first, *own, *over], [*first, *own])
 
 

@@ -135,5 +135,10 @@ def test_cosine_falls_to_its_floor():
     assert [rate(step) for step in (5, 10, 60, 110, 200)] == pytest.approx([1.0, 2.0, 1.1, 0.2, 0.2])
 
 
+def test_a_line_falls_to_its_floor():
+    rate = build_schedule(name="linear", warmup=10, lr=2.0, total=110, floor=0.1)
+    assert [rate(step) for step in (5, 10, 60, 110, 200)] == pytest.approx([1.0, 2.0, 1.1, 0.2, 0.2])
+
+
 def test_the_config_names_all_optimizers():
     assert set(get_args(OptimizerConfig.model_fields["name"].annotation)) == set(OPTIMIZERS)

@@ -113,7 +113,7 @@ def test_what_is_not_determined_gives_two_counts(rows):
 
 def test_quoted_figures_are_not_computed(rows):
     quoted = [row for row in rows.values() if row.verdict is Verdict.QUOTED]
-    assert any("DeLighT" in row.row for row in quoted)
+    assert any("from DeLighT" in row.row for row in quoted)
     assert all(row.computed is None and "from " in row.note for row in quoted)
 
 

@@ -30,7 +30,7 @@ def cells(name):
         for heading, column in table.columns.items():
             if column.counts or column.derived:
                 continue
-            sources = [*table.sources(name), Source(f"{name}, column", column.set), Source(f"{name}, row", row.set)]
+            sources = [*table.sources(name), Source(f"{name}, column", column.set), *row.sources(f"{name}, row")]
             yield row.name, heading, resolve(schema, sources, options_of)
 
 

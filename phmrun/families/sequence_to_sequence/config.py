@@ -95,10 +95,30 @@ _FAIRSEQ: dict[str, Any] = {
 }
 
 
+_DELIGHT: dict[str, Any] = {
+    "upsample": 1,
+    "contract_n": None,
+    "activation": "swish",
+    "normalization": "layer",
+    "attention_maps": "joint",
+    "bias": True,
+    "feedforward_bias": True,
+}
+"""What of the Transformer's keys is not DeLighT's to choose."""
+
+
 class TransformerConfig(ModelConfig):
     """Shape of the encoder–decoder Transformer."""
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "transformer": {},
+        "delight": {
+            **_DELIGHT,
+            "norm": "post",
+            "positions": "sinusoidal",
+            "encoder_layers": 8,
+            "decoder_layers": 8,
+        },
         "tiny": {"width": 128, "feedforward": 512, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
         "small": {"width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3},
         "base": {
@@ -128,6 +148,11 @@ class TransformerConfig(ModelConfig):
         "fairseq-iwslt": {**_FAIRSEQ, "feedforward": 1024, "heads": 4},
     }
 
+    network: Literal["transformer", "delight"] = Field(
+        "transformer",
+        description="delight: the deep and light-weight Transformer (Mehta et al. 2021), swish and post-norm with "
+        "biases, unless norm says otherwise, in 8 + 8 blocks.",
+    )
     preset: Annotated[Literal["tiny", "small", "base", "t5-small", "fairseq-base", "fairseq-iwslt"], Unhashed()] = (
         Field(
             "tiny",
@@ -136,14 +161,25 @@ class TransformerConfig(ModelConfig):
         )
     )
     width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
-    feedforward: int = Field(512, ge=1, description="Width of the feed-forward networks.")
-    heads: int = Field(4, ge=1, description="Attention heads; a divisor of the width.")
+    feedforward: int = Field(512, ge=1, description="Transformer: width of the feed-forward networks.")
+    heads: int = Field(4, ge=1, description="Transformer: attention heads; a divisor of the width.")
     encoder_layers: int = Field(2, ge=1, description="Blocks of the encoder.")
     decoder_layers: int = Field(2, ge=1, description="Blocks of the decoder.")
     norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
     dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual and embedding units dropped.")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="Share of attention weights dropped.")
     activation_dropout: float = Field(0.0, ge=0, lt=1, description="Share of feed-forward units dropped.")
+    transformation_dropout: float = Field(
+        0.0, ge=0, lt=1, description="DeLighT: share of units dropped after each map in front of attention."
+    )
+    min_depth: int = Field(4, ge=2, description="DeLighT: group linear maps in front of the first block's attention.")
+    max_depth: int = Field(8, ge=2, description="DeLighT: the same of the last block.")
+    width_multiplier: float = Field(
+        2.0,
+        gt=0,
+        description="DeLighT: how many times the width these maps are wide in the middle, in the first block.",
+    )
+    word_width: int = Field(128, ge=1, description="DeLighT: width of a word's own vector.")
     attention_maps: Literal["joint", "separate"] = Field(
         "joint", description="Queries, keys and values as one weight matrix or as three."
     )
@@ -175,9 +211,20 @@ class TransformerConfig(ModelConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.width % self.heads:
+        if self.network == "delight":
+            self._check_delight()
+        elif self.width % self.heads:
             raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
         return self
+
+    def _check_delight(self) -> None:
+        for key, value in _DELIGHT.items():
+            if getattr(self, key) != value:
+                raise ValueError(f"{key}={getattr(self, key)} is of the Transformer: DeLighT's is {value}")
+        if self.positions == "relative":
+            raise ValueError("positions=relative is of the Transformer: DeLighT's are sinusoidal")
+        if self.min_depth > self.max_depth:
+            raise ValueError(f"min_depth={self.min_depth} is more than max_depth={self.max_depth}")
 
 
 class DecodingConfig(Section):

@@ -18,7 +18,7 @@ from phmrun.export.ctranslate2 import converted, library
 from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import cache_dir
 from phmrun.metrics import Score, bleu
-from phmrun.models.transformer import Transformer, padding_mask
+from phmrun.models.transformer import EncoderDecoder, padding_mask
 from phmrun.registry import TASKS
 from phmrun.text.parallel import read_parallel
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -108,7 +108,7 @@ def export_to_ctranslate2(
     decoding = {"engine": "ctranslate2", "quantization": quantization}
     files = _files(trained, split) if split else None
     engine = cast(Translator, trained.predictor(decoding=decoding, device="cpu", **weights))
-    network = cast(Transformer, trained.module.network)
+    network = cast(EncoderDecoder, trained.module.network)
     path = engine.directory
     if out is not None:
         if out.exists() and not (out / "model.bin").is_file() and any(out.iterdir() if out.is_dir() else [out]):
@@ -124,7 +124,7 @@ def export_to_ctranslate2(
 
 
 def agreement(
-    network: Transformer,
+    network: EncoderDecoder,
     ours: Translator,
     theirs: Translator,
     sources: Sequence[str],
@@ -163,7 +163,7 @@ def agreement(
 
 @torch.inference_mode()
 def forced_scores(
-    network: Transformer, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], alpha: float
+    network: EncoderDecoder, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], alpha: float
 ) -> list[float]:
     """log-probability / length^α of given outputs, by the network without any search or cache.
 

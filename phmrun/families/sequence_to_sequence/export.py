@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from phmrun.export.graph import LONGEST, MOST, ExportGraph, random_tokens
 from phmrun.layers import MultiheadAttention, folded
 from phmrun.models.incremental import CrossProjections, IncrementalTransformer
-from phmrun.models.transformer import DecoderLayer, Transformer, with_tables
+from phmrun.models.transformer import DecoderLayer, EncoderDecoder, with_tables
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 TOKENS = {"pad": str(PAD), "bos": str(BOS), "eos": str(EOS)}
@@ -19,7 +19,7 @@ TOKENS = {"pad": str(PAD), "bos": str(BOS), "eos": str(EOS)}
 class NextTargetToken(nn.Module):
     """A Transformer as a function of two token tensors, the target beginning with the beginning token."""
 
-    def __init__(self, network: Transformer) -> None:
+    def __init__(self, network: EncoderDecoder) -> None:
         super().__init__()
         self.network = network
 
@@ -76,7 +76,7 @@ class DecoderStep(nn.Module):
             Logits of the next token ``[batch, vocabulary]``, and keys and values with this token's.
         """
         network, past = self.network, past_keys.shape[3]
-        hidden = network.target_embedding(tokens).unsqueeze(1) * network.width**0.5
+        hidden = network.target_embedding(tokens).unsqueeze(1) * network.scale
         if network.positions is not None:
             hidden = hidden + network.positions(past + 1)[-1:]
         places = torch.arange(past + 1, device=tokens.device)
@@ -105,7 +105,7 @@ def attended(attention: MultiheadAttention, query: Tensor, keys: Tensor, values:
     return outputs
 
 
-def translation_graph(network: Transformer) -> ExportGraph:
+def translation_graph(network: EncoderDecoder) -> ExportGraph:
     """Tokens of both sides to the logits of the next target tokens; in parts, what a search calls."""
     plain = with_tables(folded(network))
     sizes = [cast(nn.Embedding, table).num_embeddings for table in (plain.source_embedding, plain.target_embedding)]
@@ -129,7 +129,7 @@ def translation_graph(network: Transformer) -> ExportGraph:
 
 
 @torch.no_grad()
-def search_graphs(network: Transformer, examples: list[tuple[Tensor, Tensor]]) -> Mapping[str, ExportGraph]:
+def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]) -> Mapping[str, ExportGraph]:
     """The encoder, and the decoder of one token beside the cache of those before it."""
     model = IncrementalTransformer(network, PAD).eval()
     encoder, decoder = SourceEncoder(model).eval(), DecoderStep(model).eval()

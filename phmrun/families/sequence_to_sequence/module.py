@@ -13,13 +13,14 @@ from phmrun.families.sequence_to_sequence.data import ParallelBatch, ParallelDat
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.metrics import bleu
-from phmrun.models.transformer import Transformer
+from phmrun.models.delight import DeLighT
+from phmrun.models.transformer import EncoderDecoder, Transformer
 from phmrun.registry import EMBEDDINGS
 from phmrun.text.parallel import read_parallel
 
 
 class SequenceToSequenceModule(TrainingModule):
-    """A Transformer trained on label-smoothed cross-entropy per target token.
+    """An encoder–decoder trained on label-smoothed cross-entropy per target token.
 
     Args:
         network: The encoder–decoder.
@@ -30,7 +31,7 @@ class SequenceToSequenceModule(TrainingModule):
 
     def __init__(
         self,
-        network: Transformer,
+        network: EncoderDecoder,
         optimizer: OptimizerBuilder,
         schedule: Schedule,
         *,
@@ -40,9 +41,9 @@ class SequenceToSequenceModule(TrainingModule):
         self.smoothing = smoothing
 
     @property
-    def transformer(self) -> Transformer:
+    def transformer(self) -> EncoderDecoder:
         """The network, by its type."""
-        return cast(Transformer, self.network)
+        return cast(EncoderDecoder, self.network)
 
     def loss(self, batch: ParallelBatch) -> Loss:
         """Summed over the target tokens of the batch; padding costs nothing, not even the output map."""
@@ -84,7 +85,18 @@ def build_sequence_to_sequence(
     Raises:
         PhmrunError: Sizes, structures and tying that do not go together.
     """
-    model, training = config.model, config.training
+    training = config.training
+    build = _delight if config.model.network == "delight" else _transformer
+    return SequenceToSequenceModule(
+        build(config, source_size, target_size),
+        optimizer_from(training.optimizer),
+        schedule_from(training, config.model.width),
+        smoothing=training.label_smoothing,
+    )
+
+
+def _transformer(config: SequenceToSequenceExperiment, source_size: int, target_size: int) -> Transformer:
+    model = config.model
     shares = model.tie != "none" and config.embedding.structure not in EMBEDDINGS  # those share the words' vectors only
     if shares and config.output.arguments not in (config.embedding.arguments, LayerConfig().arguments):
         raise PhmrunError(
@@ -92,7 +104,7 @@ def build_sequence_to_sequence(
             where="output.structure",
             hint=f"Use --embedding {config.output.structure}, or --set model.tie=none.",
         )
-    network = Transformer(
+    return Transformer(
         source_size,
         target_size,
         width=model.width,
@@ -116,11 +128,30 @@ def build_sequence_to_sequence(
         contract=contract_arguments(config),
         **config.structures,
     )
-    return SequenceToSequenceModule(
-        network,
-        optimizer_from(training.optimizer),
-        schedule_from(training, model.width),
-        smoothing=training.label_smoothing,
+
+
+def _delight(config: SequenceToSequenceExperiment, source_size: int, target_size: int) -> DeLighT:
+    model = config.model
+    return DeLighT(
+        source_size,
+        target_size,
+        width=model.width,
+        encoder_layers=model.encoder_layers,
+        decoder_layers=model.decoder_layers,
+        depths=(model.min_depth, model.max_depth),
+        width_multiplier=model.width_multiplier,
+        word_width=model.word_width,
+        norm=model.norm,
+        dropout=model.dropout,
+        attention_dropout=model.attention_dropout,
+        activation_dropout=model.activation_dropout,
+        transformation_dropout=model.transformation_dropout,
+        output_bias=model.output_bias,
+        tie=model.tie,
+        paper_positions=model.positions == "sinusoidal-vaswani",
+        layer=config.layer.arguments,
+        embedding=config.embedding.arguments,
+        output=config.output.arguments,
     )
 
 

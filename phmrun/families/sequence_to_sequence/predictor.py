@@ -21,7 +21,7 @@ from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.layers.inference import Choice, resolve_application
 from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk
 from phmrun.models.incremental import IncrementalTransformer
-from phmrun.models.transformer import Transformer
+from phmrun.models.transformer import EncoderDecoder
 from phmrun.text.parallel import read_parallel
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -106,7 +106,7 @@ class Translator:
 
     def __init__(
         self,
-        network: Transformer,
+        network: EncoderDecoder,
         vocabularies: Vocabularies,
         search: Search,
         weights: str = "given",
@@ -225,7 +225,7 @@ class Translator:
 
 
 def converted_model(
-    network: Transformer,
+    network: EncoderDecoder,
     vocabularies: Vocabularies,
     directory: Path,
     quantization: Quantization,
@@ -274,7 +274,7 @@ def build_translator(
     """
     decoding = config.decoding
     return Translator(
-        cast(Transformer, module.network),
+        cast(EncoderDecoder, module.network),
         vocabulary,
         search_from(decoding, batch_size),
         weights,

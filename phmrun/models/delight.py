@@ -1,0 +1,293 @@
+"""DeLighT, the deep and light-weight Transformer (Mehta et al., ICLR 2021): deep, grouped maps in front of attention.
+
+Formula:        block: x + Attention(T(x)), then x + FFN(x), the norm behind each sum; T, the DeLighT transformation,
+                brings d numbers to d/2 by N group linear maps between two plain ones: ever wider up to w·d over
+                ⌈N/2⌉ maps, then as much narrower; attention has one head of width d/2, the FFN is d/4 wide inside
+Block b of B:   N = N_min + (N_max - N_min)·b/(B - 1), cut;  w_b = w + (N_max/N_min - 1)·b/(B - 1)
+Source:         Mehta et al., "DeLighT: Deep and Light-weight Transformer", ICLR 2021, sections 3.1 and 3.2, and the
+                authors' code for what they leave open: groups 2, 4, … up to g_max, the power of two from d/32 on;
+                widths rounded up to multiples of 8 and of the groups; a norm for the features of a group, swish
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.errors import PhmrunError
+from phmrun.layers import AdaptiveInput, FeedForward, Linear, MultiheadAttention, share_parameters
+from phmrun.layers.linear import glorot_std
+from phmrun.layers.tied import TiedOutput
+from phmrun.models.positions import SinusoidalPositions
+from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Norm, Sublayer, Tie, check_tie
+from phmrun.registry import EMBEDDINGS
+
+REDUCTION = 4
+"""How many times narrower the light feed-forward blocks are inside than outside."""
+LEAST_GROUP = 32
+"""Numbers of the width that each group of the most grouped maps has at least."""
+CHUNK = 16_384
+"""Tokens embedded at a time when a whole table is computed."""
+
+
+class GroupMap(NamedTuple):
+    """One group linear map of a transformation: its sizes and its groups."""
+
+    inputs: int
+    outputs: int
+    groups: int
+
+
+def most_groups(width: int) -> int:
+    """g_max, the power of two from width / 32 on."""
+    return 1 << max(math.ceil(width / LEAST_GROUP) - 1, 0).bit_length()
+
+
+def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int) -> list[GroupMap]:
+    """The group linear maps of a transformation, each of which but the first sees the ``start`` numbers again.
+
+    Args:
+        start: Numbers before the first.
+        widest: Numbers in the middle.
+        end: Numbers after the last.
+        depth: Number of maps (N).
+        max_groups: g_max.
+    """
+    middle = math.ceil(depth / 2)
+    groups = [min(2 ** (step + 1), max_groups) for step in range(middle)]
+    widths = [int(round(start + (widest - start) * step / max(middle - 1, 1), 6)) for step in range(middle)]
+    groups += groups[::-1][depth % 2 :]
+    widths += widths[::-1][depth % 2 :]
+    maps, inputs = [], start
+    for step in range(depth - 1):
+        multiple = max(groups[step], groups[step + 1], 8)
+        outputs = math.ceil(widths[step] / multiple) * multiple
+        maps.append(GroupMap(inputs, outputs, groups[step]))
+        inputs = outputs + start
+    return [*maps, GroupMap(inputs, end, groups[-1])]
+
+
+def block_scales(blocks: int, depths: tuple[int, int], width_multiplier: float) -> list[tuple[int, float]]:
+    """N and w of each block, ever deeper and wider from the input on.
+
+    Args:
+        blocks: Number of blocks (B).
+        depths: N of the first block and of the last.
+        width_multiplier: w of the first.
+    """
+    least, most = depths
+    shares = [block / max(blocks - 1, 1) for block in range(blocks)]
+    return [
+        (int(round(least + (most - least) * share, 6)), round(width_multiplier + (most / least - 1) * share, 3))
+        for share in shares
+    ]
+
+
+class DeLighTTransformation(nn.Module):
+    """A plain map, ``depth`` group linear maps that mix its output in again and shuffle features, a plain map.
+
+    Args:
+        in_features: Size of an input vector.
+        inner: Size after the first map.
+        out_features: Size of an output vector.
+        widest: Width of the widest group linear map, before rounding.
+        depth: Group linear maps (N).
+        max_groups: g_max.
+        dropout: Share of the features after each map dropped in training.
+        **layer: Structure of the two plain maps and its options; that of the others is ``group-shuffle``.
+
+    Raises:
+        PhmrunError: Groups or the structure do not fit.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        inner: int,
+        out_features: int,
+        *,
+        widest: float,
+        depth: int,
+        max_groups: int,
+        dropout: float = 0.0,
+        **layer: Any,
+    ) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.plan = group_maps(inner, widest, out_features, depth, max_groups)
+        self.enter = Linear(in_features, inner, **layer)
+        self.maps = nn.ModuleList(
+            Linear(each.inputs, each.outputs, structure="group-shuffle", groups=each.groups) for each in self.plan
+        )
+        self.leave = Linear(inner + out_features, out_features, **layer)
+        self.enter_norm = nn.LayerNorm(inner)
+        self.norms = nn.ModuleList(nn.LayerNorm(each.outputs // each.groups) for each in self.plan)
+        self.leave_norm = nn.LayerNorm(out_features)
+        for linear in (self.enter, *self.maps, self.leave):
+            linear.reset_parameters(glorot_std(linear.in_features, linear.out_features), zero_bias=True)  # type: ignore[operator,arg-type]
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[…, in_features] -> […, out_features]``."""
+        start = self._activated(self.enter_norm(self.enter(inputs)))
+        hidden = start
+        for number, (linear, norm, each) in enumerate(zip(self.maps, self.norms, self.plan, strict=True)):
+            if number:
+                parts = (start.unflatten(-1, (each.groups, -1)), hidden.unflatten(-1, (each.groups, -1)))
+                hidden = torch.cat(parts, -1).flatten(-2)
+            outputs = linear(hidden).unflatten(-1, (each.groups, -1))
+            hidden = self._activated(norm(outputs).flatten(-2))
+        return self._activated(self.leave_norm(self.leave(torch.cat([start, hidden], -1))))
+
+    def _activated(self, features: Tensor) -> Tensor:
+        return F.dropout(F.silu(features), self.dropout, self.training)
+
+
+class DeLighTEmbedding(nn.Module):
+    """A narrow vector per word, scaled by the root of its size and brought to the width by a transformation.
+
+    Args:
+        words: The words' own vectors; embeddings of both sides and the output may share them.
+        transform: What brings them to the width.
+        dropout: Share of a word's own vector dropped in training.
+    """
+
+    def __init__(self, words: AdaptiveInput, transform: DeLighTTransformation, dropout: float) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = words.num_embeddings, transform.leave.out_features
+        self.words = words
+        self.transform = transform
+        self.dropout = dropout
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``[…]`` of token numbers ``-> […, width]``."""
+        vectors = self.words(tokens) * math.sqrt(self.words.embedding_dim)
+        outputs: Tensor = self.transform(F.dropout(vectors, self.dropout, self.training))
+        return outputs
+
+    @property
+    def weight(self) -> Tensor:
+        """The table of all embeddings ``[num_embeddings, width]``."""
+        tokens = torch.arange(self.num_embeddings, device=next(self.parameters()).device)
+        return torch.cat([self(part) for part in tokens.split(CHUNK)])
+
+
+class DeLighT(EncoderDecoder):
+    """Encoder, decoder, embeddings and output map.
+
+    Args:
+        source_size: Source vocabulary entries.
+        target_size: Target vocabulary entries.
+        width: Size of the residual stream (d); a multiple of 32.
+        encoder_layers: Blocks of the encoder (B).
+        decoder_layers: Blocks of the decoder.
+        depths: Group linear maps of the first and of the last block's transformation; the embeddings' has as many as
+            the first.
+        width_multiplier: w of the first block, and of the embeddings.
+        word_width: Size of a word's own vector, of the embeddings' and of the output map's.
+        norm: Where the norms stand; the authors' code has them behind the sums ("post").
+        dropout: Share of embeddings and of block outputs dropped in training.
+        attention_dropout: Share of attention weights dropped.
+        activation_dropout: Share of feed-forward activations dropped.
+        transformation_dropout: Share of the features after each map of a transformation dropped.
+        output_bias: Whether the output map has a bias; all other plain maps have.
+        tie: "all": source words, target words and output share one table; "decoder": the last two; "none": nothing.
+            Each side has a transformation of its own.
+        paper_positions: Sinusoids of the Transformer's paper in the place of tensor2tensor's.
+        layer: Structure of every plain map in the blocks, and its options; the group linear maps keep theirs.
+        embedding: Structure of the words' tables, and its options.
+        output: Structure of the map from the width to the words' own vectors, and its options.
+
+    Raises:
+        PhmrunError: Sizes, structures and tying that do not go together.
+    """
+
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        *,
+        width: int = 384,
+        encoder_layers: int = 8,
+        decoder_layers: int = 8,
+        depths: tuple[int, int] = (4, 8),
+        width_multiplier: float = 2.0,
+        word_width: int = 128,
+        norm: Norm = "post",
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        transformation_dropout: float = 0.0,
+        output_bias: bool = False,
+        tie: Tie = "all",
+        paper_positions: bool = False,
+        layer: Mapping[str, Any] | None = None,
+        embedding: Mapping[str, Any] | None = None,
+        output: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        check_tie(tie, source_size, target_size)
+        _check_words(width, embedding or {})
+        self.width, self.scale, self.dropout = width, 1.0, dropout
+        layer = layer or {}
+        common: dict[str, Any] = {"max_groups": most_groups(width), "dropout": transformation_dropout}
+
+        def sublayer(block: nn.Module, before: nn.Module | None = None) -> Sublayer:
+            return Sublayer(block, width, norm, dropout, before=before)
+
+        def attention(inputs: int) -> MultiheadAttention:
+            sizes: dict[str, Any] = {"inner_dim": width // 2, "output_dim": width}
+            return MultiheadAttention(inputs, 1, attention_dropout, **sizes, **layer)
+
+        def self_attention(depth: int, multiplier: float) -> Sublayer:
+            sizes: dict[str, Any] = {"depth": depth, "widest": multiplier * width}
+            before = DeLighTTransformation(width, width // 2, width // 2, **sizes, **common, **layer)
+            return sublayer(attention(width // 2), before)
+
+        def feedforward() -> Sublayer:
+            return sublayer(FeedForward(width, width // REDUCTION, activation_dropout, activation="swish", **layer))
+
+        def embed(words: AdaptiveInput) -> DeLighTEmbedding:
+            sizes: dict[str, Any] = {"depth": depths[0], "widest": width_multiplier * word_width}
+            transform = DeLighTTransformation(word_width, width // 2, width, **sizes, **common)
+            return DeLighTEmbedding(words, transform, dropout)
+
+        def table(size: int) -> AdaptiveInput:
+            return AdaptiveInput(size, word_width, (), **(embedding or {}))
+
+        self.encoder = nn.ModuleList(
+            EncoderLayer(self_attention(*scales), feedforward())
+            for scales in block_scales(encoder_layers, depths, width_multiplier)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLayer(self_attention(*scales), sublayer(attention(width)), feedforward())
+            for scales in block_scales(decoder_layers, depths, width_multiplier)
+        )
+        self.encoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
+        self.positions = SinusoidalPositions(width, paper=paper_positions)
+        self.encoder_positions = self.decoder_positions = None
+        source = table(source_size)
+        target = source if tie == "all" else table(target_size)
+        self.source_embedding, self.target_embedding = embed(source), embed(target)
+        words = table(target_size) if tie == "none" else target
+        self.output = TiedOutput(width, words, output_bias, **(output or {}))
+        share_parameters(self)
+
+
+def _check_words(width: int, embedding: Mapping[str, Any]) -> None:
+    structure = embedding.get("structure", "dense")
+    if structure in EMBEDDINGS:
+        raise PhmrunError(
+            f"DeLighT has an embedding of its own: {structure!r} is another, not a structure of its table of words",
+            where="embedding.structure",
+            hint="`phmrun layers list` lists the structures.",
+        )
+    if width % LEAST_GROUP:
+        raise PhmrunError(
+            f"a width of {width} does not divide into groups of {LEAST_GROUP}",
+            where="model.width",
+            hint=f"The next one that does is {width + -width % LEAST_GROUP}.",
+        )
