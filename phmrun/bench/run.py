@@ -209,11 +209,7 @@ def bench_run(
         transformers_library()
     warn_if_busy()
     place = choose_device(device)
-    trained = open_run(run)
-    data = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
-    data.prepare()
-    data.loading.workers = 0
-    _load(trained)
+    trained, data = opened(run)
     exact = any(opponent in RANDOM for opponent in against)
     ours = _system(trained, place)
     plans: list[tuple[Phase, Prepare]] = []
@@ -222,7 +218,7 @@ def bench_run(
     elif "decoding" in parts:
         plans += _answering(data, amount)
     if "training" in parts:
-        plans.append(_training(trained, data, amount, place))
+        plans.append(training_phase(trained, data, amount, place)[:2])
     with progress("measuring", 2 * len(plans), "phases") as advance:
         for phase, prepare in plans:
             with peak_memory(place) as peak:
@@ -240,6 +236,20 @@ def bench_run(
             advance(1)
     label = network_label(trained.config.model_dump(mode="json")) or "run"
     return Report(run, label, {**facts(), "device": place}, [phase for phase, _ in plans])
+
+
+def opened(run: Run) -> tuple[TrainedModel, Any]:
+    """A run with its last weights, and its data, ready to be measured.
+
+    Raises:
+        PhmrunError: It cannot be used, or its data are missing.
+    """
+    trained = open_run(run)
+    data = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
+    data.prepare()
+    data.loading.workers = 0
+    _load(trained)
+    return trained, data
 
 
 def _load(trained: TrainedModel) -> None:
@@ -342,8 +352,8 @@ def evenly(total: int, count: int) -> list[int]:
     return [round(number) for number in np.linspace(0, total - 1, max(1, min(count, total)))] if total else []
 
 
-def _training(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
-    """Optimizer steps."""
+def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare, int]:
+    """Optimizer steps, and how many of them a measurement has."""
     training = trained.config.training
     count = max(1, amount.batches // training.accumulate) * training.accumulate
 

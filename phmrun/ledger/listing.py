@@ -14,6 +14,7 @@ from phmrun.files import read_regular
 from phmrun.ledger.about import about_config
 from phmrun.ledger.lock import Holder, living_holder
 from phmrun.ledger.status import State, Status
+from phmrun.ledger.times import PREFIX, read_times
 from phmrun.ledger.values import parsed
 
 CONFIG, STATUS, METRICS, LOCK = "config.yaml", "status.json", "metrics.json", "lock"
@@ -63,9 +64,13 @@ class RunSummary:
                 known = None
         return str(known or self.about("layer")) if known or self.about("layer") else None
 
+    def entry(self, name: str) -> Any:
+        """One score as it is written, or one of the times that were measured on the run; ``None`` without it."""
+        return (read_times(self.path) if name.startswith(PREFIX) else self.metrics).get(name)
+
     def score(self, name: str) -> float | None:
-        """The value of one score."""
-        return score_value(self.metrics.get(name))
+        """The value of one score, or of one time."""
+        return score_value(self.entry(name))
 
     @property
     def main_score(self) -> str | None:

@@ -33,6 +33,8 @@ def kind_of(score: str) -> Kind:
 
     Where nothing is known, higher is better.
     """
+    if score.startswith("time/"):
+        return Kind(lower_is_better=True)
     name = score.rpartition("/")[2].partition("-of-")[0]
     return KINDS.get(name) or KINDS.get(name.partition("-")[0]) or Kind()
 

@@ -153,8 +153,8 @@ def measured(counts: Counts, measure: str | list[str], without: list[str], where
 def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
     """Computed value, verdict and note of a cell that is a count."""
     remark = row.note_on(heading)
-    if row.quoted:
-        return None, Verdict.QUOTED, _joined(f"from {row.quoted}", remark)
+    if row.quoted_in(heading):
+        return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
     computed = networks.count(row, heading)
     others = {name: networks.count(row, heading, overrides) for name, overrides in row.readings.items()}
     listed = "; ".join(f"{name}: {count:,}" for name, count in others.items() if count != computed)
@@ -175,8 +175,8 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     column = networks.table.columns[heading]
     other, counting = networks.table.row(row.against or str(column.against)), str(column.of)
     remark = row.note_on(heading)
-    if row.quoted:
-        return None, Verdict.QUOTED, _joined(f"from {row.quoted}", remark)
+    if row.quoted_in(heading):
+        return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
     if counting in row.inferred:
         remark = _joined(f"chosen to meet the printed number: {row.inferred[counting]}", remark)
     computed = _derive(column, networks.count(row, counting), networks.count(other, counting))

@@ -30,8 +30,11 @@ class Column(Section):
     against: str | None = Field(None, description="The row that it is compared with.")
     metric: str | None = Field(None, description="Or the score that the cells are, such as bleu; unit and settings.")
     score: str | list[str] | None = Field(
-        None, description="What a run of ours calls that score: test/bleu; several where a cell has several numbers."
+        None,
+        description="What a run of ours calls that score: test/bleu; several where a cell has several numbers; of "
+        "times, in seconds, by `phmrun bench table`: time/step, time/epoch, time/batch, time/line, time/test.",
     )
+    factor: float = Field(1, gt=0, description="What our score is multiplied by: 100 for seconds per 100 steps.")
     signature: str = Field("", description="How the paper computed it, as parts of our signatures; empty: unsaid.")
     set: dict[str, Any] = Field({}, description="Settings of the experiments that fill the column: their data.")
 
@@ -42,6 +45,8 @@ class Column(Section):
             raise ValueError(f"a column is exactly one of counts, derived, metric; given: {', '.join(kinds) or 'none'}")
         if self.derived and not (self.of and self.against):
             raise ValueError("a derived column needs of (a column) and against (a row)")
+        if not self.score and self.factor != 1:
+            raise ValueError("factor belongs to a score")
         if not self.metric and (self.score or self.signature or self.set):
             raise ValueError("score, signature and set belong to a metric")
         return self
@@ -58,7 +63,9 @@ class PaperRow(Section):
     counts: dict[str, str | list[str]] = Field({}, description="By column: which parameters, other than the column's.")
     against: str | None = Field(None, description="The row that this one is compared with, other than the columns'.")
     published: dict[str, str] = Field(description="By column: the cell as printed.")
-    quoted: str | None = Field(None, description="Whose numbers these are, where they are not the paper's own.")
+    quoted: str | dict[str, str] = Field(
+        {}, description="Whose numbers these are, where they are not the paper's own; for the row, or by column."
+    )
     missing: str | dict[str, str] = Field({}, description="What the paper does not say; for all counts, or by column.")
     reading: str = Field("as configured", description="What stands in for it here.")
     readings: dict[str, dict[str, Any]] = Field({}, description="Others: laid over the row's settings, by name.")
@@ -78,6 +85,10 @@ class PaperRow(Section):
     def missing_in(self, column: str) -> str:
         """What the paper does not say that this column's count depends on."""
         return self.missing if isinstance(self.missing, str) else self.missing.get(column, "")
+
+    def quoted_in(self, column: str) -> str:
+        """Whose number a cell is, where it is not the paper's own."""
+        return self.quoted if isinstance(self.quoted, str) else self.quoted.get(column, "")
 
     def note_on(self, column: str) -> str:
         """The remark on a cell."""
@@ -116,14 +127,14 @@ class PaperTable(Section):
     def _check_row(self, row: PaperRow) -> None:
         if row.against is not None and row.against not in [other.name for other in self.rows]:
             raise ValueError(f"row {row.name}: there is no row {row.against!r} to compare with")
-        by_column = [keys for keys in (row.missing, row.note) if isinstance(keys, dict)]
+        by_column = [keys for keys in (row.missing, row.note, row.quoted) if isinstance(keys, dict)]
         for key in [*row.published, *row.counts, *row.inferred, *(key for keys in by_column for key in keys)]:
             if key not in self.columns:
                 raise ValueError(f"row {row.name}: there is no column {key!r}")
         for key, cell in row.published.items():
             if not self.columns[key].metric:
                 self._check_cell(row.name, key, cell)
-        if row.missing and not row.quoted and not row.readings:
+        if row.missing and not isinstance(row.quoted, str) and not row.readings:
             raise ValueError(f"row {row.name}: something is missing, but no other reading is given")
 
     def _check_cell(self, row: str, column: str, cell: str) -> None:

@@ -220,7 +220,7 @@ def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, red
         for entry in chosen:
             value = entry.run.score(score) if entry.run else None
             if value is not None and entry.run is not None:
-                values.append(value)
+                values.append(value * (heading.column.factor if heading.column else 1))
                 signatures[_signature(entry.run, score)] = None
         numbers.append(Numbers(tuple(values), tuple(signatures), published[place]))
     wanted = heading.column.signature if heading.column else ""
@@ -247,7 +247,7 @@ def _published(printed: str | None, count: int) -> list[float | None]:
 
 def _signature(run: RunSummary, score: str) -> str:
     """How a score was computed; the step of a checkpoint, which differs from seed to seed, is left out."""
-    entry = run.metrics.get(score)
+    entry = run.entry(score)
     return re.sub(r"@\d+", "", str(entry.get("signature", ""))) if isinstance(entry, Mapping) else ""
 
 

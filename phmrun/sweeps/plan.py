@@ -348,7 +348,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterat
 
 def is_trained(row: PaperRow) -> bool:
     """Whether a row of a table is an experiment of its own: neither another paper's nor a network beside the task."""
-    return row.network is None and not row.quoted
+    return row.network is None and not isinstance(row.quoted, str)
 
 
 def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:

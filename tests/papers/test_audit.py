@@ -138,7 +138,7 @@ def test_a_row_of_a_task_is_what_train_builds():
 def own_count(table):
     """The first row with a figure that is the paper's own and no score; none in a table of scores or of quotations."""
     counted = {heading for heading, column in table.columns.items() if not column.metric}
-    return next((row for row in table.rows if not row.quoted and counted & row.published.keys()), None)
+    return next((row for row in table.rows if not isinstance(row.quoted, str) and counted & row.published.keys()), None)
 
 
 LARGE = 2**20

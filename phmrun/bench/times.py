@@ -1,0 +1,103 @@
+"""The times that papers' tables print, measured on finished runs one after the other, and kept in each one's directory.
+
+They are of this machine, and comparable with each other only where it had nothing else to do.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+from typing import Any
+
+import torch
+from pytorch_lightning.utilities import move_data_to_device
+
+from phmrun.bench.machine import facts, waiter
+from phmrun.bench.run import Amount, evenly, opened, training_phase
+from phmrun.bench.systems import Answering, answering
+from phmrun.bench.timing import Timing, interleave
+from phmrun.engine.data import DataModule
+from phmrun.engine.trained_model import choose_device
+from phmrun.errors import PhmrunError
+from phmrun.ledger import Run
+from phmrun.ledger.times import BATCH, EPOCH, LINE, STEP, TEST, TIMES, write_times
+
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def measure_times(
+    run: Run, wanted: Collection[str], amount: Amount, device: str = "auto", clock: str = "wall"
+) -> dict[str, Any]:
+    """Measures some of :data:`TIMES` on a run, and writes them into its directory.
+
+    Args:
+        run: A run that has been trained, be it for one step.
+        wanted: Their names.
+        amount: Rounds, training batches (validation batches too) and test items of a measurement.
+        device: "auto", "cpu", "cuda" …
+        clock: "wall", or "cpu": what this process computes, over all threads, whatever else the machine does.
+
+    Returns:
+        By name, value in seconds and signature.
+
+    Raises:
+        PhmrunError: The run cannot be used, its data are missing, or there is no such time.
+    """
+    for name in wanted:
+        if name not in TIMES:
+            raise PhmrunError(f"there is no time {name!r}", valid=TIMES)
+    place = choose_device(device)
+    trained, data = opened(run)
+    contender = Answering(trained, place)
+    machine = {**facts(), "device": place}
+    found: dict[str, tuple[float, str, Timing]] = {}
+
+    def timed(call: Callable[[], object]) -> Timing:
+        return interleave({"run": call}, rounds=amount.rounds, settle=waiter(place), clock=CLOCKS[clock])["run"]
+
+    if {LINE, TEST} & {*wanted}:
+        lines, count = _lines(data, amount.sentences)
+        timing = timed(answering(contender, lines, trained.config.model_dump()["decoding"]["batch"]))
+        total = sum(1 for _ in data.inputs(_split(data)))
+        for name, items in ((LINE, 1), (TEST, total)):
+            found[name] = (timing.median * items / count, f"items:{count} of {total}", timing)
+    if BATCH in wanted:
+        batches = list(islice(data.validation_batches(), amount.batches))
+        timing = timed(lambda: _score(contender, batches))
+        found[BATCH] = (timing.median / len(batches), f"batches:{len(batches)}", timing)
+    if {STEP, EPOCH} & {*wanted}:
+        _, prepare, steps = training_phase(trained, data, amount, place)
+        timing = timed(prepare(contender))
+        for name, each in ((STEP, 1), (EPOCH, int(run.parameters().get("steps_per_epoch", 0)))):
+            found[name] = (timing.median * each / steps, f"steps:{steps}", timing)
+    where = f"{machine['gpu'] if place.startswith('cuda') else machine['processor']}|threads:{machine['threads']}"
+    times = {
+        name: {
+            "value": value,
+            "signature": f"{said}|rounds:{amount.rounds}|clock:{clock}|{where}|torch:{machine['torch']}",
+            "seconds": timing.seconds,
+            "machine": machine,
+        }
+        for name, (value, said, timing) in found.items()
+        if name in wanted
+    }
+    write_times(run.path, times)
+    return times
+
+
+def _score(contender: Answering, batches: Iterable[Any]) -> None:
+    """What validation does with some batches."""
+    contender.module.eval()
+    with torch.inference_mode():
+        for batch in batches:
+            contender.loss(move_data_to_device(batch, torch.device(contender.device)))
+
+
+def _split(data: DataModule) -> str:
+    return "test" if "test" in data.files else "dev"
+
+
+def _lines(data: DataModule, count: int) -> tuple[list[str], int]:
+    """Lines of some items of the test split, evenly spaced, and how many items these are."""
+    items = list(data.inputs(_split(data)))
+    chosen = [items[number] for number in evenly(len(items), count)]
+    return [line for item in chosen for line in item.split("\n")], len(chosen)

@@ -1,0 +1,36 @@
+import pytest
+
+from phmrun.bench.run import Amount
+from phmrun.bench.times import measure_times
+from phmrun.errors import PhmrunError
+from phmrun.ledger.listing import summarise
+from phmrun.ledger.times import FILE, TIMES, read_times
+from phmrun.metrics.kinds import kind_of
+
+AMOUNT = Amount(rounds=2, batches=2, sentences=7)
+
+
+def test_times_stand_in_the_run_directory_and_are_read_as_scores(run):
+    run.write_parameters({"total": 1, "steps_per_epoch": 30})
+    assert measure_times(run, ["time/line", "time/test"], AMOUNT, "cpu").keys() == {"time/line", "time/test"}
+    measure_times(run, ["time/step", "time/epoch", "time/batch"], AMOUNT, "cpu", clock="cpu")
+    times, summary = read_times(run.path), summarise(run.path)
+    assert times.keys() == TIMES.keys()
+    assert summary.score("time/epoch") == pytest.approx(30 * summary.score("time/step"))
+    assert summary.score("time/test") == pytest.approx(70 * summary.score("time/line"))
+    assert all(len(entry["seconds"]) == 2 and summary.score(name) > 0 for name, entry in times.items())
+    assert times["time/line"]["signature"].startswith("items:7 of 70|rounds:2|clock:wall|")
+    assert times["time/step"]["signature"].startswith("steps:1|rounds:2|clock:cpu|")
+    assert not any(name.startswith("time/") for name in summary.metrics)
+    assert kind_of("time/test").lower_is_better
+
+
+def test_what_cannot_be_measured(run):
+    with pytest.raises(PhmrunError, match="there is no time 'time/day'"):
+        measure_times(run, ["time/day"], AMOUNT)
+
+
+def test_a_damaged_file_is_no_times(tmp_path):
+    assert read_times(tmp_path) == {}
+    (tmp_path / FILE).write_text("[", encoding="utf-8")
+    assert read_times(tmp_path) == {}
