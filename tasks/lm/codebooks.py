@@ -5,7 +5,7 @@ Memory:         V·M·log₂(K) bits of codes, M·K·width numbers
 Source:         Shu and Nakayama, "Compressing Word Embeddings via Deep Compositional Code Learning", ICLR 2018 (the
                 form; 32 codebooks of 16 codewords in Table 5 of Mehta et al. 2020)
 
-Shu and Nakayama learn the codes with a neural network. Here they are found without one, by turns: the codewords that
+Shu and Nakayama learn the codes with a neural network (``code_learning``). Here they are found without one, by turns: the codewords that
 fit given codes best are a problem of least squares, and a word's best code in one codebook, those in the others given,
 is a search among K.
 """
@@ -80,8 +80,7 @@ def compress(
     Raises:
         PhmrunError: There is nothing to choose among.
     """
-    if codebooks < 1 or codewords < 2:
-        raise PhmrunError(f"{codebooks} codebooks of {codewords} codewords cannot tell words apart")
+    check_codes(codebooks, codewords)
     rows = table.detach().double()
     generator = torch.Generator().manual_seed(seed)
     # The first codewords of a codebook are some of the remainders that the codebooks before it have left.
@@ -101,6 +100,12 @@ def compress(
             codes[:, book] = _nearest(rest, books[book])
             rest -= books[book][codes[:, book]]
     return CodebookEmbedding(codes, _least_squares(rows, codes, codewords).to(table.dtype))
+
+
+def check_codes(codebooks: int, codewords: int) -> None:
+    """Refuses codes that say nothing."""
+    if codebooks < 1 or codewords < 2:
+        raise PhmrunError(f"{codebooks} codebooks of {codewords} codewords cannot tell words apart")
 
 
 def _decoded(codes: Tensor, books: Tensor) -> Tensor:

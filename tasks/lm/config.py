@@ -161,6 +161,12 @@ class LanguageDecodingConfig(Section):
         description="Scoring: inputs from a compressed table, sums of a codeword of each of so many; 0: as is.",
     )
     codewords: int = Field(16, ge=2, description="See `codebooks`: codewords in each of them.")
+    code_steps: int = Field(
+        0,
+        ge=0,
+        description="See `codebooks`: gradient steps in which a network learns the codes (Shu and Nakayama 2018 take "
+        "200,000); 0: codes by turns of least squares.",
+    )
     batch: Annotated[int, Unhashed()] = Field(100, ge=1, description="Scoring: most parts read at a time.")
     mode: Annotated[Literal["continue", "surprisal"], Unhashed()] = Field(
         "continue", description="predict: continuations of each line, or how many bits each of its words takes."

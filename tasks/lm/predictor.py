@@ -17,6 +17,7 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
+from phmrun.tasks.lm.code_learning import learn_codes
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress
 from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.language_model import LanguageModel, State
@@ -87,7 +88,8 @@ class LanguageModelPredictor:
         memory: Words before the segment that a Transformer-XL's attention reaches; the network's own unless given.
         clamp_len: Words from whose distance on a Transformer-XL counts all as equally far.
         same_length: Whether each word in a Transformer-XL attends to as many.
-        compression: Codebooks, and codewords in each, that the table of input vectors is compressed into.
+        compression: Codebooks, and codewords in each, that the table of input vectors is compressed into, and the
+            gradient steps in which they are learnt; 0: by least squares.
         weights: Which of the run's weights these are, for the signature of a score.
         device: Where to compute.
     """
@@ -102,7 +104,7 @@ class LanguageModelPredictor:
         memory: int | None = None,
         clamp_len: int | None = None,
         same_length: bool = False,
-        compression: tuple[int, int] | None = None,
+        compression: tuple[int, int, int] | None = None,
         weights: str = "given",
         device: torch.device | str = "cpu",
     ) -> None:
@@ -114,9 +116,13 @@ class LanguageModelPredictor:
         copied = for_inference(network, "dense").to(device)
         self.network = cast(LanguageModel, copied)
         self.table: CodebookEmbedding | None = None
+        self.code_steps = 0
         if compression is not None:
-            inputs = copied.embedding if copied.define is None else copied.define
-            self.table = compress(cast(Tensor, cast(nn.Module, inputs).weight), *compression)
+            *sizes, self.code_steps = compression
+            inputs = cast(nn.Module, copied.embedding if copied.define is None else copied.define)
+            vectors = cast(Tensor, inputs.weight)
+            learnt = self.code_steps
+            self.table = learn_codes(vectors, *sizes, steps=learnt) if learnt else compress(vectors, *sizes)
             copied.define = self.table  # what looks the inputs up, where there is one
         self.reach = "state"
         if isinstance(copied, TransformerXL):
@@ -224,6 +230,7 @@ class LanguageModelPredictor:
     def _signature(self) -> str:
         scoring = self.scoring
         codes = "" if self.table is None else "|codebooks:{}x{}".format(*self.table.codewords.shape)
+        codes += f"|learnt:{self.code_steps}" if self.code_steps else ""
         return f"{self._unit()}|streams:{scoring.streams}|length:{scoring.length}|memory:{self.reach}{codes}"
 
     def _read(self, tokens: Sequence[int], state: State | None) -> tuple[Tensor, State]:
@@ -306,7 +313,7 @@ def build_predictor(
         memory=decoding.memory,
         clamp_len=decoding.clamp_len,
         same_length=decoding.same_length,
-        compression=(decoding.codebooks, decoding.codewords) if decoding.codebooks else None,
+        compression=(decoding.codebooks, decoding.codewords, decoding.code_steps) if decoding.codebooks else None,
         weights=weights,
         device=device,
     )

@@ -45,6 +45,8 @@ def silent(resolved):
     dropouts = [key for key in origin if key.startswith("model.") and key.endswith("dropout")]
     if config.task == "lm" and config.model.network != "transformer-xl":
         dropouts.remove("model.attention_dropout")  # there is no attention
+    if config.task in ("nmt", "style") and config.model.network != "delight":
+        dropouts.remove("model.transformation_dropout")
     steps = {origin["training.max_steps"], origin["training.max_epochs"]}
     lacking = [key for key in (*wanted, *dropouts) if origin[key] == "default"]
     return [*lacking, "the length"] if steps == {"default"} else lacking

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from phmrun.errors import PhmrunError
+from phmrun.tasks.lm.code_learning import learn_codes
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress
 
 
@@ -61,3 +62,22 @@ def test_it_stands_for_an_embedding():
 def test_nothing_to_choose_among():
     with pytest.raises(PhmrunError, match="cannot tell words apart"):
         compress(torch.randn(4, 4), 2, 1)
+
+
+def test_codes_are_learnt_by_gradient_steps():
+    """16 sums of one of four vectors in each of two groups."""
+    torch.manual_seed(0)
+    first, second = torch.randn(4, 8), torch.randn(4, 8)
+    table = 0.01 * (first[:, None] + second[None]).flatten(0, 1)
+
+    def error(steps):
+        learnt = learn_codes(table, 4, 4, steps=steps, rate=0.01, seed=1)
+        return float((learnt.weight - table).square().mean() / table.square().mean())
+
+    assert error(400) < 0.2 < error(1)
+    before = torch.get_rng_state()
+    again = [learn_codes(table, 4, 4, steps=3, seed=2) for _ in range(2)]
+    assert torch.equal(again[0].codes, again[1].codes)
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(PhmrunError, match="cannot tell words apart"):
+        learn_codes(table, 0, 4, steps=1)
