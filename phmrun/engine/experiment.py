@@ -108,6 +108,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     data = build_data(config)
     name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
     verify_sizes(config.data.name, cache_dir())
+    _check_splits(config, data)
     data.prepare()
     sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
     structured = optimizer.rates == "structure"
@@ -171,8 +172,7 @@ def train(
     if derivation:
         marks |= derivation.marks
     verify_sizes(config.data.name, cache_dir())
-    if absent := [split for split in config.score_on if split not in data.files]:
-        raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
+    _check_splits(config, data)
     data.prepare()
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
     text = to_yaml(config, _said(origin))
@@ -253,6 +253,12 @@ def build_data(config: Experiment) -> DataModule:
     task: Task = TASKS.get(config.task)
     data: DataModule = task.load("data")(config, cache_dir())
     return data
+
+
+def _check_splits(config: Experiment, data: DataModule) -> None:
+    """Refuses to score on what the data do not have."""
+    if absent := [split for split in config.score_on if split not in data.files]:
+        raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
 
 
 def fingerprints(data: DataModule, plugins: Mapping[Path, str]) -> dict[str, str]:

@@ -32,6 +32,14 @@ def test_a_dry_run_plans_and_writes_no_run(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
+def test_a_split_to_score_on_that_is_not_there_is_refused_before_anything_is_made(tmp_path):
+    config = configured("nmt", tmp_path / "corpus", {"score_on": ["dev", "dve"]})
+    for begin in (dry_run, lambda config: run_experiment(config, tmp_path / "runs")):
+        with pytest.raises(PhmrunError, match="the data have no split 'dve'"):
+            begin(config)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_restart_begins_anew(tmp_path):
     config = configured("nmt", tmp_path / "corpus")
     first = run_of(run_experiment(config, tmp_path / "runs"))
