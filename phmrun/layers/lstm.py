@@ -18,6 +18,7 @@ from phmrun.layers.linear import linear_std, on_device
 from phmrun.layers.structure import build_structure, build_weight
 
 GateMapping = Literal["gate", "stacked"]
+Cell = Literal["standard", "linear-output"]
 State = tuple[Tensor, Tensor]
 
 
@@ -108,6 +109,8 @@ class LSTM(nn.Module):
         variational: Dropout masks stay the same at all time steps (Gal and Ghahramani 2016).
         input_dropout: Share of the inputs of the first layer dropped in training.
         weight_dropout: Share of the entries of U dropped in training, the same at all time steps (Merity et al. 2018).
+        cell: "standard"; or "linear-output", h_t = o ∘ c_t with o as the maps give it, which is what Zhang et al. 2021
+            print (section 3.1): read by :func:`outputs` alone, step by step, since no kernel has it.
         structure: Name of the structure of all maps.
         **options: Its options.
 
@@ -133,6 +136,7 @@ class LSTM(nn.Module):
         variational: bool = False,
         input_dropout: float = 0.0,
         weight_dropout: float = 0.0,
+        cell: Cell = "standard",
         structure: str = "dense",
         **options: Any,
     ) -> None:
@@ -145,6 +149,7 @@ class LSTM(nn.Module):
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.dropout, self.input_dropout, self.weight_dropout = dropout, input_dropout, weight_dropout
         self.variational = variational
+        self.cell = cell
         self.directions = 2 if bidirectional else 1
         sizes = [input_size] + [self.directions * hidden_size] * (num_layers - 1)
         vectors = bias_vectors if bias else 0
@@ -172,8 +177,13 @@ class LSTM(nn.Module):
                     weights[f"{kind}_l{layer}{'_reverse' if backwards else ''}"] = weight
         return weights
 
-    def plain(self) -> nn.LSTM:
-        """The ``nn.LSTM`` with the same outputs in evaluation; made on the meta device so that no weights are drawn."""
+    def plain(self) -> nn.Module:
+        """The ``nn.LSTM`` with the same outputs in evaluation; made on the meta device so that no weights are drawn.
+
+        There is none with another cell, which stays as it is.
+        """
+        if self.cell != "standard":
+            return self
         plain = nn.LSTM(
             self.input_size,
             self.hidden_size,
@@ -200,6 +210,8 @@ class LSTM(nn.Module):
         Returns:
             The top layer's outputs, shaped as the inputs, directions side by side; and the last h and c.
         """
+        if self.cell != "standard":
+            raise PhmrunError(f"the cell {self.cell!r} of an LSTM reads padded sequences alone, by `outputs`")
         if isinstance(inputs, PackedSequence):
             state = self._initial_state(inputs.data, int(inputs.batch_sizes[0]), state, inputs.sorted_indices)
             outputs, (h, c) = self._run(inputs.data, inputs.batch_sizes, state)
@@ -224,9 +236,13 @@ class LSTM(nn.Module):
             inputs = self._drop(inputs, self.dropout if layer else self.input_dropout, None, time=1)
             directions = []
             for direction, cell in enumerate(self.cells[layer * self.directions :][: self.directions]):
-                weights = [each for each in _build(cell, self._dropped) if each is not None]
+                built = _build(cell, self._dropped)
                 read = _rows(inputs, backwards) if direction else inputs
-                said = _fused(read, (state, state), weights, self.bias, 1, 0.0, self.training, False, True)[0]
+                if self.cell == "standard":
+                    weights = [each for each in built if each is not None]
+                    said = _fused(read, (state, state), weights, self.bias, 1, 0.0, self.training, False, True)[0]
+                else:
+                    said = _linear_output(read, built)
                 directions.append(_rows(said, backwards) if direction else said)
             inputs = directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
         return inputs * inside.unsqueeze(-1)
@@ -300,6 +316,20 @@ def _fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
         return torch.lstm(*arguments)
 
 
+def _linear_output(inputs: Tensor, weights: GateWeights) -> Tensor:
+    """c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g); h_t = o ∘ c_t, over ``inputs [batch, length, input]``."""
+    bias = None if weights.input_bias is None else weights.input_bias + weights.recurrent_bias  # type: ignore[operator]
+    read = F.linear(inputs, weights.input, bias)
+    hidden = cell = inputs.new_zeros(len(inputs), weights.recurrent.shape[1])
+    said = []
+    for step in read.unbind(1):
+        i, f, g, o = torch.addmm(step, hidden, weights.recurrent.t()).chunk(4, dim=1)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        hidden = o * cell
+        said.append(hidden)
+    return torch.stack(said, dim=1)
+
+
 def outputs(lstm: LSTM | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
     """The top layer's outputs along padded sequences, each at the left, without the last states.
 
@@ -314,7 +344,7 @@ def outputs(lstm: LSTM | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
     Returns:
         ``[batch, length, directions · hidden_size]``, zero beyond the ends.
     """
-    if isinstance(lstm, LSTM) and not inputs.is_cuda:
+    if isinstance(lstm, LSTM) and (not inputs.is_cuda or lstm.cell != "standard"):
         return lstm.padded_outputs(inputs, lengths)
     packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
     return pad_packed_sequence(lstm(packed)[0], batch_first=True, total_length=inputs.shape[1])[0]

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from phmrun.layers import LSTM, build_embedding
 from phmrun.layers.embedding import Embedding
-from phmrun.layers.lstm import GateMapping, outputs
+from phmrun.layers.lstm import Cell, GateMapping, outputs
 from phmrun.models.class_scores import ClassScores
 from phmrun.models.sentences import Pooling, Sentences, pooled
 
@@ -38,6 +38,7 @@ class LSTMClassifier(nn.Module):
         mlp_layers: Hidden layers of the MLP.
         dropout: Share of the LSTM's inputs, and of the inputs of the MLP's maps, dropped in training.
         word_dropout: Share of words whose whole vector is dropped.
+        cell: The LSTM's cell, see :class:`LSTM`.
         maps: LSTM gates as eight maps ("gate") or two ("stacked").
         layer: Structure of the LSTM's maps and its options.
         embedding: Structure of the word vectors, or an embedding of several matrices, and its options.
@@ -64,6 +65,7 @@ class LSTMClassifier(nn.Module):
         mlp_layers: int = 2,
         dropout: float = 0.0,
         word_dropout: float = 0.0,
+        cell: Cell = "standard",
         maps: GateMapping = "gate",
         layer: Mapping[str, Any] | None = None,
         embedding: Mapping[str, Any] | None = None,
@@ -85,6 +87,7 @@ class LSTMClassifier(nn.Module):
             batch_first=True,
             dropout=dropout if layers > 1 else 0.0,
             bidirectional=bidirectional,
+            cell=cell,
             maps=maps,
             **(layer or {}),
         )

@@ -171,7 +171,10 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 
 
 def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """The same of a cell that derives from two counts."""
+    """The same of a cell that derives from two counts.
+
+    What follows from the counts as they are printed, rounded, is as exact as these are.
+    """
     column = networks.table.columns[heading]
     other, counting = networks.table.row(row.against or str(column.against)), str(column.of)
     remark = row.note_on(heading)
@@ -186,11 +189,17 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
         remark = _joined(f"not said: {row.missing_in(counting) or other.missing_in(counting)}", remark)
     if verdict is not Verdict.EXACT and counting in row.published and counting in other.published:
         unit = networks.table.columns[counting].unit
-        from_printed = (Printed.parse(each.published[counting], unit).amount for each in (row, other))
-        if judge(printed, _derive(column, *from_printed)) is Verdict.EXACT:
+        counts = [Printed.parse(each.published[counting], unit) for each in (row, other)]
+        if judge(printed, _derive(column, *(count.amount for count in counts))) is Verdict.EXACT:
             remark = _joined(
                 remark, f"follows from the printed {row.published[counting]} and {other.published[counting]}"
             )
+            if verdict is not Verdict.UNDERDETERMINED:
+                ours = {
+                    judge(count, networks.count(each, counting))
+                    for count, each in zip(counts, (row, other), strict=True)
+                }
+                verdict = next(one for one in (Verdict.DIFFERS, Verdict.TRUNCATED, Verdict.EXACT) if one in ours)
     return computed, verdict, remark
 
 

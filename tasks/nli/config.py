@@ -59,6 +59,10 @@ class NLIModelConfig(ModelConfig):
     gate_maps: Literal["gate", "stacked"] = Field(
         "gate", description="The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."
     )
+    cell: Literal["standard", "linear-output"] = Field(
+        "standard",
+        description="The LSTM's cell: h = σ(o) ∘ tanh(c), or h = o ∘ c, as Zhang et al. 2021 print theirs; slow.",
+    )
     pooling: Literal["mean", "max", "last", "max-mean"] = Field(
         "max-mean", description="How the LSTM's outputs along a sentence become one vector."
     )

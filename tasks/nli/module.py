@@ -36,6 +36,7 @@ def build_module(config: NLIExperiment, words: int, classes: int) -> Classificat
         mlp_layers=model.mlp_layers,
         dropout=model.dropout,
         word_dropout=model.word_dropout,
+        cell=model.cell,
         maps=model.gate_maps,
         **config.structures,
     )

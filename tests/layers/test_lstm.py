@@ -314,3 +314,31 @@ def test_mistakes_are_named():
         LSTM(10, 9, maps="joint")
     with pytest.raises(PhmrunError, match="three dimensions"):
         LSTM(3, 3)(torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("options", [{}, {"structure": "phm", "n": 3, "bidirectional": True, "num_layers": 2}], ids=str)
+def test_a_cell_with_linear_output_is_the_printed_one(options):
+    """Zhang et al. 2021, section 3.1, step by step; the second direction reads each sentence from its end."""
+    torch.manual_seed(0)
+    lstm = LSTM(6, 9, batch_first=True, cell="linear-output", **options)
+    inputs, lengths = torch.randn(3, 5, 6), torch.tensor([5, 2, 4])
+    weights, wanted = lstm.dense_weights(), inputs
+    for layer in range(lstm.num_layers):
+        read, wanted = wanted, torch.zeros(3, 5, 9 * lstm.directions)
+        for sentence, length in enumerate(lengths.tolist()):
+            for direction in range(lstm.directions):
+                kind = f"l{layer}{'_reverse' if direction else ''}"
+                h = c = torch.zeros(9)
+                for step in range(length)[:: -1 if direction else 1]:
+                    y = weights[f"weight_ih_{kind}"] @ read[sentence, step] + weights[f"weight_hh_{kind}"] @ h
+                    i, f, g, o = (y + weights[f"bias_ih_{kind}"]).chunk(4)
+                    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+                    h = o * c
+                    wanted[sentence, step, 9 * direction : 9 * direction + 9] = h
+    found = outputs(lstm, inputs, lengths)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(outputs(folded(lstm), inputs, lengths), wanted)
+    found.square().sum().backward()
+    assert all(parameter.grad.any() for parameter in lstm.parameters())
+    with pytest.raises(PhmrunError, match="reads padded sequences alone"):
+        lstm(inputs)
