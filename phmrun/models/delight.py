@@ -127,7 +127,7 @@ class DeLighTTransformation(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(each.outputs // each.groups) for each in self.plan)
         self.leave_norm = nn.LayerNorm(out_features)
         for linear in (self.enter, *self.maps, self.leave):
-            linear.reset_parameters(glorot_std(linear.in_features, linear.out_features), zero_bias=True)  # type: ignore[operator]
+            linear.reset_parameters(glorot_std(linear.in_features, linear.out_features), zero_bias=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``[…, in_features] -> […, out_features]``."""
