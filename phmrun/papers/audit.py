@@ -4,7 +4,7 @@ Nothing computed is ever stored: each row's network is built, on the meta device
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -129,6 +129,15 @@ class _Networks:
         measure = row.counts.get(heading, column.counts)
         return measured(self._built[key], measure or "total", column.without, self.name) * column.bytes_each
 
+    def printed(self, row: PaperRow, heading: str) -> Printed:
+        """A cell as it is printed."""
+        return Printed.parse(row.published[heading], self.table.columns[heading].unit)
+
+    def weakest(self, cells: Sequence[tuple[PaperRow, str]]) -> Verdict:
+        """The weakest verdict on some printed counts, from which another figure follows."""
+        found = {judge(self.printed(row, heading), self.count(row, heading)) for row, heading in cells}
+        return next(one for one in (Verdict.DIFFERS, Verdict.TRUNCATED, Verdict.EXACT) if one in found)
+
 
 def measured(counts: Counts, measure: str | list[str], without: list[str], where: str) -> int:
     """The parameters that a measure takes of a network's counts; see :class:`Column`.
@@ -151,7 +160,10 @@ def measured(counts: Counts, measure: str | list[str], without: list[str], where
 
 
 def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Computed value, verdict and note of a cell that is a count."""
+    """Computed value, verdict and note of a cell that is a count.
+
+    What follows from other counts as they are printed, rounded, is as exact as these are.
+    """
     remark = row.note_on(heading)
     if row.quoted_in(heading):
         return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
@@ -165,6 +177,15 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
         note = _joined(f"not said: {missing}", f"{row.reading}: {computed:,}", listed, remark)
         return computed, Verdict.UNDERDETERMINED, note
     verdict = judge(printed, computed)
+    parts = {
+        name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in networks.table.columns[heading].follows
+    }
+    if verdict is not Verdict.EXACT and parts and parts.keys() <= row.published.keys():
+        cells = [(row, name) for name in parts]
+        amounts = (sign * networks.printed(*cell).amount for cell, sign in zip(cells, parts.values(), strict=True))
+        if judge(printed, sum(amounts, Fraction())) is Verdict.EXACT:
+            verdict = networks.weakest(cells)
+            remark = _joined(remark, f"follows from the printed {', '.join(row.published[name] for name in parts)}")
     if verdict is Verdict.EXACT and not fitted:
         return computed, verdict, remark
     return computed, verdict, _joined(remark, listed)
@@ -173,7 +194,7 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
 def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
     """The same of a cell that derives from two counts.
 
-    What follows from the counts as they are printed, rounded, is as exact as these are.
+    What follows from the two as they are printed is as exact as these are.
     """
     column = networks.table.columns[heading]
     other, counting = networks.table.row(row.against or str(column.against)), str(column.of)
@@ -188,18 +209,13 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
         verdict = Verdict.UNDERDETERMINED
         remark = _joined(f"not said: {row.missing_in(counting) or other.missing_in(counting)}", remark)
     if verdict is not Verdict.EXACT and counting in row.published and counting in other.published:
-        unit = networks.table.columns[counting].unit
-        counts = [Printed.parse(each.published[counting], unit) for each in (row, other)]
-        if judge(printed, _derive(column, *(count.amount for count in counts))) is Verdict.EXACT:
+        cells = [(row, counting), (other, counting)]
+        if judge(printed, _derive(column, *(networks.printed(*cell).amount for cell in cells))) is Verdict.EXACT:
             remark = _joined(
                 remark, f"follows from the printed {row.published[counting]} and {other.published[counting]}"
             )
             if verdict is not Verdict.UNDERDETERMINED:
-                ours = {
-                    judge(count, networks.count(each, counting))
-                    for count, each in zip(counts, (row, other), strict=True)
-                }
-                verdict = next(one for one in (Verdict.DIFFERS, Verdict.TRUNCATED, Verdict.EXACT) if one in ours)
+                verdict = networks.weakest(cells)
     return computed, verdict, remark
 
 

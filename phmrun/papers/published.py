@@ -21,6 +21,9 @@ class Column(Section):
         "embedding and output; or scopes by name.",
     )
     without: list[str] = Field([], description='Scopes left out of it, or "norms".')
+    follows: list[str] = Field(
+        [], description="Counting columns whose printed cells may add up to this one's; taken off with a - in front."
+    )
     unit: Literal["", "K", "M", "B", "MB"] = Field("", description="Unit of cells that print none.")
     bytes_each: int = Field(1, ge=1, description="Bytes per parameter, where the column is in bytes.")
     derived: Literal["percent", "saving", "fold"] | None = Field(
