@@ -44,7 +44,7 @@ def measure_times(
     """
     for name in wanted:
         if name not in TIMES:
-            raise PhmrunError(f"there is no time {name!r}", valid=TIMES)
+            raise PhmrunError(f"there is no time {name!r}", valid=tuple(TIMES))
     place = choose_device(device)
     trained, data = opened(run)
     contender = Answering(trained, place)

@@ -7,7 +7,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.decoding import Device
-from phmrun.cli.measuring import MEASURED, Repeats, Threads, print_machine, use_threads
+from phmrun.cli.measuring import MEASURED, Repeats, Threads, prepare_process, print_machine
 from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -55,18 +55,15 @@ def bench_table(
     from phmrun.ledger import Run
     from phmrun.ledger.status import State
     from phmrun.ledger.times import PREFIX, read_times
-    from phmrun.sweeps.cell_status import distinct
-    from phmrun.sweeps.ledger import survey_without_data
+    from phmrun.sweeps.cell_status import distinct, survey
 
-    made = chosen(planned(file, only, None), runs_dir)
+    made = chosen(planned(file, only, None, ledger=runs_dir), runs_dir)
     columns = made.sweep.table.columns.values() if made.sweep.table else []
     wanted = {str(column.score) for column in columns if str(column.score).startswith(PREFIX)}
     if not wanted:
         raise PhmrunError("no column of this file is a time", where=file, hint="`phmrun bench run RUN` measures a run.")
-    from phmrun.layers import options_of
-
-    stands = distinct(survey_without_data(made, runs_dir, options_of))
-    runs = [stand.run for stand in stands if stand.run and stand.run.state == State.DONE]
+    statuses = distinct(survey(made, runs_dir))
+    runs = [status.run for status in statuses if status.run and status.run.state == State.DONE]
     if not runs:
         hint = "`phmrun sweep FILE` makes them; --runs-dir names another directory of runs."
         raise PhmrunError(
@@ -77,7 +74,7 @@ def bench_table(
     from phmrun.bench.times import measure_times
     from phmrun.progress import progress
 
-    use_threads(threads)
+    prepare_process(threads)
     warn_if_busy()
     found = {}
     with progress("measuring", len(runs), "runs") as advance:

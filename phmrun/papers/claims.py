@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from phmrun.config import config_source, packaged_names
 from phmrun.config.schema import Section
 from phmrun.errors import PhmrunError
+from phmrun.ledger.times import PREFIX as TIME
 from phmrun.papers.published import FOLDER, PaperTable, load_table, paper_names
 from phmrun.papers.verdict import Printed
 from phmrun.statistics.decision import LEVEL, p_not_worse
@@ -156,7 +157,8 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
         share = share_of(name, claim)
         outcome = Outcome.HOLDS if claim.share is not None and share <= claim.share else Outcome.FAILS
         return Finding(paper, claim, printed, outcome, "counted, not trained", share)
-    if not table.task or not table.columns[claim.column].score:
+    score = table.columns[claim.column].score
+    if not table.task or not score or str(score).startswith(TIME):  # seeds say nothing of a machine's times
         metric = table.columns[claim.column].metric
         return Finding(paper, claim, printed, Outcome.UNTESTABLE, f"no run of ours has this figure: {metric}")
     lower = "perplexity" in str(table.columns[claim.column].metric)
