@@ -218,7 +218,7 @@ def bench_run(
     elif "decoding" in parts:
         plans += _answering(data, amount)
     if "training" in parts:
-        plans.append(training_phase(trained, data, amount, place)[:2])
+        plans.append(training_phase(trained, data, amount, place))
     with progress("measuring", 2 * len(plans), "phases") as advance:
         for phase, prepare in plans:
             with peak_memory(place) as peak:
@@ -352,8 +352,8 @@ def evenly(total: int, count: int) -> list[int]:
     return [round(number) for number in np.linspace(0, total - 1, max(1, min(count, total)))] if total else []
 
 
-def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare, int]:
-    """Optimizer steps, and how many of them a measurement has."""
+def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> tuple[Phase, Prepare]:
+    """Optimizer steps."""
     training = trained.config.training
     count = max(1, amount.batches // training.accumulate) * training.accumulate
 

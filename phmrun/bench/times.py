@@ -21,6 +21,8 @@ from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.times import BATCH, EPOCH, LINE, STEP, TEST, TIMES, write_times
 
+BATCH_SIZE = 64
+"""Items answered at a time where a task's configuration does not say."""
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -47,7 +49,7 @@ def measure_times(
             raise PhmrunError(f"there is no time {name!r}", valid=tuple(TIMES))
     place = choose_device(device)
     trained, data = opened(run)
-    contender = Answering(trained, place)
+    system = Answering(trained, place)
     machine = {**facts(), "device": place}
     found: dict[str, tuple[float, str, Timing]] = {}
 
@@ -56,19 +58,20 @@ def measure_times(
 
     if {LINE, TEST} & {*wanted}:
         lines, count = _lines(data, amount.sentences)
-        timing = timed(answering(contender, lines, trained.config.model_dump()["decoding"]["batch"]))
+        batch = trained.config.model_dump().get("decoding", {}).get("batch", BATCH_SIZE)
+        timing = timed(answering(system, lines, batch))
         total = sum(1 for _ in data.inputs(_split(data)))
         for name, items in ((LINE, 1), (TEST, total)):
             found[name] = (timing.median * items / count, f"items:{count} of {total}", timing)
     if BATCH in wanted:
         batches = list(islice(data.validation_batches(), amount.batches))
-        timing = timed(lambda: _score(contender, batches))
+        timing = timed(lambda: _score(system, batches))
         found[BATCH] = (timing.median / len(batches), f"batches:{len(batches)}", timing)
     if {STEP, EPOCH} & {*wanted}:
-        _, prepare, steps = training_phase(trained, data, amount, place)
-        timing = timed(prepare(contender))
+        phase, prepare = training_phase(trained, data, amount, place)
+        timing = timed(prepare(system))
         for name, each in ((STEP, 1), (EPOCH, int(run.parameters().get("steps_per_epoch", 0)))):
-            found[name] = (timing.median * each / steps, f"steps:{steps}", timing)
+            found[name] = (timing.median * each / phase.steps, f"steps:{phase.steps}", timing)
     where = f"{machine['gpu'] if place.startswith('cuda') else machine['processor']}|threads:{machine['threads']}"
     times = {
         name: {
@@ -84,12 +87,12 @@ def measure_times(
     return times
 
 
-def _score(contender: Answering, batches: Iterable[Any]) -> None:
+def _score(system: Answering, batches: Iterable[Any]) -> None:
     """What validation does with some batches."""
-    contender.module.eval()
+    system.module.eval()
     with torch.inference_mode():
         for batch in batches:
-            contender.loss(move_data_to_device(batch, torch.device(contender.device)))
+            system.loss(move_data_to_device(batch, torch.device(system.device)))
 
 
 def _split(data: DataModule) -> str:

@@ -21,6 +21,7 @@ _CONTENTS = {
     "data.json": "files and checksums of the data",
     "environment.json": "what it was made on, process by process",
     "bench.json": "its speed, by `phmrun bench run`",
+    "times.json": "its speed for a paper's table, by `phmrun bench table`",
     "history.jsonl": "the course of training",
     "train.log": "what training said",
     "vocabulary": "the vocabulary",
