@@ -1,7 +1,7 @@
 """Codes and codewords of a table learnt by gradient steps, with Gumbel-softmax in the place of a choice.
 
-Formula:        h = tanh(W E[v] + b);  α_m = softplus(W_m h + b_m);  d_m = softmax(log α_m + G), G drawn from Gumbel(0, 1);
-                E'[v] = Σ_m d_m C_m, trained on ‖E'[v] - E[v]‖² / 2;  in the end code[v, m] = argmax α_m
+Formula:        h = tanh(W E[v] + b);  α_m = softplus(W_m h + b_m);  d_m = softmax(log α_m + G), G drawn from
+                Gumbel(0, 1);  E'[v] = Σ_m d_m C_m, trained on ‖E'[v] - E[v]‖² / 2;  in the end code[v, m] = argmax α_m
 Source:         Shu and Nakayama, "Compressing Word Embeddings via Deep Compositional Code Learning", ICLR 2018,
                 section 4 and the settings of section 5: temperature 1, Adam at 0.0001, 128 words a step, 200,000 steps
 
@@ -37,7 +37,7 @@ class CodeLearner(nn.Module):
         self.books = nn.Parameter(torch.randn(codebooks, codewords, width) * codebooks**-0.5)
 
     def strengths(self, vectors: Tensor) -> Tensor:
-        """log α, ``[words, width] -> [words, M, K]``."""
+        """The logarithm of α, ``[words, width] -> [words, M, K]``."""
         chosen = F.softplus(self.choice(torch.tanh(self.hidden(vectors))))
         return chosen.clamp_min(1e-20).log().unflatten(1, self.books.shape[:2])
 
