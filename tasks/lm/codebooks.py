@@ -5,9 +5,9 @@ Memory:         V·M·log₂(K) bits of codes, M·K·width numbers
 Source:         Shu and Nakayama, "Compressing Word Embeddings via Deep Compositional Code Learning", ICLR 2018 (the
                 form; 32 codebooks of 16 codewords in Table 5 of Mehta et al. 2020)
 
-Shu and Nakayama learn the codes with a neural network (``code_learning``). Here they are found without one, by turns: the
-codewords that fit given codes best are a problem of least squares, and a word's best code in one codebook, those in the
-others given, is a search among K.
+Shu and Nakayama learn the codes with a neural network (``code_learning``). Here they are found without one, by turns:
+the codewords that fit given codes best are a problem of least squares, and a word's best code in one codebook, those in
+the others given, is a search among K.
 """
 
 import math
