@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from phmrun import __version__
-from phmrun.cli import bench, console, data, doctor, layers, plot, runs, sweep
+from phmrun.cli import bench, console, data, doctor, layers, plot, results, runs, sweep
 from phmrun.cli import claims as claims_verb
 from phmrun.cli import compress as compress_verb
 from phmrun.cli import count_params as count_params_verb
@@ -79,6 +79,7 @@ app.add_typer(layers.app, name="layers", rich_help_panel=INSPECT)
 app.add_typer(data.app, name="data", rich_help_panel=INSPECT)
 app.add_typer(runs.app, name="runs", rich_help_panel=INSPECT)
 app.add_typer(plot.app, name="plot", rich_help_panel=INSPECT)
+app.add_typer(results.app, name="results", rich_help_panel=INSPECT)
 app.command("schema", rich_help_panel=INSPECT, epilog=schema_verb.EPILOG)(schema_verb.schema)
 app.add_typer(bench.app, name="bench", rich_help_panel=MACHINE)
 app.command("doctor", rich_help_panel=MACHINE)(doctor.doctor)

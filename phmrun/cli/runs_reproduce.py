@@ -69,7 +69,7 @@ def _print(result: "Reproduction") -> None:
         say(f"identical: {result.tensors:,} tensors and {len(result.compared)} scores of {result.run.id}")
         return
     say(f"not identical: {len(result.weights):,} of {result.tensors:,} tensors, {len(result.scores)} scores differ")
-    rows = [(row.checkpoint, row.name or "only in one run", row.largest) for row in result.weights[:_SHOWN]]
+    rows = [(row.checkpoint, row.name or "the whole file", row.largest) for row in result.weights[:_SHOWN]]
     if rows:
         console.print_table(("checkpoint", "tensor", "largest difference"), rows)
     if result.scores:

@@ -3,6 +3,7 @@
 ``last.ckpt`` holds everything that exact resume needs; ``best.ckpt`` and ``step-<n>.ckpt`` hold the weights.
 """
 
+import hashlib
 import io
 import shutil
 import zipfile
@@ -194,6 +195,15 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
             "the file holds no weights: it is no checkpoint of a run", where=str(path), code=ExitCode.DATA
         )
     return dict(weights)
+
+
+def weights_checksum(path: Path) -> str:
+    """SHA-256 of a checkpoint's weights: of names, kinds, shapes and bits, whatever else the file holds."""
+    found = hashlib.sha256()
+    for name, weight in sorted(weights_of(load_checkpoint(path), path).items()):
+        found.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+        found.update(weight.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:

@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 
 from phmrun.config import Experiment, HardwareConfig, run_id
-from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint
+from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
 from phmrun.engine.experiment import build_data, fingerprints, train
 from phmrun.engine.trained_model import config_of
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import read_regular
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import differences
 from phmrun.ledger.listing import OTHER_FILE, score_value
+from phmrun.ledger.record import WEIGHTS
+from phmrun.ledger.values import parsed
 
 EXTENDS = "extends"
 
@@ -27,7 +30,7 @@ class WeightDifference(NamedTuple):
 
     Attributes:
         checkpoint: The file.
-        name: The tensor's name; empty where the whole file is missing in one run.
+        name: The tensor's name; empty where the file is missing in one run, or only its checksum is on record.
         largest: The largest absolute difference; NaN where shapes or kinds differ.
     """
 
@@ -173,6 +176,8 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
 
 
 def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference, ...]]:
+    if (run.path / WEIGHTS).is_file():
+        return _compared_checksums(run, again)
     count, found = 0, []
     for name in (LAST, BEST):
         paths = [each.checkpoints / name for each in (run, again)]
@@ -188,6 +193,15 @@ def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference
             if largest is not None:
                 found.append(WeightDifference(name, tensor, largest))
     return count, tuple(found)
+
+
+def _compared_checksums(run: Run, again: Run) -> tuple[int, tuple[WeightDifference, ...]]:
+    """Of a run of which only the checksums of its weights are on record."""
+    recorded = parsed(read_regular(run.path / WEIGHTS))
+    paths = {name: again.checkpoints / name for name in recorded}
+    same = {n: path.is_file() and weights_checksum(path) == recorded[n] for n, path in paths.items()}
+    count = sum(len(load_checkpoint(path)["state_dict"]) for path in paths.values() if path.is_file())
+    return count, tuple(WeightDifference(name, "", math.nan) for name, equal in same.items() if not equal)
 
 
 def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | None:

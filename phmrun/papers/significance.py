@@ -3,29 +3,17 @@
 Imports torch, to read the data that predictions are compared with.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
-from phmrun.config import Experiment, load_run_config
-from phmrun.engine.experiment import build_data
-from phmrun.errors import PhmrunError
-from phmrun.ledger import Run
-from phmrun.metrics.bleu_counts import bleu_counts
-from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.kinds import kind_of
-from phmrun.metrics.parsing import sentence_counts
+from phmrun.papers.items import RunItems
 from phmrun.papers.results import Figure, ResultTable
 from phmrun.progress import progress
 from phmrun.statistics.decision import Decision, decide
 from phmrun.statistics.hierarchical import Comparison, compare_items, compare_scores
 from phmrun.statistics.sign_flip import SignFlip, sign_flip
-from phmrun.text import conllu
-from phmrun.text.parallel import read_parallel
 
 Place = tuple[int, int]
 """Row and column."""
@@ -48,20 +36,6 @@ class Difference:
     rows: int
 
 
-class Items(NamedTuple):
-    """What each test item adds to the counts of a run.
-
-    Attributes:
-        counts: ``[items, kinds]``.
-        mark: Checksum of what was asked: references, gold labels, gold trees.
-        file: Checksum of the file where labels alone could be alike; empty: not on record.
-    """
-
-    counts: Counts
-    mark: str
-    file: str = ""
-
-
 def differences(table: ResultTable, margin: float | None = None) -> dict[Place, Difference]:
     """By row and column, what a cell is to the dense one, with Holm's correction over the rows of a column.
 
@@ -73,7 +47,7 @@ def differences(table: ResultTable, margin: float | None = None) -> dict[Place, 
         table: The results.
         margin: δ; ``None``: the one that is usual for the score; 0: only differences are sought.
     """
-    items = _Items()
+    items = RunItems()
     found: dict[Place, tuple[Comparison, SignFlip | None]] = {}
     scores: dict[Place, str] = {}
     pairs = list(_pairs(table))
@@ -99,10 +73,10 @@ def differences(table: ResultTable, margin: float | None = None) -> dict[Place, 
 
 
 def compared(
-    figure: Figure, dense: Figure, score: str, items: "_Items | None" = None
+    figure: Figure, dense: Figure, score: str, items: "RunItems | None" = None
 ) -> tuple[Comparison, SignFlip | None] | None:
     """A cell and the dense one; ``None`` where nothing can be said, as of runs that were scored on other items."""
-    items = items or _Items()
+    items = items or RunItems()
     ours, theirs = _by_seed(figure, score), _by_seed(dense, score)
     paired = list(ours) == list(theirs)
     values = [[value for value, _ in side.values()] for side in (ours, theirs)]
@@ -153,87 +127,3 @@ def _is_dense(figure: Figure) -> bool:
 def _data(figure: Figure) -> set[str]:
     """The tasks and data of a cell's experiments."""
     return {f"{entry.label('task')} {entry.label('data')}" for entry in figure.entries}
-
-
-def _kind(score: str) -> str:
-    """The score without its split and part: "accuracy" of "test/accuracy-matched"."""
-    name = score.partition("/")[2]
-    return "accuracy" if _part(score) else name
-
-
-def _part(score: str) -> str:
-    """The part of the items that an accuracy is of; empty: all, or no such score."""
-    name = score.partition("/")[2]
-    return "" if name.startswith("accuracy-of-") else name.partition("accuracy-")[2]
-
-
-class _Items:
-    """What each test item adds to the counts of a run, read once."""
-
-    def __init__(self) -> None:
-        self._read: dict[tuple[Path, str], Items | None] = {}
-
-    def of(self, runs: Sequence[Path], score: str) -> list[Items]:
-        """Of every run; none at all where one cannot be read."""
-        for path in runs:
-            if (path, score) not in self._read:
-                self._read[path, score] = _counts(path, score)
-        counts = [self._read[path, score] for path in runs]
-        return [each for each in counts if each is not None] if all(each is not None for each in counts) else []
-
-
-def _counts(path: Path, score: str) -> Items | None:
-    """Those of one run; ``None`` where its predictions or its data are not here."""
-    split = score.partition("/")[0]
-    try:
-        if _kind(score) == "accuracy":
-            return _of_labels(Run(path), split, _part(score))
-        return _READERS[_kind(score)](Run(path), split)
-    except (PhmrunError, OSError, ValueError):
-        return None
-
-
-def _of_translations(run: Run, split: str) -> Items:
-    outputs = (run.predictions / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    references = [target for _, target in read_parallel(*build_data(_config(run)).files[split])]
-    return Items(bleu_counts(outputs, references), _mark(references))
-
-
-def _of_labels(run: Run, split: str, part: str) -> Items:
-    """Items of a part that were labelled right, of those that were labelled; the gold labels stand beside them."""
-    lines = (run.predictions / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
-    heading = lines[0].split("\t")
-    predicted, gold, parts = (heading.index(name) for name in ("predicted", "label", "part"))
-    rows = [row for row in (line.split("\t") for line in lines[1:]) if not part or row[parts] == part]
-    counts = np.array([[row[predicted] == row[gold], 1] for row in rows], dtype=np.float64)
-    return Items(counts, _mark([row[gold] + "\t" + row[parts] for row in rows]), _test_file(run, split))
-
-
-def _of_trees(run: Run, split: str) -> Items:
-    config = _config(run)
-    parsed = conllu.load(run.predictions / f"{split}.conllu")
-    decoding = config.decoding  # type: ignore[attr-defined]
-    gold = build_data(config).sentences(split)  # type: ignore[attr-defined]
-    counts = sentence_counts(gold, parsed, decoding.subtypes, decoding.punctuation)
-    return Items(counts, _mark([conllu.dumps(gold)]))
-
-
-def _config(run: Run) -> Experiment:
-    return load_run_config(run.config_path)
-
-
-def _test_file(run: Run, split: str) -> str:
-    """The checksum of a split's own file where the run has it on record; the gold labels alone may be alike."""
-    marks = run.parameters().get("fingerprints", {})
-    return str(marks.get(split, "")) if isinstance(marks, Mapping) else ""
-
-
-def _mark(lines: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-_READERS: Mapping[str, Callable[[Run, str], Items]] = {
-    "bleu": _of_translations,
-    "uas": _of_trees,
-    "las": _of_trees,
-}

@@ -7,11 +7,12 @@ import torch
 from tiny_experiments import SETTINGS, configured, run_experiment, run_of
 
 from phmrun.engine import experiment
-from phmrun.engine.checkpoints import LAST
+from phmrun.engine.checkpoints import LAST, weights_checksum
 from phmrun.engine.reproduction import compare, reproduce
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import State
 from phmrun.ledger.environment import said
+from phmrun.ledger.record import WEIGHTS, record_of, restore, write_record
 
 SHORT = {"training": {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}}
 
@@ -31,6 +32,19 @@ def test_a_run_of_every_task_is_reproduced_bit_for_bit(task, tmp_path):
     assert entry["cpu_seconds"] > 0
     assert entry["peak_memory_bytes"] > 2**20
     assert entry["ended"] >= entry["started"]
+
+
+def test_a_run_of_which_only_the_record_is_left(tmp_path):
+    run = run_of(run_experiment(configured("sva", tmp_path / "corpus", SHORT), tmp_path / "runs"))
+    weights = {LAST: weights_checksum(run.checkpoints / LAST)}
+    record = record_of(run, items={}, weights=weights)
+    left = restore(write_record(record, tmp_path / "results"), tmp_path / "restored")
+    found = reproduce(left, tmp_path / "again")
+    assert found.identical
+    assert found.tensors > 5
+    (left.path / WEIGHTS).write_text(json.dumps({LAST: "0" * 64}))
+    other = compare(left, found.again)
+    assert [row.checkpoint for row in other.weights] == [LAST]
 
 
 def _main(task):

@@ -12,8 +12,9 @@ from phmrun.metrics import bleu
 from phmrun.metrics.kinds import kind_of
 from phmrun.metrics.parsing import attachment_scores
 from phmrun.papers.entries import Entry
+from phmrun.papers.items import RunItems
 from phmrun.papers.results import score_headings, tabulate
-from phmrun.papers.significance import _Items, differences
+from phmrun.papers.significance import differences
 from phmrun.statistics.decision import Verdict
 from phmrun.text import conllu
 
@@ -41,7 +42,7 @@ def table(entries):
 
 
 def measured(entry, score):
-    (items,) = _Items().of([entry.run.path], score)
+    (items,) = RunItems().of([entry.run.path], score)
     return float(kind_of(score).measure(items.counts.sum(axis=0, keepdims=True))[0])
 
 
@@ -85,7 +86,7 @@ def test_labels_of_a_part(made):
     rows = "".join(f"{'a' if place % 3 else 'b'}\t1\ta\t{'odd' if place % 2 else 'even'}\n" for place in range(60))
     one = made("sva", "dense", "test/accuracy-odd", 0.0, {}, f"predicted\tprobability\tlabel\tpart\n{rows}", "tsv")
     right = [place % 3 > 0 for place in range(60) if place % 2]
-    (counts,) = _Items().of([one.run.path], "test/accuracy-odd")
+    (counts,) = RunItems().of([one.run.path], "test/accuracy-odd")
     assert counts.counts[:, 0].tolist() == [float(each) for each in right]
     assert differences(table([one, made("sva", "phm", "test/accuracy-of-majority", 1.0, PHM, rows, "tsv")])) == {}
 

@@ -1,0 +1,146 @@
+"""``phmrun results``: finished runs as small files that a project can carry, and pages made of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phmrun.cli import completion, console
+from phmrun.cli.options import Json, RunsDirectory
+from phmrun.errors import ExitCode, PhmrunError
+
+if TYPE_CHECKING:
+    from phmrun.ledger import Run
+
+app = typer.Typer(
+    help="Finished runs as small files without weights, which a project can carry: tables are made of them.",
+    no_args_is_help=True,
+    epilog="Examples:\n\n"
+    "phmrun results add sweep.yaml --to results/agreement\n\n"
+    "phmrun results restore results --runs-dir runs\n\n"
+    "phmrun results build results --out RESULTS.md --check",
+)
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A folder with a folder for every sweep: sweep.yaml, <run-id>.json.")
+]
+
+
+@app.command("add")
+def add(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|RUN…",
+            help="A sweep's file, for all its finished runs, trials included; or runs.",
+            autocompletion=completion.runs,
+        ),
+    ],
+    *,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder of the sweep: results/NAME.")],
+    seeds: Annotated[int, typer.Option(min=1, help="Of a sweep: seeds to look for.")] = 20,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Writes a file <run-id>.json for each finished run: settings, data's checksums, environment, scores, curves."""
+    from phmrun.ledger.record import record_of, write_record
+    from phmrun.progress import progress
+
+    trials, cells = _finished(what, runs_dir, seeds)
+    runs = [*trials, *cells]
+    if not runs:
+        raise PhmrunError(f"none of these runs is done in {runs_dir}", code=ExitCode.DATA)
+    from phmrun.engine.checkpoints import BEST, LAST, weights_checksum
+    from phmrun.papers.items import to_json
+
+    written = []
+    with progress("reading", len(runs), "runs") as advance:
+        for run in runs:
+            weights = {
+                name: weights_checksum(run.checkpoints / name)
+                for name in (LAST, BEST)
+                if (run.checkpoints / name).is_file()
+            }
+            scores = [] if run in trials else _main_score(run)
+            items = {score: found for score in scores if (found := to_json(run, score)) is not None}
+            written.append(write_record(record_of(run, items=items, weights=weights), to))
+            advance(1)
+    if as_json:
+        console.print_json({"files": [str(path) for path in written]})
+        return
+    size = sum(path.stat().st_size for path in written)
+    console.stdout().print(f"{len(written)} results in {to}, {size / 1024:,.0f} KiB", markup=False)
+
+
+def _main_score(run: "Run") -> list[str]:
+    from phmrun.ledger.listing import summarise
+
+    summary = summarise(run.path)
+    return [summary.main_score] if summary and summary.main_score else []
+
+
+def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":
+    """The finished runs that a user names: of a sweep those that are trials alone, and the others; each run once."""
+    from phmrun.ledger import Run, State
+
+    if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
+        from phmrun.cli import sweep_tuning
+        from phmrun.cli.sweep_work import planned
+        from phmrun.sweeps.cell_status import CellState, survey
+
+        made = planned(what[0], seeds=seeds, ledger=runs_dir)
+        rows = sweep_tuning.rows_of(made, runs_dir) if made.sweep.file.tune else []
+        tried = [stand for row in rows for _, stand in row.trials]
+        cells = survey(sweep_tuning.chosen(made, runs_dir), runs_dir)
+        paths = [
+            dict.fromkeys(stand.run.path for stand in stands if stand.run and stand.standing is CellState.DONE)
+            for stands in (tried, cells)
+        ]
+        return [Run(path) for path in paths[0] if path not in paths[1]], [Run(path) for path in paths[1]]
+    runs = [Run.find(runs_dir, reference) for reference in what]
+    return [], [run for run in runs if run.status.state is State.DONE]
+
+
+@app.command("restore")
+def restore(folder: Folder, *, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
+    """Makes run directories of results, for every verb that reads; a sweep then adds seeds to them.
+
+    They have no weights: `runs reproduce` trains one anew and compares. Runs that are there stay as they are.
+    """
+    from phmrun.cli.results_page import restore_all
+
+    restored = restore_all(folder, runs_dir)
+    if as_json:
+        console.print_json({"runs": [run.id for run in restored]})
+        return
+    console.stdout().print(f"{len(restored)} runs in {runs_dir}", markup=False)
+
+
+@app.command("build")
+def build(
+    folder: Folder = Path("results"),
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE.md", help="The page; its pictures go beside the results.")
+    ] = Path("RESULTS.md"),
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where the page would differ.")] = False,
+) -> None:
+    """Writes the page of all results from DIR/questions.yaml and the files beside it; trains nothing, needs no data."""
+    from phmrun.cli.results_page import page_of
+
+    text = page_of(folder)
+    if check:
+        there = out.read_text(encoding="utf-8") if out.is_file() else ""
+        if there != text:
+            raise PhmrunError(
+                "the page is not what the results say",
+                where=str(out),
+                hint=f"phmrun results build {folder} --out {out}",
+                code=ExitCode.DATA,
+            )
+        console.stdout().print(f"{out} is what the results say", markup=False)
+        return
+    from phmrun.files import write_text
+
+    write_text(out, text)
+    console.stdout().print(str(out), markup=False)

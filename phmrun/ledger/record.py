@@ -1,0 +1,174 @@
+"""A finished run as one small JSON file: what its directory says of it, without weights and without outputs.
+
+From such a file the directory is made again, for every verb that reads: tables, claims, reports, plots, comparisons.
+What needs weights (``eval``, ``predict``, ``export``) refuses it; ``runs reproduce`` trains it anew and compares the
+scores and the checksums of the weights.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from phmrun.documents import parse_yaml
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import read_regular, write_json, write_text
+from phmrun.ledger.data import DataRecord, Source, Split
+from phmrun.ledger.run import Run, directory_of
+from phmrun.ledger.status import State, Status
+from phmrun.ledger.values import parsed, plain, to_line
+
+FORMAT = "phmrun-result-1"
+POINTS = 40
+"""Rows of the course of training that are kept."""
+ITEMS, WEIGHTS = "items.json", "weights.json"
+_OF_THE_MACHINE = ("command", "host")
+COMPUTING = ("phmrun", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sacrebleu", "torchmetrics")
+"""The libraries whose versions are kept."""
+_LONGEST = 1 << 20
+"""Bytes of a file that is read."""
+
+
+def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str]) -> dict[str, Any]:
+    """What a finished run's directory says of it.
+
+    Left out are weights, outputs, paths, the machine's name and the command line; the course of training is thinned.
+
+    Args:
+        run: The run.
+        items: By score, what each test item adds to its counts, as JSON.
+        weights: Checksums of its checkpoints' tensors, by file.
+
+    Raises:
+        PhmrunError: The run is not done.
+    """
+    status = run.status
+    if status.state is not State.DONE:
+        raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
+    parameters = {key: value for key, value in run.parameters().items() if key != "modules"}
+    segments = [_anywhere(each) for each in run.environment()]
+    told = {key: value for key, value in status.to_json().items() if key not in ("host", "pid")}
+    return {
+        "format": FORMAT,
+        "run": run.id,
+        "config": parse_yaml(run.config_path.read_text(encoding="utf-8"), str(run.config_path)),
+        "status": told,
+        "metrics": run.metrics(),
+        "parameters": parameters,
+        "data": _data(run.data()),
+        "environment": segments,
+        "history": thinned(run.history.read()),
+        "items": dict(items),
+        "weights": dict(weights),
+    }
+
+
+def write_record(record: Mapping[str, Any], folder: Path) -> Path:
+    """Writes a record as ``<run-id>.json``; the same content gives the same bytes."""
+    path = folder / f"{record['run']}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [to_line({key: value}).strip()[1:-1] for key, value in record.items()]
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    return path
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record's content.
+
+    Raises:
+        PhmrunError: (exit 3) The file is none.
+    """
+    try:
+        record = parsed(read_regular(path, most=_LONGEST))
+    except (OSError, ValueError) as error:
+        raise PhmrunError(f"this is no result of a run: {error}", where=str(path), code=ExitCode.DATA) from error
+    expected = ("run", "config", "status", "metrics", "parameters", "data", "environment", "history")
+    if not isinstance(record, dict) or record.get("format") != FORMAT or any(key not in record for key in expected):
+        raise PhmrunError(
+            f"this is no result of a run: its format is not {FORMAT}",
+            where=str(path),
+            hint="`phmrun results add` writes such files.",
+            code=ExitCode.DATA,
+        )
+    return record
+
+
+def restore(path: Path, runs_dir: Path) -> Run:
+    """Makes a run directory of a record; one that is there with weights or a newer state is left as it is.
+
+    Args:
+        path: The record.
+        runs_dir: The directory of all runs.
+
+    Raises:
+        PhmrunError: (exit 3) The file is no record, or its name is not that of its run.
+    """
+    record = read_record(path)
+    if not isinstance(record["run"], str) or path.stem != record["run"]:
+        raise PhmrunError("a result is named for its run", where=str(path), code=ExitCode.DATA)
+    try:
+        status = Status.from_json(record["status"])
+        data = _record_of_data(record["data"])
+        rows = [to_line(row) for row in record["history"]]
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise PhmrunError(f"the result is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
+    run = Run(directory_of(runs_dir, record["run"]))
+    if run.status_path.exists():
+        return run
+    run.path.mkdir(parents=True, exist_ok=True)
+    write_text(run.config_path, yaml.safe_dump(record["config"], sort_keys=False, allow_unicode=True))
+    write_json(run.metrics_path, plain(record["metrics"]))
+    write_json(run.parameters_path, plain(record["parameters"]))
+    write_json(run.data_path, data.to_json())
+    write_json(run.environment_path, {"segments": plain(record["environment"])})
+    write_text(run.history.path, "".join(rows))
+    write_json(run.path / ITEMS, record.get("items", {}))
+    write_json(run.path / WEIGHTS, record.get("weights", {}))
+    write_json(run.status_path, status.to_json())  # last: a directory with a status is whole
+    return run
+
+
+def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """At most `POINTS` rows with a validation and as many without, evenly spaced; five digits of each number."""
+    checked = [row for row in rows if any(key.startswith("validation/") for key in row)]
+    others = [row for row in rows if not any(key.startswith("validation/") for key in row)]
+    kept = sorted([*_spaced(checked), *_spaced(others)], key=lambda row: row.get("step", 0))
+    return [{key: _short(value) for key, value in row.items()} for row in kept]
+
+
+def _anywhere(segment: Mapping[str, Any]) -> dict[str, Any]:
+    """What a segment was made on, without what is of that machine alone; of the libraries those that compute."""
+    kept = {key: value for key, value in segment.items() if key not in _OF_THE_MACHINE}
+    packages = segment.get("packages", {})
+    code = {key: value for key, value in segment.get("code", {}).items() if key != "diff"}  # the file stays behind
+    return kept | {"code": code, "packages": {name: packages[name] for name in COMPUTING if name in packages}}
+
+
+def _spaced(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    if len(rows) <= POINTS:
+        return list(rows)
+    return [rows[round(place * (len(rows) - 1) / (POINTS - 1))] for place in range(POINTS)]
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def _data(record: DataRecord | None) -> dict[str, Any]:
+    """The checksums of the data, each file once and by its name."""
+    if record is None:
+        return {"fingerprints": {}, "files": [], "splits": {}}
+    files = {file: None for each in record.splits.values() for file in each.files}
+    places = {file: place for place, file in enumerate(files)}
+    return {
+        "fingerprints": dict(record.fingerprints),
+        "files": [[Path(file.path).name, file.sha256, file.bytes] for file in files],
+        "splits": {name: [places[file] for file in each.files] for name, each in record.splits.items()},
+    }
+
+
+def _record_of_data(content: Mapping[str, Any]) -> DataRecord:
+    files = [Source(str(name), str(digest), int(size)) for name, digest, size in content["files"]]
+    splits = {str(name): Split(tuple(files[each] for each in places)) for name, places in content["splits"].items()}
+    return DataRecord(splits, {str(key): str(value) for key, value in content["fingerprints"].items()})

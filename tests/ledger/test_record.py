@@ -1,0 +1,109 @@
+"""A finished run as one small file, and the directory made again of it."""
+
+import json
+import math
+
+import pytest
+
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run, State
+from phmrun.ledger.data import DataRecord, Source, Split
+from phmrun.ledger.listing import summarise
+from phmrun.ledger.record import ITEMS, POINTS, WEIGHTS, record_of, restore, thinned, write_record
+
+NAME = "toy-lost-dense-1-0123456789ab"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A finished run with everything that a record keeps."""
+    made = Run.create(tmp_path / "runs", NAME, "task: toy\nseed: 1\nlayer: {structure: dense}  # from a file\n")
+    made.write_parameters({"total": 12, "modules": [{"name": "a"}], "fingerprints": {"train": "0" * 64}})
+    made.update_metrics("test/accuracy", {"value": 81.5, "signature": "x", "ci": [80.0, 83.0]})
+    made.update_metrics("train/loss", {"value": math.nan, "signature": "y"})
+    file = Source("/home/somebody/data/train.txt", "1" * 64, 10)
+    made.write_data(DataRecord({"train": Split((file,)), "dev": Split((file,))}, {"train": "0" * 64}))
+    with made.lock():
+        made.history.append({"step": 1, "time": 0.123456789, "train/loss": 1.0})
+    segment = {
+        "host": "h",
+        "command": ["phmrun", "/home/x"],
+        "packages": {"torch": "2", "zzz": "1"},
+        "cpu_seconds": 3.0,
+    }
+    (made.path / "environment.json").write_text(json.dumps({"segments": [segment]}))
+    made.set_state(State.DONE, "the last step", step=4, seconds=2.0)
+    return made
+
+
+def test_a_run_comes_back(run, tmp_path):
+    items = {"test/accuracy": {"items": 0}}
+    path = write_record(record_of(run, items=items, weights={"last.ckpt": "2" * 64}), tmp_path / "results")
+    assert path.name == f"{NAME}.json"
+    again = restore(path, tmp_path / "elsewhere")
+    before, after = summarise(run.path), summarise(again.path)
+    assert after.to_json() | {"run_dir": ""} == before.to_json() | {"run_dir": "", "host": None, "pid": None} | {
+        "metrics": after.metrics
+    }
+    assert math.isnan(after.metrics["train/loss"]["value"])
+    assert after.metrics["test/accuracy"] == before.metrics["test/accuracy"]
+    assert again.parameters() == {"total": 12, "fingerprints": {"train": "0" * 64}}
+    assert again.data().splits["dev"].files == (Source("train.txt", "1" * 64, 10),)
+    assert [each["packages"] for each in again.environment()] == [{"torch": "2"}]
+    assert again.history.read() == [{"step": 1, "time": 0.12346, "train/loss": 1.0}]
+    assert json.loads((again.path / ITEMS).read_text()) == items
+    assert json.loads((again.path / WEIGHTS).read_text()) == {"last.ckpt": "2" * 64}
+
+
+def test_nothing_of_the_machine_is_in_it_and_the_bytes_are_the_same_again(run, tmp_path):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    text = path.read_text()
+    assert "home" not in text
+    again = restore(path, tmp_path / "elsewhere")
+    assert write_record(record_of(again, items={}, weights={}), tmp_path / "results").read_text() == text
+
+
+def test_a_run_that_is_there_stays(run, tmp_path):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    before = sorted(each.name for each in run.path.iterdir())
+    assert restore(path, tmp_path / "runs").path == run.path
+    assert sorted(each.name for each in run.path.iterdir()) == before
+
+
+def test_an_unfinished_run_has_no_result(run):
+    run.set_state(State.INTERRUPTED)
+    with pytest.raises(PhmrunError, match="no result yet"):
+        record_of(run, items={}, weights={})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda record: record.update(format="other"), "its format is not"),
+        (lambda record: record.pop("history"), "its format is not"),
+        (lambda record: record.update(run="../../elsewhere"), "named for its run"),
+        (lambda record: record.update(status={"state": "asleep"}), "the result is damaged"),
+        (lambda record: record["data"].update(splits={"train": [7]}), "the result is damaged"),
+    ],
+)
+def test_a_damaged_file_is_refused_and_nothing_is_made(run, tmp_path, change, message):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    with pytest.raises(PhmrunError, match=message) as caught:
+        restore(path, tmp_path / "elsewhere")
+    assert caught.value.code is ExitCode.DATA
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_curves_are_thinned_evenly_and_keep_validations():
+    rows = [{"step": step, "train/loss": float(step)} for step in range(1000)]
+    rows += [{"step": step, "validation/loss": 1 / 3} for step in (10, 999)]
+    kept = thinned(rows)
+    assert len(kept) == POINTS + 2
+    assert [row["step"] for row in kept if "train/loss" in row][:: POINTS - 1] == [0, 999]
+    assert [row for row in kept if "validation/loss" in row] == [
+        {"step": 10, "validation/loss": 0.33333},
+        {"step": 999, "validation/loss": 0.33333},
+    ]
