@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dis
 CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
-.PHONY: demo docs fuzz test check core lint clean
+.PHONY: demo docs results fuzz test check core lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
@@ -45,6 +45,9 @@ core: $(STAMP)
 
 fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="--tries 100000" for hours
 	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+results: $(STAMP)  ## Make RESULTS.md of the files under results/; trains nothing, needs no data
+	$(BIN)/phmrun results build results --out RESULTS.md
 
 docs: $(STAMP)  ## Build the documentation, strictly, into site/
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

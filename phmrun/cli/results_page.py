@@ -31,11 +31,13 @@ class SweepOfQuestion(_Asked):
     Attributes:
         name: The folder.
         max_seeds: Of `sweep --until-decided`, which decides by its looks; ``None``: one test of all seeds.
+        margin: δ of these looks; ``None``: the one that is usual for the score.
         scores: These instead of the main score.
     """
 
     name: str
     max_seeds: int | None = None
+    margin: float | None = None
     scores: tuple[str, ...] = ()
 
 
@@ -130,7 +132,7 @@ def _answer(asked: Question, folder: Path, runs_dir: Path) -> Iterator[Part]:
 def _of_sweep(asked: SweepOfQuestion, file: Path, runs_dir: Path) -> Iterator[Part]:
     seeds = None if asked.max_seeds else _seeds(file.parent)
     found, plan, stands = results_of_sweep(
-        str(file), runs_dir, seeds=seeds, scores=asked.scores, max_seeds=asked.max_seeds
+        str(file), runs_dir, seeds=seeds, scores=asked.scores, max_seeds=asked.max_seeds, margin=asked.margin
     )
     differences = decided(found)
     laid = lay_out(found.table, "mean±std", differences, paper=False)
@@ -143,7 +145,7 @@ def _of_sweep(asked: SweepOfQuestion, file: Path, runs_dir: Path) -> Iterator[Pa
         yield Text(note, note=True)
     yield from environments(_done(stands))
     yield _runs(stands)
-    yield Code(_commands(file, asked.max_seeds or seeds or 1, bool(asked.max_seeds)), "console")
+    yield Code(_commands(file, asked, seeds or 1), "console")
 
 
 def _verdict(row: dict[str, Any], found: Results) -> str | None:
@@ -186,6 +188,8 @@ def _seeds(folder: Path) -> int:
     return max((int(path.stem.split("-")[-2]) for path in folder.glob("*.json")), default=1)
 
 
-def _commands(file: Path, seeds: int, looks: bool) -> str:
-    how = f"--until-decided --max-seeds {seeds}" if looks else f"--seeds {seeds}"
+def _commands(file: Path, asked: SweepOfQuestion, seeds: int) -> str:
+    """What trains the sweep anew or adds to it, from the project's own folder."""
+    margin = "" if asked.margin is None else f" --margin {asked.margin:g}"
+    how = f"--until-decided --max-seeds {asked.max_seeds}{margin}" if asked.max_seeds else f"--seeds {seeds}"
     return f"phmrun sweep {file} {how}\nphmrun results add {file} --to {file.parent}"
