@@ -90,11 +90,11 @@ def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], 
 
         made = planned(what[0], seeds=seeds, ledger=runs_dir)
         rows = sweep_tuning.rows_of(made, runs_dir) if made.sweep.file.tune else []
-        tried = [stand for row in rows for _, stand in row.trials]
+        tried = [status for row in rows for _, status in row.trials]
         cells = survey(sweep_tuning.chosen(made, runs_dir), runs_dir)
         paths = [
-            dict.fromkeys(stand.run.path for stand in stands if stand.run and stand.standing is CellState.DONE)
-            for stands in (tried, cells)
+            dict.fromkeys(status.run.path for status in statuses if status.run and status.state is CellState.DONE)
+            for statuses in (tried, cells)
         ]
         return [Run(path) for path in paths[0] if path not in paths[1]], [Run(path) for path in paths[1]]
     runs = [Run.find(runs_dir, reference) for reference in what]

@@ -1,9 +1,8 @@
 """The page of a project's results, made from small files alone. Imported when `phmrun results` runs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -13,9 +12,11 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.record import restore
-from phmrun.papers.layout import lay_out, plain_rows
+from phmrun.papers.layout import lay_out
+from phmrun.papers.significance import over_seeds, pairs
 from phmrun.report.document import Code, Document, Listing, Part, Section, Text, to_markdown
 from phmrun.report.environments import environments
+from phmrun.statistics.decision import detectable
 from phmrun.sweeps.cell_status import CellState, CellStatus
 
 QUESTIONS, SWEEP = "questions.yaml", "sweep.yaml"
@@ -131,56 +132,46 @@ def _answer(asked: Question, folder: Path, runs_dir: Path) -> Iterator[Part]:
 
 def _of_sweep(asked: SweepOfQuestion, file: Path, runs_dir: Path) -> Iterator[Part]:
     seeds = None if asked.max_seeds else _seeds(file.parent)
-    found, plan, stands = results_of_sweep(
+    found, plan, statuses = results_of_sweep(
         str(file), runs_dir, seeds=seeds, scores=asked.scores, max_seeds=asked.max_seeds, margin=asked.margin
     )
     differences = decided(found)
     laid = lay_out(found.table, "mean±std", differences, paper=False)
-    yield Text(f"{plan.sweep.title or asked.name}.")
+    yield Text(plan.sweep.title or asked.name)
     yield Listing(laid.columns, laid.rows)
-    for row in plain_rows(found.table, differences):
-        if (said := _verdict(row, found)) is not None:
-            yield Text(said)
+    yield from _effects(found)
     for note in laid.notes:
         yield Text(note, note=True)
-    yield from environments(_done(stands))
-    yield _runs(stands)
+    done = [status for status in statuses if status.state is CellState.DONE]
+    yield from environments(done)
+    yield _runs(done)
     yield Code(_commands(file, asked, seeds or 1), "console")
 
 
-def _verdict(row: dict[str, Any], found: Results) -> str | None:
-    """A cell's verdict in words: ``test/accuracy of phm n=4: worse by 1.20 …``."""
-    if row["verdict"] is None:
-        return None
-    name = ", ".join(str(row[key]) for key in found.table.keys)
-    effect = row["difference"]
-    text = f"{row['score']}, {name}: {row['verdict']}"
-    if effect is not None:
-        text += f", {effect:+.2f} against dense"
-    if row["interval"]:
-        text += f" (95 % interval {row['interval'][0]:+.2f} to {row['interval'][1]:+.2f})"
-    if row["detectable"] is not None:
-        text += f"; a difference of {row['detectable']:.2f} would have been seen with a power of 80 %"
-    if row["looks"]:
-        looks = row["looks"]
-        text += f"; looked at {looks['looked_at']} of at most {looks['at'][-1]} seeds, level {looks['level']:g} in all"
-    return f"{text}; {row['seeds']} seeds."
-
-
-def _runs(stands: Sequence[CellStatus]) -> Listing:
+def _effects(found: Results) -> Iterator[Part]:
+    """What each cell is to the dense one by its seeds alone: effect, interval, and what could have been seen."""
     rows = []
-    for stand in _done(stands):
-        run = stand.run
+    for (row, _), figure, dense, score in pairs(found.table):
+        comparison = over_seeds(figure, dense, score)
+        if comparison is not None and min(comparison.seeds) > 1:
+            low, high = comparison.interval()
+            size = f"{detectable(comparison):.2f}"
+            said = (f"{comparison.value:+.2f}", f"{low:+.2f} to {high:+.2f}", size, comparison.seeds[0])
+            rows.append((", ".join(found.table.rows[row]), score, *said))
+    if rows:
+        yield Listing(("row", "score", "against dense", "95 % interval", "detectable (power 80 %)", "seeds"), rows)
+
+
+def _runs(done: Sequence[CellStatus]) -> Listing:
+    rows = []
+    for status in done:
+        run = status.run
         if run is None or run.status is None:
             continue
         score = run.main_score
         value = number(run.score(score)) if score else None
-        rows.append((stand.cell.label, value, duration(run.status.seconds), f"phmrun runs reproduce {run.id}"))
+        rows.append((status.cell.label, value, duration(run.status.seconds), f"phmrun runs reproduce {run.id}"))
     return Listing(("cell", "score", "training", "command"), rows)
-
-
-def _done(stands: Iterable[CellStatus]) -> list[CellStatus]:
-    return [stand for stand in stands if stand.standing is CellState.DONE]
 
 
 def _seeds(folder: Path) -> int:

@@ -32,6 +32,7 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
 from phmrun.ledger.data import Split
 from phmrun.ledger.listing import OTHER_FILE
+from phmrun.ledger.record import WEIGHTS
 from phmrun.progress import note
 from phmrun.registry import TASKS
 
@@ -173,6 +174,11 @@ def open_run(run: Run) -> TrainedModel:
         PhmrunError: The run has no config or vocabulary yet, they are damaged, or it uses a layer that is not loaded.
     """
     config = config_of(run)
+    if (run.path / WEIGHTS).is_file():
+        again = f"`phmrun runs reproduce {run.id} --runs-dir {run.path.parent}` trains it anew."
+        raise PhmrunError(
+            "the run has no weights: only its result is here", where=str(run.path), hint=again, code=ExitCode.DATA
+        )
     if not run.vocabulary.is_dir():
         raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
     task: Task = TASKS.get(config.task)

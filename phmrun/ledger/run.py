@@ -296,6 +296,16 @@ class Run:
         except ValueError as error:
             raise PhmrunError(str(error), where=str(self.data_path), code=ExitCode.DATA) from error
 
+    def fingerprints(self) -> dict[str, str]:
+        """The checksums of data and plug-ins that are part of the run's name; none of runs of early releases.
+
+        Raises:
+            PhmrunError: (exit 3) ``data.json`` or ``parameters.json`` is damaged.
+        """
+        record = self.data()
+        marks = record.fingerprints if record else self.parameters().get("fingerprints", {})  # as release 0.1 kept them
+        return {str(key): str(value) for key, value in marks.items()} if isinstance(marks, Mapping) else {}
+
     def write_data(self, record: DataRecord) -> None:
         """Writes what the run is trained and tested on."""
         write_json(self.data_path, record.to_json())

@@ -141,13 +141,13 @@ def settings_of(config: Experiment) -> dict[str, Any]:
 def recorded_marks(run: RunSummary) -> dict[str, str]:
     """The checksums of data and plug-ins that a run has on record; runs of early releases have none."""
     try:
-        marks = Run(run.path).parameters().get("fingerprints", {})
+        marks = Run(run.path).fingerprints()
     except PhmrunError:
         return {}
-    if not isinstance(marks, Mapping) or not marks:
+    if not marks:
         return {}
     plugins = {f"plugin {path.name}": sha256_of(path) for path in sorted((run.path / "plugins").glob("*.py"))}
-    return {**{str(key): str(value) for key, value in marks.items()}, **plugins}
+    return {**marks, **plugins}
 
 
 def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:

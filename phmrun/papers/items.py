@@ -157,8 +157,7 @@ def _config(run: Run) -> Experiment:
 
 def _test_file(run: Run, split: str) -> str:
     """The checksum of a split's own file where the run has it on record; the gold labels alone may be alike."""
-    marks = run.parameters().get("fingerprints", {})
-    return str(marks.get(split, "")) if isinstance(marks, Mapping) else ""
+    return run.fingerprints().get(split, "")
 
 
 def _mark(lines: Sequence[str]) -> str:

@@ -50,9 +50,9 @@ def differences(table: ResultTable, margin: float | None = None) -> dict[Place, 
     items = RunItems()
     found: dict[Place, tuple[Comparison, SignFlip | None]] = {}
     scores: dict[Place, str] = {}
-    pairs = list(_pairs(table))
-    with progress("comparing with the dense cells", len(pairs), "cells") as advance:
-        for place, figure, dense, score in pairs:
+    compared_with = list(pairs(table))
+    with progress("comparing with the dense cells", len(compared_with), "cells") as advance:
+        for place, figure, dense, score in compared_with:
             said = compared(figure, dense, score, items)
             if said:
                 found[place], scores[place] = said, score
@@ -95,7 +95,14 @@ def compared(
     return None if comparison is None else (comparison, flip)
 
 
-def _pairs(table: ResultTable) -> Iterator[tuple[Place, Figure, Figure, str]]:
+def over_seeds(figure: Figure, dense: Figure, score: str) -> Comparison | None:
+    """A cell and the dense one by the seeds that both have, as pairs; the test items are taken as they are."""
+    ours, theirs = _by_seed(figure, score), _by_seed(dense, score)
+    shared = [seed for seed in ours if seed in theirs]
+    return compare_scores([ours[seed][0] for seed in shared], [theirs[seed][0] for seed in shared], paired=True)
+
+
+def pairs(table: ResultTable) -> Iterator[tuple[Place, Figure, Figure, str]]:
     """Each cell with the dense one that it is compared with, and the name of the score."""
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):

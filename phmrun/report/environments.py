@@ -20,7 +20,8 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
             cells.setdefault(line, []).append(label)
     parts: list[Part] = []
     if cells:
-        parts.append(Listing(("environment", "cells"), [(line, ", ".join(labels)) for line, labels in cells.items()]))
+        rows = [(line, "all" if len(cells) == 1 else ", ".join(labels)) for line, labels in cells.items()]
+        parts.append(Listing(("environment", "cells"), rows))
     if unknown := [label for label, segments in found.items() if not segments]:
         parts.append(Text(f"Not on record, since an older version made them: {', '.join(unknown)}.", note=True))
     entries = [entry for segments in found.values() for entry in segments]

@@ -10,6 +10,7 @@ import pytest
 
 from phmrun.errors import ExitCode
 from phmrun.ledger import Run, State
+from phmrun.ledger.data import DataRecord
 
 PHM = "{structure: phm, n: 4}"
 SIGNATURE = "labels:a+b|weights:best@3"
@@ -135,7 +136,9 @@ def test_what_differs_in_more_than_the_seed_is_never_pooled(phmrun, runs_dir):
 
     def make(name, extra, marks=None):
         run = Run.create(runs_dir.parent / "mixed", f"sva-files-dense-1-{name * 12}", f"task: sva\nseed: 1\n{extra}")
-        run.write_parameters({"total": 100, **({"fingerprints": marks} if marks else {})})
+        run.write_parameters({"total": 100})
+        if marks:
+            run.write_data(DataRecord({}, marks))
         run.update_metrics("test/accuracy", {"value": 79.0, "signature": SIGNATURE})
         run.set_state(State.DONE)
 

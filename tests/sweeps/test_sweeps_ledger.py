@@ -8,6 +8,7 @@ from tiny_experiments import write_corpus
 from phmrun.config import to_yaml
 from phmrun.layers import options_of
 from phmrun.ledger import Run, State
+from phmrun.ledger.data import DataRecord
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.inspection import inspector
@@ -37,7 +38,8 @@ def planned(path, runs_dir):
 
 def done(runs_dir, cell, marks):
     run = Run.create(runs_dir, cell.run_id, to_yaml(cell.config))
-    run.write_parameters({"total": cell.parameters, "fingerprints": dict(marks)})
+    run.write_parameters({"total": cell.parameters})
+    run.write_data(DataRecord({}, dict(marks)))
     run.update_metrics("test/bleu", {"value": 20.0 + cell.config.seed, "signature": "x"})
     run.set_state(State.DONE)
 

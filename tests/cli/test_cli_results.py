@@ -1,0 +1,76 @@
+"""``phmrun results``, on the results that the project carries: no data, no training."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from phmrun.cli import results_page
+from phmrun.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+SWEEP = "agreement-phm"
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """The results in a folder of their own, on a machine without data."""
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "no data"))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "results", tmp_path / "results")
+    shutil.copy(ROOT / "RESULTS.md", tmp_path / "RESULTS.md")
+    return tmp_path
+
+
+def test_the_page_is_what_the_results_say(phmrun, clone):
+    result = phmrun("results", "build", "--check")
+    assert (result.code, result.err) == (0, "")
+
+
+def test_a_page_that_says_something_else_is_told_and_left(phmrun, clone, monkeypatch):
+    monkeypatch.setattr(results_page, "page_of", lambda folder: "# Results\n")
+    before = (clone / "RESULTS.md").read_text()
+    result = phmrun("results", "build", "--check")
+    assert result.code == ExitCode.DATA
+    assert "the page is not what the results say" in result.err
+    assert (clone / "RESULTS.md").read_text() == before
+    assert phmrun("results", "build").code == 0
+    assert phmrun("results", "build", "--check").code == 0
+
+
+def test_tables_are_made_of_results_alone(phmrun, clone):
+    one = clone / "results" / SWEEP
+    restored = phmrun("results", "restore", "results", "--runs-dir", "runs", "--json")
+    assert len(json.loads(restored.out)["runs"]) == len(list((clone / "results").glob("*/*.json")))
+    options = ["--max-seeds", "6", "--runs-dir", "runs", "--json"]
+    cells = json.loads(phmrun("table", str(one / "sweep.yaml"), *options).out)["cells"]
+    by_n = {cell["layer.n"]: cell for cell in cells}
+    recorded = [json.loads(path.read_text()) for path in one.glob("*.json")]
+    rate = {"dense": "", "phm": by_n["2"]["training.optimizer.lr"]}
+    values = [
+        each["metrics"]["test/accuracy"]["value"]
+        for each in sorted(recorded, key=lambda each: each["config"]["seed"])
+        if each["config"]["layer"].get("n") == 2
+        and float(each["config"]["training"]["optimizer"]["lr"]) == float(rate["phm"])
+    ]
+    assert by_n["2"]["values"] == values
+    assert by_n["8"]["verdict"] == "different"
+    refused = phmrun("eval", by_n["2"]["runs"][0], "--runs-dir", "runs")
+    assert refused.code == ExitCode.DATA
+    assert "only its result is here" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "questions.yaml").unlink(), "it cannot be read"),
+        (lambda folder: (folder / "questions.yaml").write_text("title: t\nqestions: []\n"), "questions"),
+        (lambda folder: (folder / SWEEP / "sva-x-1-0123456789ab.json").write_text("[1]"), "no result of a run"),
+    ],
+)
+def test_what_is_damaged_is_named(phmrun, clone, change, message):
+    change(clone / "results")
+    result = phmrun("results", "build")
+    assert result.code == ExitCode.DATA
+    assert message in result.err
