@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from phmrun.config.documents import parse_mapping
-from phmrun.config.experiment import unsaid_values
 from phmrun.errors import PhmrunError
 from phmrun.escaping import fenced, markdown, shortened
 from phmrun.files import data_dir, write_text
@@ -121,6 +119,9 @@ def _use(run_id: str) -> list[str]:
 
 def _unsaid(config: str) -> list[str]:
     """What the settings say that the paper they follow does not; nothing of a damaged configuration."""
+    from phmrun.config.documents import parse_mapping
+    from phmrun.config.experiment import unsaid_values
+
     try:
         values = unsaid_values(parse_mapping(config, "config.yaml")[0])
     except PhmrunError:

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from phmrun.config import load_yaml
+from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
 from phmrun.files import write_text
 from phmrun.ledger import Run, State
@@ -47,7 +47,7 @@ def train(run: Run, data: str, lr: float, pace: float) -> int:
 def main() -> int:
     given = sys.argv[1:]
     config, runs_dir = Path(given[given.index("--config") + 1]), Path(given[given.index("--runs-dir") + 1])
-    values = load_yaml(config)
+    values = parse_yaml(config.read_text(), str(config))
     data, lr = values["data"]["name"], values["training"]["optimizer"]["lr"]
     pace = float(os.environ.get("FAKE_PACE", "0.01"))
     time.sleep(5 * pace)  # as the real one imports and reads before it takes its lock
