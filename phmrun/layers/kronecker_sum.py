@@ -102,6 +102,8 @@ def unit_mixers(a: Tensor) -> None:
     Then every block of W has the variance of S, whatever r is. Independent numbers of variance 1/r would do so on
     average over blocks only: with r = 1, a block's deviation would be off by half.
     """
+    if a.is_meta:
+        return  # there is nothing to draw, and torch works out in Python what the norm would be: most of a count's time
     nn.init.normal_(a)
     with torch.no_grad():
         a.div_(a.norm(dim=0))
