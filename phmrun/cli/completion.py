@@ -8,6 +8,11 @@ import typer
 
 from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS
 
+SQUARE = ("circulant", "symmetric")
+"""Structures of square matrices."""
+SQUARE_MAPS = ("nli",)
+"""Tasks whose usual network has only square maps in its blocks."""
+
 
 def tasks(incomplete: str) -> list[str]:
     """Tasks that begin with what has been typed."""
@@ -19,9 +24,26 @@ def schemas(incomplete: str) -> list[str]:
     return _beginning([*TASKS.names(), "sweep"], incomplete)
 
 
-def layers(incomplete: str) -> list[str]:
-    """Weight structures, those of installed packages included."""
-    return _beginning(STRUCTURES.names(), incomplete)
+def layers(context: typer.Context, incomplete: str) -> list[str]:
+    """Weight structures, those of installed packages included; of a task those that its usual network can have."""
+    task = _task(context)
+    names = [name for name in STRUCTURES.names() if not task or task in SQUARE_MAPS or name not in SQUARE]
+    return _beginning(names, incomplete)
+
+
+def columns(context: typer.Context, incomplete: str) -> list[str]:
+    """Columns of the listing of runs, and scores that runs have; after a minus as well."""
+    from phmrun.ledger import listing
+
+    folder = _runs_folder(context)
+    scores = {score for run in listing.list_runs(folder) for score in run.metrics} if folder.is_dir() else set()
+    minus = "-" if incomplete.startswith("-") else ""
+    return _beginning([f"{minus}{name}" for name in [*listing.COLUMNS, *sorted(scores)]], incomplete)
+
+
+def export_formats(incomplete: str) -> list[str]:
+    """What ``phmrun export --format`` writes."""
+    return _beginning(["safetensors", "torch-export", "onnx", "ctranslate2"], incomplete)
 
 
 def embeddings(incomplete: str) -> list[str]:
@@ -76,8 +98,7 @@ def _section(context: typer.Context, name: str) -> Any:
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:
     """Run ids in the directory that ``--runs-dir`` or ``PHMRUN_RUNS`` names, else ``runs``."""
-    named = context.params.get("runs_dir") or os.environ.get("PHMRUN_RUNS") or "runs"
-    folder = Path(str(named))
+    folder = _runs_folder(context)
     if not folder.is_dir():
         return []
     return _beginning(sorted(entry.parent.name for entry in folder.glob("*/config.yaml")), incomplete)
@@ -95,6 +116,10 @@ def papers(incomplete: str) -> list[str]:
     from phmrun.papers import paper_names
 
     return _beginning([*paper_names(), "all"], incomplete)
+
+
+def _runs_folder(context: typer.Context) -> Path:
+    return Path(str(context.params.get("runs_dir") or os.environ.get("PHMRUN_RUNS") or "runs"))
 
 
 def _beginning(names: list[str], start: str) -> list[str]:

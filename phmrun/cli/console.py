@@ -3,7 +3,8 @@
 import json
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
@@ -96,6 +97,19 @@ def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool]
     print("\n".join(lines), flush=True)
 
 
+@contextmanager
+def preparing() -> Iterator[None]:
+    """Says from the first moment on that something happens, while torch is imported and the settings are read."""
+    if verbosity() is Verbosity.QUIET:
+        yield
+    elif stderr().is_terminal:
+        with stderr().status("preparing"):
+            yield
+    else:
+        print("preparing", file=sys.stderr, flush=True)
+        yield
+
+
 def print_scores(metrics: Mapping[str, Any]) -> None:
     """The scores of a run with their intervals; signatures below the table, each once, under the number beside it."""
     from phmrun.ledger.wording import explained
@@ -111,6 +125,9 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
     print_table(("metric", "value", "95 % interval", "over", ""), rows)
     for signature, number in signatures.items():
         stdout().print(f"[{number}] {signature}", markup=False, soft_wrap=True)
+    told = [w for each in metrics.values() if isinstance(each, Mapping) for w in each.get("warnings", ())]
+    for warning in dict.fromkeys(told):
+        stderr().print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
     for line in explained([*metrics]):
         stdout().print(line, markup=False, soft_wrap=True)
 

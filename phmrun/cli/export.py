@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phmrun.cli import console
+from phmrun.cli import completion, console
 from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.registry import load_plugins
@@ -28,7 +28,12 @@ def export(
     run: RunArgument,
     *,
     kind: Annotated[
-        str, typer.Option("--format", help="safetensors (weights), torch-export or onnx (programs), or ctranslate2.")
+        str,
+        typer.Option(
+            "--format",
+            help="safetensors (weights), torch-export or onnx (programs), or ctranslate2.",
+            autocompletion=completion.export_formats,
+        ),
     ] = "safetensors",
     out: Annotated[
         Path | None,

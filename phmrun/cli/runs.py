@@ -51,7 +51,8 @@ def list_runs(
         str,
         typer.Option(
             help="Column to sort by: name, state, layer, parameters, step, seconds, updated … or a score such as "
-            "test/bleu; a leading - turns the order round: --sort=-test/bleu."
+            "test/bleu; a leading - turns the order round: --sort=-test/bleu.",
+            autocompletion=completion.columns,
         ),
     ] = "name",
     scores: Annotated[

@@ -68,13 +68,12 @@ def train(
     """Trains one model and scores it, or continues where a former call of the same command stopped."""
     from phmrun.cli.resolving import resolve_options
 
-    request = resolve_options(options, parent=_config_of(runs_dir, extend) if extend else None)
-    if dry_run:
+    with console.preparing():
+        request = resolve_options(options, parent=_config_of(runs_dir, extend) if extend else None)
         from phmrun.engine import experiment
-
+    if dry_run:
         _show(request, experiment.dry_run(request.resolved.config), as_json)
         return
-    from phmrun.engine import experiment
     from phmrun.ledger import Run
 
     result = experiment.train(

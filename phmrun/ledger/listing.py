@@ -222,11 +222,11 @@ def sort(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
     """
     runs = list(runs)
     name = key.removeprefix("-")
-    column = _COLUMNS.get(name)
+    column = COLUMNS.get(name)
     if column is None:
         scores = {score for run in runs for score in run.metrics}
         if runs and name not in scores:
-            raise unknown("column", name, [*_COLUMNS, *scores], where="--sort")
+            raise unknown("column", name, [*COLUMNS, *scores], where="--sort")
         column = _score_column(name)
     valued = [(column(run), run.id, run) for run in runs]
     missing = [item for item in valued if item[0] is None or item[0] != item[0]]  # no value, or NaN: never best
@@ -254,7 +254,7 @@ def _score_column(name: str) -> Callable[[RunSummary], Any]:
     return lambda run: run.score(name)
 
 
-_COLUMNS: dict[str, Callable[[RunSummary], Any]] = {
+COLUMNS: dict[str, Callable[[RunSummary], Any]] = {
     "name": lambda run: run.id,
     "state": lambda run: run.state,
     **{key: _about_column(key) for key in ("task", "data", "seed", "parameters")},

@@ -78,9 +78,9 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
     for kind, size in _mapping(parameters, "memory").items():
         rows.append((f"memory of {'the ' if kind == 'optimizer' else ''}{kind}, 32 bits", f"{size / 1e6:,.1f} MB"))
     data = _mapping(parameters, "data")
-    for split, facts in _mapping(data, "splits").items():
-        rows += [(f"{split}, {name}", figure) for name, figure in _figures(facts)]
-    rows += [(f"vocabulary, {name}", figure) for name, figure in _figures(_mapping(data, "vocabulary"))]
+    for part, facts in {**_mapping(data, "splits"), **{key: data[key] for key in data if key != "splits"}}.items():
+        named = _figures(facts if isinstance(facts, Mapping) else {"": facts})
+        rows += [(f"{part}, {name}" if name else f"data, {part}", figure) for name, figure in named]
     return rows
 
 

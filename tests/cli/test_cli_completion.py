@@ -5,6 +5,12 @@ import sys
 import pytest
 
 from phmrun.cli import completion
+from phmrun.config import LayerConfig
+from phmrun.engine.counting import count_parameters
+from phmrun.errors import PhmrunError
+from phmrun.experiments import resolve_request
+from phmrun.ledger import Run
+from phmrun.registry import TASKS
 
 
 class Context:
@@ -15,7 +21,8 @@ class Context:
 
 def test_names():
     assert "nmt" in completion.tasks("n")
-    assert completion.layers("ph") == ["phm"]
+    assert completion.layers(Context(), "ph") == ["phm"]
+    assert completion.export_formats("o") == ["onnx"]
     assert {"builtin", "multi30k"} <= set(completion.datasets(Context(), ""))
     assert "configs/tasks/nmt.yaml" in completion.configs("configs/")
     assert completion.tasks("zzz") == []
@@ -30,6 +37,26 @@ def test_what_fits_the_task_that_has_been_typed():
     assert "lstm" in completion.networks(Context(task="sva"), "")
     assert "training.optimizer.lr=" in completion.keys(Context(task="nmt"), "training.opt")
     assert completion.keys(Context(), "") == []
+
+
+@pytest.mark.parametrize("task", TASKS.names())
+def test_layers_are_offered_where_they_can_be_built(task):
+    config = resolve_request(task, []).resolved.config
+    for name in completion.SQUARE:
+        layer = LayerConfig(structure=name)
+        try:
+            count_parameters(config.model_copy(update={"layer": layer}))
+        except PhmrunError:
+            assert name not in completion.layers(Context(task=task), "")
+        else:
+            assert name in completion.layers(Context(task=task), "")
+
+
+def test_columns_to_sort_by(run_dir):
+    context = Context(runs_dir=run_dir.parent)
+    assert "parameters" in completion.columns(context, "par")
+    assert "-updated" in completion.columns(context, "-u")
+    assert Run(run_dir).metrics().keys() <= {*completion.columns(context, "")}
 
 
 def test_run_ids(run_dir, monkeypatch, tmp_path):

@@ -68,11 +68,12 @@ def test_a_signature_stands_once_below_the_scores(capsys):
             "loss": 2.5,
         }
     )
-    *table, first, second = capsys.readouterr().out.splitlines()
+    *table, first, second, baseline = capsys.readouterr().out.splitlines()
     assert table[1].split() == ["test/bleu", "31.26", "30.00", "–", "32.50", "1,000", "sentences", "[1]"]
     assert [row.split()[-1] for row in table[2:4]] == ["[1]", "[2]"]
     assert table[4].split() == ["loss", "2.50"]
     assert (first, second) == ("[1] nrefs:1", "[2] device:cpu")
+    assert baseline == "copy: the source, copied"
 
 
 def test_json_is_one_line(capsys):
@@ -97,3 +98,17 @@ def test_verbosity(capsys, verbosity, seen):
     printed = capsys.readouterr()
     assert printed.err.split() == seen
     assert printed.out == ""
+
+
+def test_warnings_of_scores_reach_the_screen(capsys):
+    warned = {"value": 1.0, "warnings": ["That's 100 lines that end in a tokenized period ('.')"]}
+    console.print_scores({"test/bleu": warned, "test/chrf": warned})
+    assert capsys.readouterr().err.count("tokenized period") == 1
+
+
+def test_preparing_is_said_at_once_unless_quiet(capsys):
+    with console.preparing():
+        assert capsys.readouterr().err == "preparing\n"
+    console.set_verbosity(Verbosity.QUIET)
+    with console.preparing():
+        assert capsys.readouterr().err == ""
