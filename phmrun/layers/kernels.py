@@ -21,6 +21,8 @@ Kernel = Callable[[Tensor, Tensor | None, int], Map]
 MOST_ROWS = 128
 """More rows than these are applied by ``F.linear``, which is as good there."""
 ROUNDS = 3
+CLEARLY = 0.9
+"""Another kernel must take no more than this part of the time of ``F.linear``; less is within the noise."""
 
 _CHOSEN: dict[tuple[int, int, int, int], str] = {}
 """By output and input features, rows and threads, the kernel that was the fastest in this process."""
@@ -108,7 +110,8 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
                 began = time.perf_counter()
                 apply(inputs)
                 taken[name] = min(taken[name], time.perf_counter() - began)
-        _CHOSEN[key] = min(taken, key=taken.__getitem__)
+        best = min(taken, key=taken.__getitem__)
+        _CHOSEN[key] = best if taken[best] <= CLEARLY * taken["linear"] else "linear"
     return _CHOSEN[key]
 
 

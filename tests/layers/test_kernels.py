@@ -33,6 +33,22 @@ def test_a_choice_is_made_once_in_a_process(monkeypatch):
     assert fastest(torch.randn(6, 5), None, 4) == first
 
 
+@pytest.mark.parametrize(("faster", "chosen"), [(0.5, "turned"), (0.95, "linear")])
+def test_a_kernel_is_chosen_that_is_clearly_faster(monkeypatch, faster, chosen):
+    clock = [0.0]
+
+    def lasting(seconds):
+        def apply(inputs):
+            clock[0] += seconds
+
+        return lambda weight, bias, rows: apply
+
+    monkeypatch.setattr(kernels, "_CHOSEN", {})
+    monkeypatch.setattr(kernels, "KERNELS", {"linear": lasting(1.0), "turned": lasting(faster)})
+    monkeypatch.setattr(kernels.time, "perf_counter", lambda: clock[0])
+    assert fastest(torch.randn(6, 5), None, 4) == chosen
+
+
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_rows_up_to_a_power_of_two_share_a_kernel(monkeypatch, name):
     asked = []
