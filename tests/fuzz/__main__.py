@@ -1,7 +1,7 @@
 """Feeds damaged input to every reader: ``python -m tests.fuzz [--reader NAME] [--tries N | --seconds S]``.
 
 A reader passes where it reads, or raises ``PhmrunError`` with exit code 2 or 3. Anything else, more than ten seconds
-for one input, or the death of the process is a failure; the input is kept, and its number makes it again.
+of CPU time for one input, or the death of the process is a failure; the input is kept, and its number makes it again.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.fuzz.readers import READERS, Reader
 from tests.fuzz.worker import MOST_FAILURES, Tally, keep, work
 
-HEAD = f"{'reader':<22} {'kind':<6} {'tried':>8} {'refused':>8} {'failed':>6} {'worst ms':>9} {'worst MB':>9}"
+HEAD = f"{'reader':<22} {'kind':<6} {'tried':>8} {'refused':>8} {'failed':>6} {'per CPU s':>9} {'worst ms':>9} {'worst MB':>9}"
 
 
 def main() -> int:
@@ -92,6 +92,7 @@ def _add(total: Tally, part: Tally) -> None:
     total.tried += part.tried
     total.failed += part.failed
     total.refused += part.refused
+    total.seconds += part.seconds
     total.slowest = max(total.slowest, part.slowest)
     total.memory = max(total.memory, part.memory)
     for fault, number in part.faults.items():
