@@ -15,7 +15,10 @@ from pathlib import Path
 from tests.fuzz.readers import READERS, Reader
 from tests.fuzz.worker import MOST_FAILURES, Tally, keep, work
 
-HEAD = f"{'reader':<22} {'kind':<6} {'tried':>8} {'refused':>8} {'failed':>6} {'per CPU s':>9} {'worst ms':>9} {'worst MB':>9}"
+HEAD = (
+    f"{'reader':<22} {'kind':<6} {'tried':>8} {'refused':>8} {'failed':>6} "
+    f"{'per CPU s':>9} {'worst ms':>9} {'worst MB':>9}"
+)
 
 
 def main() -> int:
