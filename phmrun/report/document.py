@@ -1,4 +1,7 @@
-"""A page as a tree of simple parts, written as HTML that needs nothing else, or as Markdown. Imports no torch."""
+"""A page as a tree of simple parts, written as HTML that needs nothing else, or as Markdown. Imports no torch.
+
+Paths below the data directory or the user's home are shortened, since a page is read by others.
+"""
 
 import base64
 import html
@@ -10,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from phmrun.escaping import fenced, markdown, printable
+from phmrun.ledger.card import shared
 
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡]*")
 _STYLE = """
@@ -95,9 +99,9 @@ def to_html(document: Document) -> str:
 
 def to_markdown(document: Document) -> str:
     """The page as Markdown; pictures are named by their files, which lie beside it."""
-    blocks = [f"# {markdown(document.title)}", *map(_markdown, document.opening)]
+    blocks = [f"# {_marked(document.title)}", *map(_markdown, document.opening)]
     for section in document.sections:
-        blocks += [f"## {markdown(section.title)}", *map(_markdown, section.parts)]
+        blocks += [f"## {_marked(section.title)}", *map(_markdown, section.parts)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -137,21 +141,25 @@ def _html_table(listing: Listing) -> str:
 
 def _markdown(part: Part) -> str:
     if isinstance(part, Text):
-        return markdown(part.text)
+        return _marked(part.text)
     if isinstance(part, Picture):
-        return f"![{markdown(part.caption)}]({quote(part.path.name)})"
+        return f"![{_marked(part.caption)}]({quote(part.path.name)})"
     if isinstance(part, Code):
-        heading = f"{markdown(part.title)}:\n\n" if part.title else ""
-        return heading + fenced(part.text, part.language)
+        heading = f"{_marked(part.title)}:\n\n" if part.title else ""
+        return heading + fenced(shared(part.text), part.language)
     ruler = [
         "---:" if any(_is_number(row[place]) for row in part.rows) else ":---" for place in range(len(part.columns))
     ]
-    lines = [[*map(markdown, part.columns)], ruler, *([markdown(cell(value)) for value in row] for row in part.rows)]
+    lines = [[*map(_marked, part.columns)], ruler, *([_marked(cell(value)) for value in row] for row in part.rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _escaped(text: str, quote: bool = True) -> str:
-    return html.escape(printable(text), quote=quote)
+    return html.escape(printable(shared(text)), quote=quote)
+
+
+def _marked(text: str) -> str:
+    return markdown(shared(text))
 
 
 def _is_number(value: Any) -> bool:

@@ -71,3 +71,20 @@ def test_what_counts_as_a_number(page):
     listing = Listing(("", ""), [("Python", "3.11.7"), ("delta", "(+0.50)"), ("n", "12"), ("run", "1 of 2")])
     text = to_html(Document("x", [listing], []))
     assert re.findall(r'class="number">([^<]*)<', text) == ["(+0.50)", "12"]
+
+
+@pytest.mark.parametrize("write", [to_html, to_markdown])
+def test_paths_do_not_tell_whose_home_they_are_in(write, monkeypatch, tmp_path):
+    home, data = tmp_path / "jane", tmp_path / "corpora"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PHMRUN_DATA", str(data))
+    parts = [
+        Text(f"Not run: {home}/x.yaml"),
+        Listing((f"{home}/a",), [(f"{data}/b",)]),
+        Code(f"train: {data}/train.tsv\n", "yaml", f"The sweep, {home}/x.yaml"),
+        Code(f"phmrun sweep {home}/x.yaml"),
+    ]
+    text = write(Document(f"{home}/title", parts, [Section(f"{home}/s", parts)])).replace("\\", "")
+    assert str(tmp_path) not in text
+    for said in ("~/title", "~/s", "Not run: ~/x.yaml", "~/a", "$PHMRUN_DATA/b", "train: $PHMRUN_DATA/train.tsv"):
+        assert said in text
