@@ -13,7 +13,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.sweeps.ledger import Recorded
 from phmrun.sweeps.plan import Inspect, Inspected
 
-TRAINING = {"seed", "batch", "training", "decoding", "hardware", "logging"}
+TRAINING = {"seed", "batch", "training", "distillation", "decoding", "hardware", "logging"}
 """What an experiment does with its network and its data; neither depends on it."""
 LAYERS = {"layer", "embedding", "output"}
 """What the data do not depend on either; the network depends on the sizes of the data's vocabulary, not on the rest."""
