@@ -166,7 +166,7 @@ def _machine(phase: Mapping[str, Any]) -> str:
     facts = phase.get("machine", {})
     load = facts.get("load_average")
     busy = f", load average {load}" if isinstance(load, int | float) else ""
-    return f"{facts.get('gpu') or facts.get('processor')}, {facts.get('threads')} threads{busy}"
+    return f"{facts.get('gpu') or facts.get('processor')}, threads: {facts.get('threads')}{busy}"
 
 
 COSTS: Mapping[str, Cost] = {

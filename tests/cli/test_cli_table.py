@@ -85,7 +85,7 @@ def test_costs_and_the_pareto_front(phmrun, runs_dir):
     both = [["phm", "n=4", "120", "5,000", "–", "25"], ["dense", "100", "5,000", "–", "125"]]  # the faster one first
     assert [line[: len(start)] for line, start in zip(lines[1:], both, strict=False)] == both
     assert lines[1][-2:] == ["yes", "2"] == lines[2][-2:]
-    assert "ms per step: on record for 4 of 4 runs, on a processor, 1 threads, load average 0.1" in out
+    assert "ms per step: on record for 4 of 4 runs, on a processor, threads: 1, load average 0.1" in out
     front = phmrun("table", "--runs-dir", str(runs_dir), "--no-significance", "--pareto", "parameters").out
     assert [line.split()[-2] for line in front.splitlines()[1:3]] == ["yes", "0.71"]  # dense is smaller and better
     cell = json.loads(phmrun("table", *asked, "--json").out)["cells"][1]
