@@ -15,6 +15,7 @@ from phmrun.errors import Interrupted, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.data import DataRecord
 from phmrun.ledger.history import is_share, shown
+from phmrun.ledger.validation import BEST, best_validation
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted
@@ -38,7 +39,7 @@ def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> 
     scores: dict[str, dict[str, Any]] = {}
     rows = run.history.read()
     if fitted.best is not None:
-        scores["validation/best"] = {"value": shown(training.monitor, fitted.best), "step": fitted.best_step}
+        scores[BEST] = best_validation(training.monitor, fitted.best, fitted.best_step or 0)
     for row in rows:
         if row["step"] == fitted.best_step and "val/loss" in row:
             scores["validation/loss"] = {

@@ -15,6 +15,7 @@ from phmrun.ledger.about import about_config
 from phmrun.ledger.lock import Holder, living_holder
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.times import PREFIX, read_times
+from phmrun.ledger.validation import in_test_units
 from phmrun.ledger.values import parsed
 
 CONFIG, STATUS, METRICS, LOCK = "config.yaml", "status.json", "metrics.json", "lock"
@@ -131,7 +132,7 @@ def summarise(path: Path) -> RunSummary | None:
     odd = [name for name, score in metrics.items() if _is_odd(score)]
     if odd:
         return RunSummary(path.name, path, status, damage=f"{METRICS}: {odd[0][:80]!a} is no score")
-    return RunSummary(path.name, path, status, metrics)
+    return RunSummary(path.name, path, status, in_test_units(metrics, path / CONFIG))
 
 
 def reason_of(error: Exception) -> str:

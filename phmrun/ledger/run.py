@@ -19,6 +19,7 @@ from phmrun.ledger.history import History
 from phmrun.ledger.listing import CONFIG, LOCK, METRICS, STATUS, RunSummary, as_found, list_runs, reason_of
 from phmrun.ledger.lock import Holder, Lock, unlock
 from phmrun.ledger.status import State, Status, now
+from phmrun.ledger.validation import in_test_units
 from phmrun.ledger.values import parsed, plain
 
 BENCH = "bench.json"
@@ -258,7 +259,7 @@ class Run:
         Raises:
             PhmrunError: ``metrics.json`` is damaged.
         """
-        return self._read_object(self.metrics_path)
+        return in_test_units(self._read_object(self.metrics_path), self.config_path)
 
     def update_metrics(self, name: str, value: Any) -> None:
         """Sets one score and leaves the others as they are, also if another process sets one at the same time.

@@ -15,6 +15,7 @@ from phmrun.datasets.dataset import Dataset
 from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.environment import read_segments, summary
+from phmrun.ledger.validation import BEST
 from phmrun.report.document import Document, Listing, Section, Text
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus
@@ -139,7 +140,7 @@ def _size_and_budget(found: Evidence) -> str:
 def _scores(found: Evidence) -> Iterator[str]:
     for label, run in found.done:
         name = run.main_score
-        best, value = run.score("validation/best"), run.score(name) if name else None
+        best, value = run.score(BEST), run.score(name) if name else None
         if name and value is not None and best is not None:
             yield f"{label}: {name} {number(value)}, best validation {number(best)}"
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
+from phmrun.ledger.validation import BEST
 from phmrun.metrics.kinds import kind_of
 from phmrun.sweeps.cell_status import CellState, CellStatus
 from phmrun.sweeps.plan import Cell
@@ -193,7 +194,7 @@ class Search:
     def settle(self, trial: Trial, status: CellStatus) -> bool:
         """Keeps what came of a trial; whether it has come to its end."""
         if status.state is CellState.DONE and status.run is not None:
-            score = status.run.score("validation/best")
+            score = status.run.score(BEST)
             state = None if score is not None else self._states.FAIL
             self._study.tell(trial.number, score, state=state, skip_if_finished=True)
         elif status.state in (CellState.FAILED, CellState.INVALID, CellState.BLOCKED):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from phmrun.errors import PhmrunError
+from phmrun.ledger.validation import BEST
 from phmrun.metrics.kinds import kind_of
 from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.file import RATE
@@ -23,7 +24,6 @@ EXTENSIONS = 2
 """How often a space is extended at most."""
 STEP = sqrt(10)
 """The ratio of neighbouring learning rates."""
-BEST = "validation/best"
 
 Space = Mapping[str, Sequence[Any]]
 Tune = Literal[True] | Space
