@@ -271,7 +271,12 @@ def _create(path: Path, holder: Holder) -> int | None:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
     except FileExistsError:
         return None
-    os.write(descriptor, json.dumps(asdict(holder)).encode())
+    try:
+        os.write(descriptor, json.dumps(asdict(holder)).encode())
+    except OSError:  # the disk is full: nobody would know whose lock it is
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+        raise
     return descriptor
 
 

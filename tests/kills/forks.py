@@ -142,18 +142,25 @@ def forked(command: Sequence[str], folder: Path, output: Path, others: int = 0) 
     _be(command)
 
 
-def ended(pid: int, limit: float = PATIENCE) -> int:
-    """The exit code of a child, negative for a signal; it is killed after ``limit`` seconds."""
-    return finished(pid, limit)[0]
+def ended(pid: int, limit: float = PATIENCE, *, sweeping: bool = True) -> int:
+    """The exit code of a child, negative for a signal; it is killed after ``limit`` seconds.
+
+    Args:
+        pid: The child.
+        limit: Seconds.
+        sweeping: Kill what it leaves behind.
+    """
+    return finished(pid, limit, sweeping=sweeping)[0]
 
 
-def finished(pid: int, limit: float = PATIENCE) -> tuple[int, float]:
+def finished(pid: int, limit: float = PATIENCE, *, sweeping: bool = True) -> tuple[int, float]:
     """The same, with the CPU time of its group in seconds."""
     deadline, used = time.monotonic() + limit, 0.0
     while time.monotonic() < deadline:
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
-            sweep_up(pid)
+            if sweeping:
+                sweep_up(pid)
             return os.waitstatus_to_exitcode(status), used
         used = max(used, spent(pid))
         time.sleep(0.02)

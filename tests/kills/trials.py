@@ -202,10 +202,10 @@ def kill(pid: int, victim: str, site: Site) -> tuple[bool, list[str]]:
     os.kill(pid if victim == "first" else others[0], signal.SIGKILL)
     if victim == "first":
         os.waitpid(pid, 0)
-        while members(pid) and time.monotonic() < began + SOON:
-            time.sleep(0.02)
     else:
-        code = ended(pid, SOON)
+        code = ended(pid, SOON, sweeping=False)
+    while members(pid) and time.monotonic() < began + SOON:
+        time.sleep(0.02)
     left, seconds, said = members(pid), time.monotonic() - began, site.said()
     sweep_up(pid)
     wrong = [f"{len(left)} processes outlived {victim} by {seconds:.0f} s"] if left else []

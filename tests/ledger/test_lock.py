@@ -307,3 +307,16 @@ def test_exactly_one_of_eight_wins(tmp_path: Path, dead: bool) -> None:
         for racer in racers:
             racer.kill()
             racer.communicate()
+
+
+def test_a_full_disk_leaves_no_lock_without_a_holder(tmp_path, monkeypatch):
+    def full(descriptor, content):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("phmrun.ledger.lock.os.write", full)
+        with pytest.raises(OSError, match="No space"):
+            Lock(tmp_path / "lock", "the run x").acquire()
+    assert not (tmp_path / "lock").exists()
+    with Lock(tmp_path / "lock", "the run x"):
+        assert (tmp_path / "lock").exists()
