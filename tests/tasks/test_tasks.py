@@ -248,6 +248,16 @@ def test_watching_bleu_is_as_exact(tmp_path):
     same(outcome(straight), outcome(run_of(run_experiment(config, tmp_path / "resumed"))))
 
 
+def test_another_network_is_as_exact(tmp_path):
+    model = {"network": "delight", "word_width": 16, "min_depth": 2, "max_depth": 3, "transformation_dropout": 0.1}
+    sizes = {"width": 32, "encoder_layers": 1, "decoder_layers": 2, "norm": "post"}
+    config = configured("nmt", tmp_path / "corpus", {"model": {**model, **sizes}})
+    straight = run_of(run_experiment(config, tmp_path / "straight"))
+    assert straight.metrics()["test/bleu"]["value"] >= 0
+    killed(config, tmp_path / "resumed", ("micro-batch", 14))
+    same(outcome(straight), outcome(run_of(run_experiment(config, tmp_path / "resumed"))))
+
+
 def test_loader_workers_change_nothing(straight, tmp_path):
     directory, _, result = straight
     config = configured("nmt", directory / "corpus", everywhere("phm", n=2), {"hardware": {"workers": 2}})
