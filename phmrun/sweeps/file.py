@@ -215,7 +215,10 @@ def _files(value: Any, folder: Path) -> Any:
 def _beside(name: str, folder: Path) -> str:
     """A path from a folder; a name that is no file there, such as that of a packaged file, stays as it is."""
     path = folder / name
-    return str(path) if path.is_file() or any(path.parent.glob(f"{path.name}.*")) else name
+    try:
+        return str(path) if path.is_file() or any(path.parent.glob(f"{path.name}.*")) else name
+    except OSError:  # too long to be one
+        return name
 
 
 def _trainable(name: str) -> PaperTable:
