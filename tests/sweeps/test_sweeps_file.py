@@ -113,3 +113,8 @@ def test_paths_are_taken_from_the_folder_of_the_file(tmp_path, monkeypatch):
     }
     assert file.grid == {"data.train": ["study/train.tsv", "absent.tsv"], "layer": ["dense"]}
     assert (file.plugins, file.config) == (["study/mine.py"], ["study/more.yaml", "configs/tasks/nmt.yaml"])
+
+
+def test_a_name_too_long_for_a_file_is_refused(written):
+    with pytest.raises(PhmrunError, match="no name of a file"):
+        load_sweep(written({"table": "1" * 5000}))
