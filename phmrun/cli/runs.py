@@ -204,7 +204,8 @@ def archive_runs(
 
     found = [Run.find(runs_dir, reference) for reference in runs]
     size = archive(found, to, checkpoints=checkpoints)
-    console.stdout().print(f"{to}: {len(found)} runs, {size:,} bytes", markup=False, soft_wrap=True)
+    packed = "1 run" if len(found) == 1 else f"{len(found)} runs"
+    console.stdout().print(f"{to}: {packed}, {size:,} bytes", markup=False, soft_wrap=True)
 
 
 @app.command("unlock")

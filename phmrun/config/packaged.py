@@ -47,7 +47,10 @@ def config_source(name: str) -> Source:
     beside = [str(path.parent / other.name) for other in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
     close = nearest(wanted, [*packaged, *beside])
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
-    raise PhmrunError("there is no such file, here or in the package", where=name, valid=packaged, hint=hint)
+    folder = path.parent.as_posix()
+    beside_it = [each for each in packaged if each.startswith((f"{folder}/", f"configs/{folder}/"))]
+    valid = beside_it or list(dict.fromkeys(f"{Path(each).parent.as_posix()}/…" for each in packaged))
+    raise PhmrunError("there is no such file, here or in the package", where=name, valid=valid, hint=hint)
 
 
 def _packaged(name: str) -> Source:

@@ -67,7 +67,7 @@ class Run:
             raise PhmrunError(
                 f"the run directory cannot be made: {error.strerror}",
                 where=str(run.path),
-                hint="Choose another place with --runs-dir.",
+                hint="Choose another place, such as by --runs-dir.",
                 code=ExitCode.DATA,
             ) from error
         return run

@@ -45,3 +45,18 @@ def test_a_directory_is_no_configuration(tmp_path):
         config_source(str(tmp_path))
     with pytest.raises(PhmrunError, match="not a regular file"):
         load_yaml(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "valid"),
+    [
+        ("mine.yaml", "configs/nmt/…"),
+        ("configs/nmt/mine.yaml", "configs/nmt/demo.yaml"),
+        ("nmt/x", "configs/nmt/demo.yaml"),
+    ],
+)
+def test_a_missing_file_names_those_beside_it_or_the_folders(name, valid):
+    with pytest.raises(PhmrunError) as caught:
+        config_source(name)
+    assert valid in caught.value.valid
+    assert len(caught.value.valid) < 20
