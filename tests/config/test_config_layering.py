@@ -214,5 +214,5 @@ def test_names_that_people_try_say_the_command_that_works(name, command):
 
 def test_a_task_of_one_network_says_so():
     with pytest.raises(PhmrunError, match="one network") as caught:
-        resolve_request("nmt", [("model.network", "lstm", "--model")])
+        resolve_request("parse", [("model.network", "lstm", "--model")])
     assert "'norm'" not in str(caught.value)

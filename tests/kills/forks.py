@@ -130,6 +130,8 @@ def forked(command: Sequence[str], folder: Path, output: Path, others: int = 0) 
     """
     pid = os.fork()
     if pid:
+        while os.getpgid(pid) != pid:  # until it leads its group, by which it is ended
+            time.sleep(0.001)
         return pid
     os.setsid()
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -224,8 +224,8 @@ def test_inputs_from_a_compressed_table(embedding, data, vocabulary):
     """All 40 words can be told apart by their codes, so that enough codewords give back the table."""
     network = lstm(vocabulary, embedding)
     exact = teller(network, vocabulary).evaluate(data, "test").scores["perplexity"]
-    coarse = teller(network, vocabulary, compression=(2, 2)).evaluate(data, "test").scores["perplexity"]
-    told = teller(network, vocabulary, compression=(24, 16))
+    coarse = teller(network, vocabulary, compression=(2, 2, 0)).evaluate(data, "test").scores["perplexity"]
+    told = teller(network, vocabulary, compression=(24, 16, 0))
     fine = told.evaluate(data, "test").scores["perplexity"]
     assert abs(fine.value - exact.value) < abs(coarse.value - exact.value)
     assert fine.value == pytest.approx(exact.value, rel=1e-3)
