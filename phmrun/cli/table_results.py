@@ -70,7 +70,7 @@ def results(
     max_seeds: int | None = None,
     margin: float | None = None,
 ) -> Results:
-    """The results of what a user names: a file is a sweep, everything else are runs; nothing statuses for all runs.
+    """The results of what a user names: a file is a sweep, everything else are runs; nothing means all runs.
 
     Args:
         what: Files or references of runs.
