@@ -11,6 +11,7 @@ import toy_experiment
 import toy_planner
 import yaml
 from click.testing import Result
+from tiny_experiments import write_corpus
 from typer.testing import CliRunner
 
 from phmrun.cli import sweep as verbs
@@ -47,6 +48,22 @@ def written(tmp_path) -> Callable[..., str]:
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def nmt(tmp_path) -> Path:
+    """A sweep over two layers on files of our own, and a third that does not fit."""
+    corpus = write_corpus(tmp_path / "corpus")
+    path = tmp_path / "nmt.yaml"
+    path.write_text(f"""
+task: nmt
+base:
+  data: {{prefix: {corpus}/, source: aa, target: bb, vocabulary: {{kind: word, size: 160, multiple_of: 16}}}}
+  model: {{width: 16, feedforward: 32, heads: 2, encoder_layers: 1, decoder_layers: 1}}
+grid: {{layer: [dense, {{structure: phm, n: 2}}, {{structure: phm, n: 3}}]}}
+seeds: 2
+""")
+    return path
 
 
 @pytest.fixture

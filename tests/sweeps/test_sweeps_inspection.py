@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_experiments import write_corpus
 
 from phmrun.config import load_run_config, to_yaml
 from phmrun.engine import experiment
@@ -38,22 +37,6 @@ networks = {json.dumps([c.config.layer.structure, c.config.layer.options, c.conf
 megabytes = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 print(json.dumps({"runs": len(made.runs), "networks": len(networks), "megabytes": megabytes}))
 """
-
-
-@pytest.fixture
-def nmt(tmp_path):
-    """A sweep over two layers on files of our own."""
-    corpus = write_corpus(tmp_path / "corpus")
-    path = tmp_path / "nmt.yaml"
-    path.write_text(f"""
-task: nmt
-base:
-  data: {{prefix: {corpus}/, source: aa, target: bb, vocabulary: {{kind: word, size: 160, multiple_of: 16}}}}
-  model: {{width: 16, feedforward: 32, heads: 2, encoder_layers: 1, decoder_layers: 1}}
-grid: {{layer: [dense, {{structure: phm, n: 2}}, {{structure: phm, n: 3}}]}}
-seeds: 2
-""")
-    return path
 
 
 def test_names_and_counts_are_those_of_train(nmt, tmp_path):
