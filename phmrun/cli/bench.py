@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phmrun.cli import bench_embeddings, bench_layers, bench_networks, bench_table, bench_trees, console
+from phmrun.cli import bench_embeddings, bench_layers, bench_networks, bench_rates, bench_table, bench_trees, console
 from phmrun.cli.decoding import Device
 from phmrun.cli.measuring import MEASURED, Repeats, Threads, numbers, prepare_process, print_machine
 from phmrun.cli.options import Json, RunArgument, RunsDirectory
@@ -31,6 +31,7 @@ phmrun bench run nmt-multi30k-phm-1 --only decoding --against ctranslate2 --agai
 app.command("layers", epilog=bench_layers.EPILOG)(bench_layers.bench_layers)
 app.command("networks", epilog=bench_networks.EPILOG)(bench_networks.bench_networks)
 app.command("embeddings", epilog=bench_embeddings.EPILOG)(bench_embeddings.bench_embeddings)
+app.command("rates", epilog=bench_rates.EPILOG)(bench_rates.bench_rates)
 app.command("table", epilog=bench_table.EPILOG)(bench_table.bench_table)
 app.command("trees")(bench_trees.bench_trees)
 

@@ -20,6 +20,7 @@ from phmrun.cli.measuring import (
     numbers,
     prepare_process,
     print_machine,
+    sides,
 )
 from phmrun.cli.options import Json, Plugin
 from phmrun.errors import PhmrunError, unknown
@@ -133,7 +134,7 @@ def bench_layers(
     load_plugins(plugin)
     modules = _modules(module or ["linear"])
     structures = [name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
-    orders, shapes = numbers(n, "--n"), [_shape(text) for text in listed(shape)]
+    orders, shapes = numbers(n, "--n"), [sides(text) for text in listed(shape)]
     batches = [_batch(text, "--tokens") for text in listed(tokens)]
     training = [_batch(text, "--training-tokens") for text in listed(training_tokens)]
     if len(modules) > 1 and (shapes or batches or training):
@@ -181,14 +182,6 @@ def _modules(names: Sequence[str]) -> list[str]:
 def _batch(text: str, flag: str) -> tuple[int, ...]:
     """(640,) from "640", (256, 30) from "256x30"."""
     return tuple(number(part, flag) for part in text.lower().replace("×", "x").split("x"))
-
-
-def _shape(text: str) -> tuple[int, int]:
-    """(in_features, out_features) from "512x2048"."""
-    sides = text.lower().replace("×", "x").split("x")
-    if len(sides) != 2 or not all(side.isdecimal() and int(side) for side in sides):
-        raise PhmrunError(f"{text!r} is not a shape", where="--shape", hint="Write it as INxOUT: 512x2048.")
-    return int(sides[0]), int(sides[1])
 
 
 def _print_module(name: str, rows: Sequence["Measured"]) -> None:

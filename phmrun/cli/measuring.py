@@ -77,6 +77,18 @@ def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
     return name, given
 
 
+def sides(text: str) -> tuple[int, int]:
+    """(in_features, out_features) from "512x2048".
+
+    Raises:
+        PhmrunError: They are not two positive whole numbers.
+    """
+    parts = text.lower().replace("×", "x").split("x")
+    if len(parts) != 2 or not all(side.isdecimal() and int(side) for side in parts):
+        raise PhmrunError(f"{text!r} is not a shape", where="--shape", hint="Write it as INxOUT: 512x2048.")
+    return int(parts[0]), int(parts[1])
+
+
 def print_machine(machine: dict[str, Any]) -> None:
     """The line above all figures."""
     parts: Iterable[str] = (

@@ -4,8 +4,8 @@ import types
 
 import pytest
 
-from phmrun.cli.bench_layers import _batch, _shape
-from phmrun.cli.measuring import name_and_options
+from phmrun.cli.bench_layers import _batch
+from phmrun.cli.measuring import name_and_options, sides
 from phmrun.errors import PhmrunError
 
 SMALL = ["--no-third-party", "--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
@@ -156,10 +156,10 @@ def test_trees(phmrun):
 def test_shapes_and_structures():
     assert _batch("640", "") == (640,)
     assert _batch("256×30", "") == (256, 30)
-    assert _shape("512x2048") == _shape("512×2048") == (512, 2048)
+    assert sides("512x2048") == sides("512×2048") == (512, 2048)
     assert name_and_options("phm n=8 variant=released", "--layer") == ("phm", {"n": 8, "variant": "released"})
     with pytest.raises(PhmrunError):
-        _shape("x2048")
+        sides("x2048")
 
 
 @pytest.fixture
