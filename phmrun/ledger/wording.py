@@ -12,6 +12,8 @@ NAMES = {
     "clas": "CLAS (%)",
     "accuracy": "accuracy (%)",
     "label-accuracy": "label accuracy (%)",
+    "unchanged": "unchanged sentences (%)",
+    "style": "sentences in the target style (%)",
     "loss": "loss (nats)",
     "bits_per_character": "bits per character",
     "sentences_per_second": "sentences per second",
@@ -22,6 +24,7 @@ NAMES = {
 """What a score's name stands for, where it is not a word of its own."""
 BASELINES = {
     "copy": "the source, copied",
+    "reference": "the references themselves",
     "dictionary": "word by word, by a dictionary learnt from the training pairs",
     "majority": "the commonest label, always",
     "nearest-noun": "the number of the noun that stands closest",

@@ -51,6 +51,7 @@ KINDS: Mapping[str, Kind] = {
     "accuracy": Kind(margin=0.5, measure=_share(0, 1)),
     "uas": Kind(margin=0.5, measure=_share(HEADS, WORDS)),
     "las": Kind(margin=0.5, measure=_share(ARCS, WORDS)),
+    "unchanged": Kind(lower_is_better=True),
     "loss": Kind(lower_is_better=True),
     "perplexity": Kind(lower_is_better=True),
     "bits_per_character": Kind(lower_is_better=True),

@@ -1,6 +1,7 @@
 """Where the sentence pairs of a style transfer experiment come from."""
 
 import hashlib
+from functools import partial
 from pathlib import Path
 
 from phmrun.datasets import builtin
@@ -10,6 +11,7 @@ from phmrun.families.sequence_to_sequence.corpus import ParallelCorpus, build_pa
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.files import replacing, sha256_of
 from phmrun.tasks.style.config import StyleExperiment
+from phmrun.tasks.style.measures import measures
 from phmrun.text.parallel import read_parallel
 
 STYLES = ("modern", "original")
@@ -26,6 +28,8 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
     data = build_parallel_data(config, cache, builtin_corpus)
+    if "train" in data.files:
+        data.measures = dict(measures(partial(read_parallel, *data.files["train"])))
     if config.data.copies and "train" in data.files:
         data.files["train"] = with_copies(data.files["train"], config.data.copies, cache)
     return data

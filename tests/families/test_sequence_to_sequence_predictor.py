@@ -11,6 +11,7 @@ from phmrun.decoding.hypothesis import Hypothesis
 from phmrun.families.sequence_to_sequence import predictor as translation
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator, search_from
+from phmrun.metrics import Score
 from phmrun.models.transformer import Transformer
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
@@ -35,6 +36,7 @@ class Data(NamedTuple):
     files: dict[str, Any]
     parts: dict[str, Any] = {}  # noqa: RUF012
     baselines: dict[str, Any] = {}  # noqa: RUF012
+    measures: dict[str, Any] = {}  # noqa: RUF012
 
 
 def translator(vocabularies, **search):
@@ -161,3 +163,26 @@ def test_only_the_first_few_are_samples(vocabularies, tmp_path):
     found = translator(vocabularies).evaluate(Data({"dev": (tmp_path / "src", tmp_path / "ref")}), "dev")
     assert len(found.samples) == translation.SAMPLES
     assert found.items == len(found.predictions.splitlines()) == 20
+
+
+def test_measures_of_outputs_and_their_sources(vocabularies, tmp_path, caplog):
+    caplog.set_level("INFO")
+    (tmp_path / "src").write_text("a e f g\nb e f g\n")
+    (tmp_path / "ref").write_text("a e f g\nc e f g\n")
+
+    def same(sources, outputs):
+        hits = sum(left == right for left, right in zip(sources, outputs, strict=True))
+        return Score("same", 50.0 * hits, "plain", len(outputs))
+
+    def missing(sources, outputs):
+        raise ModuleNotFoundError("No module named 'nosuch'", name="nosuch")
+
+    files = {"test": (tmp_path / "src", tmp_path / "ref")}
+    data = Data(files, baselines={"copy": list}, measures={"same": same, "missing": missing})
+    scores = translator(vocabularies).evaluate(data, "test").scores
+    assert scores["same-of-copy"].value == 100.0
+    assert scores["same-of-reference"].value == 50.0
+    assert scores["same"].signature.startswith("plain|beam:2")
+    assert scores["same-of-copy"].signature == "plain"
+    assert not any(name.startswith("missing") for name in scores)
+    assert "without the score missing: it needs nosuch" in caplog.text

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from phmrun.engine.data import DataModule
 from phmrun.engine.loading import Loading
 from phmrun.families.sequence_to_sequence.preparation import Prepared, VocabularySettings, prepare_parallel
+from phmrun.metrics import Score
 from phmrun.text.batches import Batch, BatchPlan, Unit
 from phmrun.text.parallel import read_parallel
 from phmrun.text.store import ParallelStore
@@ -21,6 +22,8 @@ from phmrun.text.vocabulary import BOS, EOS, PAD
 
 Baseline = Callable[[Sequence[str]], list[str]]
 """Turns source sentences into outputs without a model."""
+OutputMeasure = Callable[[Sequence[str], Sequence[str]], Score]
+"""Scores outputs by their sources, without a reference; a ModuleNotFoundError leaves it out."""
 
 
 class ParallelBatch(NamedTuple):
@@ -97,6 +100,7 @@ class ParallelData(DataModule):
         fingerprints: SHA-256 sums that identify the text.
         parts: By split a file that names, line by line, the part of the split that a pair belongs to.
         baselines: Outputs that need no model, by name; scored beside it. Copying the source always is one.
+        measures: What is scored of outputs and their sources, by name; of baselines and references, too.
         kind: Kind of vocabulary: "unigram", "bpe" or "word".
         vocabulary_size: Entries of each vocabulary.
         target_size: Entries of the target's own, where it is of another size.
@@ -121,6 +125,7 @@ class ParallelData(DataModule):
         *,
         parts: Mapping[str, Path] | None = None,
         baselines: Mapping[str, Baseline] | None = None,
+        measures: Mapping[str, OutputMeasure] | None = None,
         kind: str,
         vocabulary_size: int,
         target_size: int | None = None,
@@ -139,6 +144,7 @@ class ParallelData(DataModule):
         self.files = dict(files)
         self.parts = dict(parts or {})
         self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
+        self.measures: dict[str, OutputMeasure] = dict(measures or {})
         self._fingerprints = dict(fingerprints)
         self.settings = VocabularySettings(kind, vocabulary_size, joint, multiple_of, target_size=target_size)
         self.given = vocabularies

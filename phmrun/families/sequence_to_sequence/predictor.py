@@ -1,7 +1,7 @@
 """A trained sequence-to-sequence model at work: text in, text out, and scores of a test set."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,7 @@ from phmrun.layers.inference import Choice, resolve_application
 from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder
+from phmrun.progress import note
 from phmrun.text.parallel import read_parallel
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -183,7 +184,8 @@ class Translator:
     def evaluate(self, data: ParallelData, split: str) -> Evaluation:
         """Translates a split and scores it: "bleu", "chrf", "bleu-<part>", "bleu-of-<baseline>".
 
-        Where they are asked for, also "sentence-bleu", "sentence-bleu-nltk" and those of the baselines.
+        Then what the task measures of outputs by their sources, also of baselines and references; and where they are
+        asked for, "sentence-bleu", "sentence-bleu-nltk" and those of the baselines.
         """
         pairs = list(read_parallel(*data.files[split]))
         sources, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -192,9 +194,10 @@ class Translator:
         seconds = time.perf_counter() - began
         outputs = [self.vocabularies.target.decode(hypotheses[0].tokens) for hypotheses in found]
         scores = self._scores(outputs, references, data.parts.get(split))
-        for name, baseline in data.baselines.items():
-            unlearnt = baseline(sources)
+        beside = {name: baseline(sources) for name, baseline in data.baselines.items()}
+        for name, unlearnt in beside.items():
             scores |= {f"{key}-of-{name}": measure(unlearnt, references) for key, measure in self._measures.items()}
+        scores |= self._measured(data, sources, {"": outputs, **beside, "reference": references})
         return Evaluation(
             scores,
             predictions="".join(f"{line}\n" for line in outputs),
@@ -216,6 +219,22 @@ class Translator:
             scores[f"bleu-{part}"] = bleu([outputs[row] for row in rows], [references[row] for row in rows])
         extra = f"{self.signature}|weights:{self.weights}"
         return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
+
+    def _measured(
+        self, data: ParallelData, sources: Sequence[str], texts: Mapping[str, Sequence[str]]
+    ) -> dict[str, Score]:
+        """What the task measures of outputs by their sources, of each of these texts by name; the model's has none."""
+        scores = {}
+        for key, measure in data.measures.items():
+            try:
+                found = {name: measure(sources, text) for name, text in texts.items()}
+            except ModuleNotFoundError as error:
+                note(f"without the score {key}: it needs {error.name} (pip install 'phmrun[baselines]')")
+                continue
+            signature = f"{found[''].signature}|{self.signature}|weights:{self.weights}"
+            scores |= {f"{key}-of-{name}": score for name, score in found.items() if name}
+            scores[key] = replace(found[""], signature=signature)
+        return scores
 
     @property
     def _measures(self) -> dict[str, Measure]:

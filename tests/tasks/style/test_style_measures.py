@@ -1,0 +1,42 @@
+"""What BLEU does not see of a style transfer, on sentences whose answers are plain."""
+
+import pytest
+
+from phmrun.tasks.style.measures import measures, unchanged
+
+PAIRS = [
+    ("you are here", "thou art here"),
+    ("you have it", "thou hast it"),
+    ("your hand", "thy hand"),
+    ("the king", "the king"),
+]
+
+
+def test_unchanged_sentences_by_their_words():
+    score = unchanged(["a b", "c", "d", "e"], [" a  b ", "C", "d e", "e"])
+    assert (score.value, score.n) == (50.0, 4)
+    assert score.ci[0] < 50 < score.ci[1]
+
+
+def test_the_classifier_learns_the_words_of_the_styles():
+    pytest.importorskip("sklearn")
+    style = measures(lambda: PAIRS)["style"]
+    assert style([], ["thou art", "thy hand it is", "thou hast"]).value == 100.0
+    assert style([], ["you are", "your hand it is", "you have"]).value == 0.0
+
+
+def test_it_learns_once_and_only_when_asked():
+    calls = []
+
+    def train():
+        calls.append(1)
+        return PAIRS
+
+    found = measures(train)
+    assert not calls
+    found["unchanged"](["a"], ["a"])
+    assert not calls
+    pytest.importorskip("sklearn")
+    found["style"](["a"], ["a"])
+    found["style"](["a"], ["b"])
+    assert len(calls) == 1
