@@ -224,7 +224,7 @@ class Translator:
         self, data: ParallelData, sources: Sequence[str], texts: Mapping[str, Sequence[str]]
     ) -> dict[str, Score]:
         """What the task measures of outputs by their sources, of each of these texts by name; the model's has none."""
-        scores = {}
+        scores: dict[str, Score] = {}
         for key, measure in data.measures.items():
             try:
                 found = {name: measure(sources, text) for name, text in texts.items()}
