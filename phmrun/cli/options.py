@@ -338,6 +338,15 @@ RunsDirectory = Annotated[
         "--runs-dir", envvar="PHMRUN_RUNS", help="Where run directories are.", rich_help_panel=RUNS, file_okay=False
     ),
 ]
+DecidedSeeds = Annotated[
+    int | None,
+    typer.Option(
+        "--max-seeds",
+        min=5,
+        help="Of a sweep that --until-decided ran in another directory of runs: the --max-seeds it was given; here it "
+        "is on record.",
+    ),
+]
 Plugin = Annotated[
     list[Path] | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import Json, RunsDirectory
+from phmrun.cli.options import DecidedSeeds, Json, RunsDirectory
 from phmrun.errors import unknown
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def report(
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds of every cell (default: the file's).")] = None,
+    max_seeds: DecidedSeeds = None,
     significance: Annotated[
         bool, typer.Option("--significance/--no-significance", help="Mark what differs from the dense cell.")
     ] = True,
@@ -51,7 +52,7 @@ def report(
     from phmrun.cli.table_results import decided, require_runs, results_of_sweep
     from phmrun.report.content import write_report
 
-    found, made, statuses = results_of_sweep(file, runs_dir, seeds=seeds)
+    found, made, statuses = results_of_sweep(file, runs_dir, seeds=seeds, max_seeds=max_seeds)
     if checklist is not None:
         page = out or Path(f"{Path(file).stem}-checklist-{checklist}.html")
         _checklist(checklist, made, statuses, runs_dir, page, as_json)

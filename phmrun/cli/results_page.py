@@ -34,12 +34,14 @@ class SweepOfQuestion(_Asked):
         max_seeds: Of `sweep --until-decided`, which decides by its looks; ``None``: one test of all seeds.
         margin: δ of these looks; ``None``: the one that is usual for the score.
         scores: These instead of the main score.
+        costs: What stands beside the parameters: multiplications, training-time.
     """
 
     name: str
     max_seeds: int | None = None
     margin: float | None = None
     scores: tuple[str, ...] = ()
+    costs: tuple[str, ...] = ()
 
 
 class Question(_Asked):
@@ -136,7 +138,7 @@ def _of_sweep(asked: SweepOfQuestion, file: Path, runs_dir: Path) -> Iterator[Pa
         str(file), runs_dir, seeds=seeds, scores=asked.scores, max_seeds=asked.max_seeds, margin=asked.margin
     )
     differences = decided(found)
-    laid = lay_out(found.table, "mean±std", differences, paper=False)
+    laid = lay_out(found.table, "mean±std", differences, paper=False, costs=asked.costs)
     yield Text(plan.sweep.title or asked.name)
     yield Listing(laid.columns, laid.rows)
     yield from _effects(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import Json, RunsDirectory
+from phmrun.cli.options import DecidedSeeds, Json, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
 
 if TYPE_CHECKING:
@@ -102,14 +102,7 @@ def table(
     only: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a sweep: only cells with this value.")
     ] = None,
-    max_seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=5,
-            help="Of a sweep that --until-decided ran in another directory of runs: the --max-seeds it was given; here "
-            "it is on record.",
-        ),
-    ] = None,
+    max_seeds: DecidedSeeds = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Of a sweep: so many seeds of every cell.")] = None,
     style: Annotated[TableFormat, typer.Option("--format", help="How the table is written.")] = TableFormat.TEXT,
     runs_dir: RunsDirectory = Path("runs"),
