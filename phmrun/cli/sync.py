@@ -23,7 +23,7 @@ def sync(
         typer.Option(
             "--to",
             metavar="NAME",
-            help="wandb (default), tensorboard, mlflow; may be repeated. All but wandb stay in the run's folder.",
+            help="wandb (default), tensorboard, mlflow, trackio; may be repeated. All but wandb stay in the run.",
         ),
     ] = None,
     online: Annotated[

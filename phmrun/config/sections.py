@@ -343,7 +343,7 @@ class LoggingConfig(Section):
     )
     project: str = Field("phmrun", min_length=1, description="Weights & Biases project.")
     entity: str | None = Field(None, description="Weights & Biases user or team; null: the account's own.")
-    mirrors: tuple[Literal["tensorboard", "mlflow"], ...] = Field(
+    mirrors: tuple[Literal["tensorboard", "mlflow", "trackio"], ...] = Field(
         (),
         description="Further mirrors, written into the run's folder when training ends; `phmrun sync RUN --to NAME` "
         "writes them at any time.",

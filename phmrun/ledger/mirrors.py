@@ -4,11 +4,15 @@ A mirror is written whole from the run directory, which stays the source, and ta
 """
 
 import calendar
+import json
 import os
 import secrets
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +44,15 @@ def write_mirror(run: Run, name: str) -> Path:
         MIRRORS[name](run, fresh, run.history.read())
     except ImportError as error:
         raise PhmrunError(
-            f"the mirror {name} needs a package that is not installed: {error.name}",
+            f"the mirror {name} needs a package that is not installed, or cannot be imported: {error.name}",
             where="--to",
             hint=f"pip install 'phmrun[{name}]'",
         ) from error
-    shutil.rmtree(folder, ignore_errors=True)
-    fresh.rename(folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
     return folder
 
 
@@ -73,9 +80,7 @@ def _mlflow(run: Run, folder: Path, rows: Rows) -> None:
     # The store writes its own address into itself, so the folder is the last one already here.
     final = run.path / "mlflow"
     client = MlflowClient(tracking_uri=folder.absolute().as_uri())
-    about = run.status.about
-    title = f"phmrun-{about.get('task')}-{about.get('data')}"
-    experiment = client.create_experiment(title, artifact_location=(final / "artifacts").absolute().as_uri())
+    experiment = client.create_experiment(_title(run), artifact_location=(final / "artifacts").absolute().as_uri())
     made = client.create_run(experiment, run_name=run.id).info.run_id
     began = _began(run)
     for step, seconds, figures in _figures(run, rows):
@@ -88,7 +93,37 @@ def _mlflow(run: Run, folder: Path, rows: Rows) -> None:
     client.set_terminated(made, "FINISHED" if run.status.state == "done" else "KILLED")
 
 
-MIRRORS: dict[str, Callable[[Run, Path, Rows], None]] = {"tensorboard": _tensorboard, "mlflow": _mlflow}
+def _trackio(run: Run, folder: Path, rows: Rows) -> None:
+    """A database, as ``TRACKIO_DIR=… trackio show`` reads it; the project is the task's and the data's."""
+    figures = list(_figures(run, rows))
+    began = _began(run)
+    moments = [datetime.fromtimestamp(began + seconds, UTC).isoformat() for _, seconds, _ in figures]
+    content = {
+        "project": _title(run),
+        "run": run.id,
+        "rows": [values for _, _, values in figures],
+        "steps": [step for step, _, _ in figures],
+        "times": moments,
+        "config": flat(config_values(run.config_path)),
+    }
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "phmrun.ledger.trackio_mirror"],
+        input=json.dumps(content, default=str),
+        env={**os.environ, "TRACKIO_DIR": str(folder), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ImportError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "trackio", name="trackio")
+
+
+MIRRORS: dict[str, Callable[[Run, Path, Rows], None]] = {
+    "tensorboard": _tensorboard,
+    "mlflow": _mlflow,
+    "trackio": _trackio,
+}
 """What writes a mirror, by the name of its package."""
 
 
@@ -103,6 +138,12 @@ def _figures(run: Run, rows: Rows) -> Iterator[tuple[int, float, dict[str, float
     scores = {name: value for name, score in run.metrics().items() if (value := score_value(score)) is not None}
     if scores:
         yield step, seconds, scores
+
+
+def _title(run: Run) -> str:
+    """What a run's fellows are listed under: its task and its data."""
+    about = run.status.about
+    return f"phmrun-{about.get('task')}-{about.get('data')}"
 
 
 def _began(run: Run) -> float:

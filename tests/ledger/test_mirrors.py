@@ -1,6 +1,10 @@
 """Each mirror is read back by its own package, and holds what the run directory holds."""
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -39,13 +43,29 @@ def _mlflow(folder):
     return {name: sorted((each.step, each.value) for each in rows) for name, rows in histories.items()}
 
 
+def _trackio(folder):
+    script = (
+        "import json; from trackio.sqlite_storage import SQLiteStorage as s; (p,) = s.get_projects(); "
+        "print(json.dumps([p, s.get_runs(p), s.get_logs(p, 'sva-x'), s.get_run_config(p, 'sva-x')]))"
+    )
+    environment = {**os.environ, "TRACKIO_DIR": str(folder)}
+    asked = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    project, runs, rows, config = json.loads(asked.stdout)
+    assert (project.startswith("phmrun-"), runs, config["training.max_steps"]) == (True, ["sva-x"], 20)
+    found = {}
+    for row in rows:
+        for name in row.keys() - {"step", "timestamp"}:
+            found.setdefault(name, []).append((row["step"], row[name]))
+    return found
+
+
 @pytest.mark.parametrize("name", MIRRORS)
 def test_a_mirror_is_read_back_by_its_own_package(name, run):
-    pytest.importorskip(name)
+    pytest.importorskip("trackio.sqlite_storage" if name == "trackio" else name, exc_type=ImportError)
     for _ in range(2):  # the second takes the place of the first
         folder = write_mirror(run, name)
         assert folder == run.path / name
-        found = {"tensorboard": _tensorboard, "mlflow": _mlflow}[name](folder)
+        found = {"tensorboard": _tensorboard, "mlflow": _mlflow, "trackio": _trackio}[name](folder)
         figures = {"val/loss": [(10, 2.0), (20, 1.0)], "val/accuracy": [(10, 25.0), (20, 50.0)]}
         assert found == {**figures, "test/accuracy": [(20, 62.5)]}  # one unit
     assert not list(run.path.glob(".*.tmp"))
@@ -55,3 +75,10 @@ def test_a_mirror_is_read_back_by_its_own_package(name, run):
 def test_an_unknown_mirror(run):
     with pytest.raises(PhmrunError, match="no mirror 'tensorbord'"):
         write_mirror(run, "tensorbord")
+
+
+def test_nothing_is_left_where_a_package_is_missing(run, monkeypatch):
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(PhmrunError, match="trackio"):
+        write_mirror(run, "trackio")
+    assert not [path.name for path in run.path.iterdir() if "trackio" in path.name]
