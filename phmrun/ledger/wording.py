@@ -56,6 +56,24 @@ def head(column: str) -> str:
     return words if last == "n" else words[:1].upper() + words[1:]
 
 
+def row_name(labels: Mapping[str, str]) -> str:
+    """What a row is called by its values at dotted keys: its layer with its options, then the rest, "phm n=2, lr 0.003"."""
+    said = {key: text for key, text in labels.items() if text}
+    parts: dict[str, list[str]] = {}
+    for key, text in said.items():
+        section, _, option = key.partition(".")
+        if section in _PARTS and option:
+            parts.setdefault(section, []).append(f"{option}={text}")
+        elif section in _PARTS:
+            parts.setdefault(section, []).insert(0, text if section == "layer" else f"{section} {text}")
+    names = [" ".join(parts.pop(key)) for key in _PARTS if key in parts]
+    for key, text in said.items():
+        last = key.rpartition(".")[2].replace("_", " ")
+        if key.partition(".")[0] not in _PARTS:
+            names.append(text if last in _NAMELESS else f"{last} {text}")
+    return ", ".join(names)
+
+
 def explained(scores: Sequence[str]) -> list[str]:
     """A line for each baseline among some scores that says what it is."""
     found = dict.fromkeys(name.partition("-of-")[2] for name in scores if "-of-" in name)
@@ -87,6 +105,10 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+_PARTS = ("layer", "embedding", "output")
+"""Sections of a configuration that say what a matrix is made of."""
+_NAMELESS = ("row", "task", "name")
+"""Keys whose values say what they are."""
 _FACTS = (
     ("total", "parameters", ""),
     ("dense_total", "parameters of the dense network", ""),

@@ -9,6 +9,7 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
 from phmrun.ledger.card import duration
 from phmrun.ledger.listing import RunSummary
+from phmrun.ledger.wording import row_name
 from phmrun.papers.entries import Entry
 from phmrun.papers.results import Figure, ResultTable
 
@@ -71,14 +72,8 @@ def require_cost(name: str, where: str) -> str:
     return name
 
 
-def _named(key: str, text: str) -> str:
-    """A row's value, with the last part of its key where it is a number, which says nothing alone."""
-    number = text.replace(".", "", 1).replace("e-", "", 1).isdigit()
-    return f"{key.rpartition('.')[2].replace('_', ' ')} {text}" if number else text
-
-
 def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
-    """The rows of a table that have a cost and a score in a column.
+    """The rows of a table that have a cost and a score in a column, named by what differs among them.
 
     Args:
         table: The table.
@@ -86,10 +81,12 @@ def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list
         cost: One of :data:`COSTS`.
     """
     found = []
+    telling = [len({labels[place] for labels in table.rows}) > 1 for place in range(len(table.keys))]
     for labels, figures in zip(table.rows, table.figures, strict=True):
         size, numbers = cost_of(figures[column].entries, cost), figures[column].numbers[0]
         if size is not None and numbers.mean is not None:
-            label = ", ".join(_named(key, text) for key, text in zip(table.keys, labels, strict=True) if text)
+            named = zip(table.keys, labels, telling, strict=True)
+            label = row_name({key: text for key, text, tells in named if tells or len(table.rows) == 1})
             found.append(Point(label, size, numbers.mean, numbers.deviation))
     return found
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from phmrun.config.experiment import unsaid_values
+from phmrun.ledger.wording import row_name
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.costs import COSTS, Point, cost_of, frontier, meanings
 from phmrun.papers.entries import Entry
@@ -254,7 +255,7 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         yield "±: the deviation over seeds; --json has the 95 % intervals of the mean over seeds and of one further run"
     for (row, column), difference in sorted(differences.items()):
         under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
-        yield f"{' '.join(filter(None, table.rows[row]))}{under}: {_sentence(difference)}"
+        yield f"{row_name(dict(zip(table.keys, table.rows[row], strict=True)))}{under}: {_sentence(difference)}"
     figures = [figure for line in table.figures for figure in line if figure.runs]
     if paper and any(figure.printed and not figure.comparable for figure in figures):
         yield "(Δ): not measured alike, or the paper does not say how; see the signatures"

@@ -22,7 +22,7 @@ from phmrun.plots.canvas import new_figure
 
 PANEL = 3.0
 """Inches."""
-ACROSS = 4
+ACROSS = 3
 """Panels side by side at most."""
 
 
@@ -81,7 +81,7 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
     image = None
     for place, panel in zip(axes.flat, panels, strict=False):
         image = place.imshow(panel.map, cmap="viridis", vmin=0.0, vmax=1.0, interpolation="nearest")
-        place.set_title(f"{panel.title} , {len(panel.map)} dimensions", fontsize=9)
+        place.set_title(f"{panel.title}, {len(panel.map)} dimensions", fontsize=9)
         place.tick_params(labelsize=7)
         place.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         place.yaxis.set_major_locator(MaxNLocator(5, integer=True))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from textwrap import fill
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
@@ -22,6 +23,7 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
         heading: Where the points come from.
     """
     figure = new_figure(7.0, 4.6)
+    figure.suptitle(fill(heading, 90), fontsize=10)
     axes = figure.subplots()
     best = frontier(points, lower=kind_of(score).lower_is_better)
     axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
@@ -37,9 +39,8 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
         axes.set_xticks([], minor=True)
     axes.set_xlabel(f"{size} (logarithmic)")
     axes.set_ylabel(title(score))
-    axes.set_title(heading, fontsize=10)
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize=8)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
     return figure
 
 

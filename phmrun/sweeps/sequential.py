@@ -11,6 +11,7 @@ from pathlib import Path
 
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
+from phmrun.ledger.wording import row_name
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.entries import Entry
 from phmrun.papers.results import ResultTable
@@ -159,7 +160,7 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
     for status in statuses:
         entry = _entry(status.cell)
         family = " ".join(filter(None, (entry.label("task"), entry.label("data"))))
-        label = " · ".join(text for key, text in status.cell.labels.items() if key != SEED)
+        label = row_name({key: text for key, text in status.cell.labels.items() if key != SEED})
         rows.setdefault(family, {}).setdefault(label, []).append(status)
     found = []
     for family, by_label in rows.items():

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger.validation import BEST
+from phmrun.ledger.wording import row_name
 from phmrun.metrics.kinds import kind_of
 from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.file import RATE
@@ -53,7 +54,7 @@ class Tuned:
     @property
     def label(self) -> str:
         """What tells it from the other rows."""
-        return " · ".join(text for key, text in self.cells[0].labels.items() if key != SEED)
+        return row_name({key: text for key, text in self.cells[0].labels.items() if key != SEED})
 
     @property
     def scores(self) -> list[float]:

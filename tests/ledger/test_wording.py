@@ -2,7 +2,7 @@
 
 import pytest
 
-from phmrun.ledger.wording import counts_in_words, explained, head, title
+from phmrun.ledger.wording import counts_in_words, explained, head, row_name, title
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,10 @@ def test_counts_have_words_and_units():
         ("train, unknown rate", "12.50%"),
         ("train, source mean", "4.00"),
     ]
+
+
+def test_a_row_is_called_by_its_layer_with_its_options_then_by_what_else_differs():
+    labels = {"training.optimizer.lr": "0.003", "layer": "phm", "layer.n": "2", "output": "dense"}
+    assert row_name(labels) == "phm n=2, output dense, lr 0.003"
+    assert row_name({"layer": "dense", "layer.n": "", "task": "nli"}) == "dense, nli"
+    assert row_name({"row": "UD_Latin"}) == "UD_Latin"
