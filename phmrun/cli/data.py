@@ -1,5 +1,6 @@
 """``phmrun data``: which datasets there are, whether they are on this machine, and how they get there."""
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -203,6 +204,16 @@ def formats(
             typer.echo(f"# {name}", err=True)
             typer.echo(text, nl=False)
         typer.echo(err=True)
+    typer.echo(f"# next: phmrun train {task} {' '.join(_own_files(FORMATS[task][0].files))}", err=True)
+    typer.echo("# no validation files: --set data.hold_out=0.1 takes a tenth of the training data", err=True)
+
+
+def _own_files(sample: Mapping[str, str]) -> Iterator[str]:
+    """The options of ``train`` for files named like those of a sample, three splits of them."""
+    for split in ("train", "dev", "test"):
+        for name in sample:
+            side = {"train.source": "-src", "train.target": "-tgt"}.get(name, "")
+            yield f"--{split}{side} {name.replace('train', split, 1)}"
 
 
 def _summary(dataset: Dataset) -> dict[str, Any]:

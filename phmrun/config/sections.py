@@ -133,8 +133,8 @@ class DataConfig(Section):
             raise ValueError(f"validation takes either {', '.join(both)} or hold_out; give one of them")
         missing = [key for key in needed if key not in given and not (self.hold_out and key in dev)]
         if missing:
-            instead = ", or hold_out, the share of the training data that takes its place" if missing == dev else ""
-            raise ValueError(f"the data of the user's own files lacks {', '.join(missing)}{instead}")
+            instead = "; hold_out=0.1 takes a tenth of the training data instead" if missing == dev else ""
+            raise ValueError(f"your own files are not complete; missing: {', '.join(missing)}{instead}")
 
 
 class SplitFilesConfig(DataConfig):

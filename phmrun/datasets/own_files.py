@@ -25,7 +25,7 @@ def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Pa
         for path in paths:
             if not path.is_file():
                 raise PhmrunError(
-                    f"the {split} file does not exist: {path}",
+                    f"the {split} file {'is a folder' if path.is_dir() else 'does not exist'}: {path}",
                     where=f"data.{split}",
                     hint="Name the files with --train, --dev and --test.",
                     code=ExitCode.DATA,

@@ -41,6 +41,7 @@ from phmrun.ledger.environment import Segment
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import TASKS
+from phmrun.text.statistics import doubts
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted
@@ -109,7 +110,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
     verify_sizes(config.data.name, cache_dir())
     _check_splits(config, data)
-    data.prepare()
+    _prepare(data)
     sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
     structured = optimizer.rates == "structure"
     rates = rate_table(network_without_weights(config, sizes), optimizer.name) if structured else []
@@ -173,7 +174,7 @@ def train(
         marks |= derivation.marks
     verify_sizes(config.data.name, cache_dir())
     _check_splits(config, data)
-    data.prepare()
+    _prepare(data)
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
     text = to_yaml(config, _said(origin))
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
@@ -341,6 +342,14 @@ def _train(
     split = "test" if "test" in data.files else "dev"
     splits = [*(name for name in config.score_on if name != split), split]
     return _finish(run, fitted, mirror, data, splits, config.training, config.logging.mirrors)
+
+
+def _prepare(data: DataModule) -> None:
+    """Prepares the data, and says what is odd in them."""
+    data.prepare()
+    if is_leader():
+        for doubt in doubts(data.statistics()):
+            LOG.warning("%s", doubt)
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:

@@ -57,7 +57,7 @@ def head(column: str) -> str:
 
 
 def row_name(labels: Mapping[str, str]) -> str:
-    """What a row is called by its values at dotted keys: its layer with its options, then the rest, "phm n=2, lr 0.003"."""
+    """What a row is called by its values at dotted keys, its layer with its options first: "phm n=2, lr 0.003"."""
     said = {key: text for key, text in labels.items() if text}
     parts: dict[str, list[str]] = {}
     for key, text in said.items():
@@ -95,7 +95,8 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
         if isinstance(entry, Mapping) and isinstance(entry.get("count"), int):
             beside = entry.get("dense")
             note = f" ({entry['count'] / beside:.1%} of dense)" if beside and beside != entry["count"] else ""
-            rows.append((f"{scope.replace('_', ' ')}, parameters", f"{entry['count']:,}{note}"))
+            words = scope.replace("_", " ").replace("letter", "character")  # what the parser's modules are called
+            rows.append((f"{words}, parameters", f"{entry['count']:,}{note}"))
     for kind, size in _mapping(parameters, "memory").items():
         rows.append((f"memory of {'the ' if kind == 'optimizer' else ''}{kind}, 32 bits", f"{size / 1e6:,.1f} MB"))
     data = _mapping(parameters, "data")

@@ -240,7 +240,8 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
         columns = body.split("\t")
         if len(columns) != len(COLUMNS):
             hint = "Columns are separated by tabs, sentences by blank lines."
-            raise malformed(f"the line has {len(columns)} columns, not {len(COLUMNS)}", where, hint)
+            found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+            raise malformed(f"the line has {found} instead of {len(COLUMNS)}", where, hint)
         if numbering.is_word(columns[ID], where):
             if not columns[FORM]:
                 raise malformed("the word has no form", where)

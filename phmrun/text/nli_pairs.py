@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phmrun.documents import parse_json, require_unicode
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.text.lines import malformed, numbered_lines
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
@@ -50,6 +50,7 @@ SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "tsv": {},
 }
 NO_LABEL = "-"
+SAMPLES = "`phmrun data formats nli` prints a sample of each format."
 COLUMNS = ("premise", "hypothesis", "label")
 """Of a file of the user's own."""
 _OWN_NAMES = (("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"))
@@ -112,6 +113,14 @@ class PairReader(Iterator[Pair]):
             raise malformed("there is no labelled pair in the file", str(self.path))
         raise StopIteration
 
+    def _about(self, label: str) -> str | None:
+        """What may be meant by a label that there is not."""
+        if self.format != "tsv":
+            return None
+        close = nearest(label, sorted(self.names), most=1)
+        meant = f"Did you mean {close[0]!r}? Otherwise say" if close else "Say"
+        return f"{meant} what it stands for: --set 'data.labels={{{label}: entailment, …}}'; any classes will do."
+
     def _label(self, label: Any, where: str) -> str | None:
         """The label's common name, or None where the annotators did not agree."""
         if isinstance(label, int | float) and self.format == "tsv":
@@ -126,9 +135,7 @@ class PairReader(Iterator[Pair]):
             f"there is no label {label!r}",
             where=where,
             valid=sorted(self.names),
-            hint=f"Say what it stands for: --set 'data.labels={{{label}: entailment, …}}'; any classes will do."
-            if self.format == "tsv"
-            else None,
+            hint=self._about(str(label)),
             code=ExitCode.DATA,
         )
 
@@ -219,7 +226,7 @@ def _own(path: Path) -> Iterator[Row]:
         if len(cells) != len(COLUMNS):
             columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
             what = f"the line has {columns} instead of 3 separated by tabs: {', '.join(COLUMNS)}"
-            raise malformed(what, f"{path}:{number}", "`phmrun data formats nli` prints a sample of each format.")
+            raise malformed(what, f"{path}:{number}", SAMPLES)
         yield number, cells
 
 
@@ -308,7 +315,8 @@ def _places(header: Sequence[str], fields: tuple[str, str, str], where: str) -> 
     """Where the wanted columns are."""
     missing = [field for field in fields if field not in header]
     if missing:
-        raise malformed(f"the header has no column {' or '.join(repr(name) for name in missing)}", where)
+        what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
+        raise malformed(what, where, SAMPLES)
     return [header.index(field) for field in fields]
 
 
@@ -361,5 +369,5 @@ def _values(record: Any, fields: tuple[str, str, str], where: str) -> list[Any]:
         raise malformed(f"a JSON object is wanted, not {type(record).__name__}", where)
     missing = [field for field in fields if field not in record]
     if missing:
-        raise malformed(f"the object has no {' and no '.join(repr(name) for name in missing)}", where)
+        raise malformed(f"the object has no {' and no '.join(map(repr, missing))}", where, SAMPLES)
     return [record[field] for field in fields]

@@ -101,7 +101,7 @@ def text_lines(path: Path, label: str) -> Iterator[str]:
 
 def _build(path: Path, *, files: Mapping[str, Path], settings: StreamSettings) -> None:
     """Fills ``path``."""
-    vocabulary = count_words(text_lines(files[TRAIN], "counting words"), **asdict(settings))
+    vocabulary = count_words(text_lines(files[TRAIN], "counting words"), where=str(files[TRAIN]), **asdict(settings))
     vocabulary.save(path / VOCABULARY)
     splits = {}
     for split, file in files.items():

@@ -138,6 +138,7 @@ def count_words(
     multiple_of: int = 1,
     splitting: Splitting = "space",
     min_frequency: int = 1,
+    where: str | None = None,
 ) -> StreamVocabulary:
     """The vocabulary of a text, most frequent words first, equal counts in alphabetical order.
 
@@ -147,6 +148,7 @@ def count_words(
         multiple_of: The size is padded to a multiple of this.
         splitting: How a line becomes words.
         min_frequency: Rarer words are unknown.
+        where: The text's file, for an error.
 
     Raises:
         PhmrunError: (exit 3) There is no text.
@@ -155,7 +157,7 @@ def count_words(
     for words in chunks_of_words(lines, splitting):
         counts.update(words)
     if not counts.keys() - {END}:
-        raise PhmrunError("there is no text to take words from", code=ExitCode.DATA)
+        raise PhmrunError("there is no word in the training text", where=where, code=ExitCode.DATA)
     special = {END: counts.pop(END), UNKNOWN: counts.pop(UNKNOWN, 0)}
     ranked = sorted(counts.items(), key=_rank)
     kept = [entry for entry in ranked if entry[1] >= min_frequency]

@@ -106,7 +106,7 @@ BAD = [
     (["nmt", "--max-time", "soon"], "must be HH:MM:SS or a number of minutes"),
     (["nmt", "--precision", "8"], "valid: 32, bf16-mixed, 16-mixed, 64"),
     (["nmt", "--wandb", "maybe"], "valid: offline, online, disabled"),
-    (["nmt", "--train-src", "a.en"], "lacks train_target"),
+    (["nmt", "--train-src", "a.en"], "missing: train_target"),
     (["nmt", "--plugin", "none.py"], "plug-in file does not exist"),
     (["nmt", "--extend", "none"], "there is no run 'none'"),
     (["nmt", "--devices", "0"], "must be a number of devices"),

@@ -49,7 +49,7 @@ def test_places_of_files_are_no_part_of_the_name():
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        ({"data": {"train_source": "a.en"}}, "lacks train_target, dev_source, dev_target"),
+        ({"data": {"train_source": "a.en"}}, "missing: train_target, dev_source, dev_target"),
         ({"data": {**FILES, "test_source": "c.en"}}, "belong together"),
         ({"data": {**FILES, "prefix": "corpus/"}}, "not both"),
         ({"data": {**FILES, "name": "multi30k"}}, "needs name=files"),

@@ -50,7 +50,7 @@ def test_sizes():
 def test_files_imply_their_name():
     data = resolved({"data": {"train": "a.txt", "dev": "b.txt"}}).data
     assert (data.name, data.split_at) == ("files", "space")
-    refused({"data": {"train": "a.txt"}}, "lacks dev")
+    refused({"data": {"train": "a.txt"}}, "missing: dev")
     refused({"data": {"name": "ptb", "train": "a.txt"}}, "needs name=files")
 
 

@@ -63,7 +63,7 @@ def test_fractions(given, kept):
         ({"data": {"train_fraction": "0"}}, "data.train_fraction", "more than 0"),
         ({"data": {"train_fraction": "a/4"}}, "data.train_fraction", "a fraction such as 1/4"),
         ({"data": {"train_fraction": "1/0"}}, "data.train_fraction", "a fraction such as 1/4"),
-        ({"data": {"train": "a.conllu"}}, "data", "lacks dev"),
+        ({"data": {"train": "a.conllu"}}, "data", "missing: dev"),
         ({"data": {"name": "ud/X", "dev": "a"}}, "data", "needs name=files"),
         ({"data": {"name": "ud/X", "train": "test"}}, "data", "valid: train, dev"),
         ({"data": {"name": "ud/X", "train": "train,dev"}}, "data", "set hold_out"),

@@ -47,7 +47,7 @@ def test_a_missing_file_is_named(tmp_path):
     ("data", "what"),
     [
         ({"name": "linzen", "train": "x.tsv"}, "needs name=files"),
-        ({"name": "files", "train": "x.tsv", "dev": None, "test": None}, "lacks dev"),
+        ({"name": "files", "train": "x.tsv", "dev": None, "test": None}, "missing: dev"),
         ({"name": "builtin", "reduced": True}, "reduced is for datasets"),
     ],
 )
