@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -56,7 +57,7 @@ def _structures(config: Experiment) -> str:
     """The structures of the parts that are not the usual ones; that of the blocks where all are."""
     named = []
     for part in ("layer", "embedding", "output"):
-        layer, usual = getattr(config, part), type(config).model_fields[part].get_default(call_default_factory=True)
+        layer, usual = getattr(config, part), _default(type(config), part)
         if layer.structure != usual.structure:
             named.append(layer.structure if part == "layer" else f"{part} {layer.structure}")
     return " ".join(named) or config.layer.structure
@@ -74,14 +75,20 @@ def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[s
     return values
 
 
+@cache
+def _default(section: type[Section], name: str) -> Any:
+    """The default of a key; it is only compared with."""
+    return section.model_fields[name].get_default(call_default_factory=True)
+
+
 def _collect(
     section: Section, default: Section | None, prefix: str, values: dict[str, Any], former_names: bool
 ) -> None:
-    for name, field in type(section).model_fields.items():
+    for name in type(section).model_fields:
         if not is_hashed(type(section), name):
             continue
         value = getattr(section, name)
-        usual = getattr(default, name) if default else field.get_default(call_default_factory=True)
+        usual = getattr(default, name) if default else _default(type(section), name)
         if isinstance(value, Section):
             _collect(value, usual if type(usual) is type(value) else None, f"{prefix}{name}.", values, former_names)
         elif value != usual:

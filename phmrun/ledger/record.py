@@ -5,6 +5,7 @@ What needs weights (``eval``, ``predict``, ``export``) refuses it; ``runs reprod
 scores and the checksums of the weights.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,14 +118,19 @@ def restore(path: Path, runs_dir: Path) -> Run:
     if run.status_path.exists():
         return run
     run.path.mkdir(parents=True, exist_ok=True)
-    write_text(run.config_path, yaml.safe_dump(record["config"], sort_keys=False, allow_unicode=True))
-    write_json(run.metrics_path, plain(record["metrics"]))
-    write_json(run.parameters_path, plain(record["parameters"]))
-    write_json(run.data_path, data.to_json())
-    write_json(run.environment_path, {"segments": plain(record["environment"])})
-    write_text(run.history.path, "".join(rows))
-    write_json(run.path / ITEMS, record.get("items", {}))
-    write_json(run.path / WEIGHTS, record.get("weights", {}))
+    contents = {
+        run.metrics_path: plain(record["metrics"]),
+        run.parameters_path: plain(record["parameters"]),
+        run.data_path: data.to_json(),
+        run.environment_path: {"segments": plain(record["environment"])},
+        run.path / ITEMS: record.get("items", {}),
+        run.path / WEIGHTS: record.get("weights", {}),
+    }
+    config = yaml.safe_dump(record["config"], sort_keys=False, allow_unicode=True)
+    run.config_path.write_text(config, encoding="utf-8")
+    run.history.path.write_text("".join(rows), encoding="utf-8")
+    for file, content in contents.items():
+        file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     write_json(run.status_path, status.to_json())  # last: a directory with a status is whole
     return run
 

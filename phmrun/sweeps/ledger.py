@@ -7,7 +7,7 @@ from pathlib import Path
 from phmrun.config import Experiment
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
-from phmrun.ledger.listing import list_runs
+from phmrun.ledger.listing import CONFIG, RunSummary, list_runs
 from phmrun.papers.entries import DATA, entry_of_run, settings_of
 
 Recorded = Callable[[Experiment], Mapping[str, str] | None]
@@ -30,10 +30,9 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
         if not read:
             read.append(True)
             for run in list_runs(runs_dir):
-                entry = entry_of_run(run, options_of)
-                marks = {name: mark for name, mark in entry.marks.items() if not name.startswith("plugin ")}
+                settings, marks = _learnt_from(run, options_of)
                 if marks:
-                    by_settings.setdefault(_key(entry.settings), {})[json.dumps(marks, sort_keys=True)] = run.id
+                    by_settings.setdefault(settings, {})[marks] = run.id
         found = by_settings.get(_key(settings_of(config)), {})
         if len(found) > 1:
             raise PhmrunError(
@@ -44,6 +43,20 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
         return json.loads(next(iter(found))) if found else None
 
     return look
+
+
+def _learnt_from(run: RunSummary, options_of: OptionsOf) -> tuple[str, str]:
+    """What data a run learnt from, by its settings and by its checksums; read once as long as its config stands."""
+    config = run.path / CONFIG
+    key = (config, config.stat().st_mtime_ns if config.is_file() else 0, options_of)
+    if key not in _READ:
+        entry = entry_of_run(run, options_of)
+        marks = {name: mark for name, mark in entry.marks.items() if not name.startswith("plugin ")}
+        _READ[key] = _key(entry.settings), json.dumps(marks, sort_keys=True) if marks else ""
+    return _READ[key]
+
+
+_READ: dict[tuple[Path, int, OptionsOf], tuple[str, str]] = {}
 
 
 def _key(settings: Mapping[str, object]) -> str:
