@@ -75,7 +75,7 @@ def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
             if column.metric:
                 continue
             judged = _counted if column.counts else _derived
-            computed, verdict, note = judged(networks, row, heading, Printed.parse(cell, column.unit))
+            computed, verdict, note = judged(networks, row, heading, networks.printed(row, heading))
             label = row.name if _counting_columns(table) == 1 else f"{row.name} / {heading}"
             yield AuditRow(table.paper, table.table, label, cell, _plain(computed), verdict, note)
 
@@ -131,7 +131,13 @@ class _Networks:
 
     def printed(self, row: PaperRow, heading: str) -> Printed:
         """A cell as it is printed."""
-        return Printed.parse(row.published[heading], self.table.columns[heading].unit)
+        return Printed.parse(row.published[heading], self.table.columns[heading].unit, row.digits.get(heading))
+
+    def shares(self, row: PaperRow, fold: Column) -> list[str]:
+        """The columns in which a row prints as per cent what ``fold`` says as a fold."""
+        columns = self.table.columns.items()
+        kind = ("percent", fold.of, fold.against)
+        return [name for name, one in columns if (one.derived, one.of, one.against) == kind and name in row.published]
 
     def weakest(self, cells: Sequence[tuple[PaperRow, str]]) -> Verdict:
         """The weakest verdict on some printed counts, from which another figure follows."""
@@ -176,19 +182,38 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     if missing:
         note = _joined(f"not said: {missing}", f"{row.reading}: {computed:,}", listed, remark)
         return computed, Verdict.UNDERDETERMINED, note
+    if heading in row.digits:
+        remark = _joined(f"printed to {row.digits[heading]} digits", remark)
     verdict = judge(printed, computed)
-    parts = {
-        name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in networks.table.columns[heading].follows
-    }
-    if verdict is not Verdict.EXACT and parts and parts.keys() <= row.published.keys():
-        cells = [(row, name) for name in parts]
-        amounts = (sign * networks.printed(*cell).amount for cell, sign in zip(cells, parts.values(), strict=True))
-        if judge(printed, sum(amounts, Fraction())) is Verdict.EXACT:
-            verdict = networks.weakest(cells)
-            remark = _joined(remark, f"follows from the printed {', '.join(row.published[name] for name in parts)}")
+    if verdict is not Verdict.EXACT:
+        verdict, source = _retraced(networks, row, heading, printed, verdict)
+        remark = _joined(remark, source)
     if verdict is Verdict.EXACT and not fitted:
         return computed, verdict, remark
     return computed, verdict, _joined(remark, listed)
+
+
+def _retraced(
+    networks: _Networks, row: PaperRow, heading: str, printed: Printed, verdict: Verdict
+) -> tuple[Verdict, str]:
+    """Verdict and source of a count that the paper has from other counts as it prints them; else the verdict given."""
+    parts = {
+        name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in networks.table.columns[heading].follows
+    }
+    if parts and parts.keys() <= row.published.keys():
+        cells = [(row, name) for name in parts]
+        amounts = (sign * networks.printed(*cell).amount for cell, sign in zip(cells, parts.values(), strict=True))
+        if judge(printed, sum(amounts, Fraction())) is Verdict.EXACT:
+            return networks.weakest(
+                cells
+            ), f"follows from the printed {', '.join(row.published[name] for name in parts)}"
+    if heading in row.repeats:
+        name, column = row.repeats[heading]
+        other = networks.table.row(name)
+        first = networks.printed(other, column)
+        if first.amount == printed.amount and networks.count(other, column) == networks.count(row, heading):
+            return _counted(networks, other, column, first)[1], f"the printed {column} of {name}, the same parameters"
+    return verdict, ""
 
 
 def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
@@ -216,6 +241,12 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
             )
             if verdict is not Verdict.UNDERDETERMINED:
                 verdict = networks.weakest(cells)
+    if verdict in (Verdict.DIFFERS, Verdict.TRUNCATED) and column.derived == "fold":
+        for name in networks.shares(row, column):
+            share = networks.printed(row, name)
+            if judge(printed, 100 / share.amount) is Verdict.EXACT:
+                verdict = _derived(networks, row, name, share)[1]
+                remark = _joined(remark, f"follows from the printed {row.published[name]}")
     return computed, verdict, remark
 
 

@@ -75,6 +75,12 @@ class PaperRow(Section):
     inferred: dict[str, str] = Field(
         {}, description="By column: what of the network no text says, and was chosen to meet the printed number."
     )
+    digits: dict[str, int] = Field(
+        {}, description="By column: how many digits of the printed number count, where zeros behind them only fill up."
+    )
+    repeats: dict[str, tuple[str, str]] = Field(
+        {}, description="By column: row and column that print the same number of the same parameters."
+    )
     note: str | dict[str, str] = Field("", description="Why a count is not exact; for all counts, or by column.")
 
     def sources(self, where: str) -> list[Source]:
@@ -131,9 +137,13 @@ class PaperTable(Section):
         if row.against is not None and row.against not in [other.name for other in self.rows]:
             raise ValueError(f"row {row.name}: there is no row {row.against!r} to compare with")
         by_column = [keys for keys in (row.missing, row.note, row.quoted) if isinstance(keys, dict)]
-        for key in [*row.published, *row.counts, *row.inferred, *(key for keys in by_column for key in keys)]:
+        named = [row.published, row.counts, row.inferred, row.digits, row.repeats, *by_column]
+        for key in [key for keys in named for key in keys]:
             if key not in self.columns:
                 raise ValueError(f"row {row.name}: there is no column {key!r}")
+        for other, column in row.repeats.values():
+            if column not in next((one.published for one in self.rows if one.name == other), ()):
+                raise ValueError(f"row {row.name}: no row {other!r} prints {column!r}, which it is said to repeat")
         for key, cell in row.published.items():
             if not self.columns[key].metric:
                 self._check_cell(row.name, key, cell)

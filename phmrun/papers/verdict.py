@@ -41,8 +41,13 @@ class Printed:
     unit: int
 
     @classmethod
-    def parse(cls, text: str, unit: str = "") -> "Printed":
+    def parse(cls, text: str, unit: str = "", digits: int | None = None) -> "Printed":
         """The number in ``text``, with the unit printed behind it or else the column's.
+
+        Args:
+            text: As printed.
+            unit: The column's.
+            digits: How many of its digits count, where the zeros behind them only fill up.
 
         Raises:
             PhmrunError: It is no number, or the unit is unknown.
@@ -50,8 +55,9 @@ class Printed:
         match = _NUMBER.fullmatch(text.strip().replace("−", "-"))
         if match is None:
             raise PhmrunError(f"{text!r} is not a printed number such as 5.5M, 721K, 29,421,568 or -75.0%")
-        sign, digits, own = match.groups()
-        return cls(Decimal(sign + digits.replace(",", "")), UNITS[own or unit])
+        sign, number, own = match.groups()
+        value = Decimal(sign + number.replace(",", ""))
+        return cls(value if digits is None else Decimal(f"{value:.{digits - 1}E}"), UNITS[own or unit])
 
     @property
     def amount(self) -> Fraction:

@@ -61,6 +61,7 @@ def test_digits_stay_as_printed(tmp_path):
         ("721K", "many", "'many' is not a printed number"),
         ('"#Params": 721K', "Size: 721K", "there is no column 'Size'"),
         ("against: LSTM", "against: GRU", "there is no row 'GRU'"),
+        ("    published", "    repeats: {Saving: [GRU, BLEU]}\n    published", "no row .GRU. prints .BLEU."),
         ("{counts: [lstm]}", "{counts: [lstm], metric: bleu}", "exactly one of counts, derived, metric"),
         ("network: nli-lstm", "network: nli-lstm\ntask: nmt", "either a task or a network"),
         ("    published", "    missing: the width\n    published", "no other reading is given"),

@@ -30,6 +30,14 @@ def test_reading(text, unit, amount):
     assert Printed.parse(text, unit).amount == amount
 
 
+def test_zeros_that_fill_up():
+    rounded = Printed.parse("400K", digits=2)
+    assert rounded.amount == 400_000
+    assert judge(rounded, 395_520) is Verdict.EXACT
+    assert judge(rounded, 406_000) is Verdict.TRUNCATED
+    assert judge(rounded, 394_000) is judge(Printed.parse("400K"), 395_520) is Verdict.DIFFERS
+
+
 @pytest.mark.parametrize("text", ["", "about 5M", "5.M", "M", "5Q", "1.2.3M"])
 def test_what_is_no_number(text):
     with pytest.raises(PhmrunError, match="not a printed number"):
