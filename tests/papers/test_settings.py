@@ -1,5 +1,7 @@
 """Every cell of every table is trained with the settings of its paper: none is from a quick start, none is silent."""
 
+from functools import reduce
+
 import pytest
 
 from phmrun.config import Source, packaged_names, resolve
@@ -71,33 +73,83 @@ def test_what_is_unsaid_is_a_key_with_a_value(name):
 
 
 def settings(name, row, heading):
-    return next(found.config for label, column, found in cells(name) if (label, column) == (row, heading))
+    table = load_table(f"configs/papers/{name}.yaml")
+    sources = [
+        *table.sources(name),
+        Source(f"{name}, column", table.columns[heading].set),
+        *table.row(row).sources(name),
+    ]
+    return resolve(TASKS.get(table.task).load("schema"), sources, options_of).config.model_dump()
 
 
-def test_the_lengths_of_the_phm_paper():
-    for heading in ("En-Vi", "En-Id", "De-En", "Ro-En"):
-        assert settings("configs/papers/phm/table2.yaml", "PHM n = 8", heading).training.max_steps == 50_000
-    for heading in ("En-Et", "En-Mk", "En-Ro"):
-        assert settings("configs/papers/phm/table2.yaml", "PHM n = 8", heading).training.max_steps == 100_000
+PHM = "model.width=512 model.heads=8 decoding.alpha=0.6 "
+PHM_PLUS = (
+    "training.optimizer.name=adamw training.optimizer.lr=0.0001 training.optimizer.weight_decay=0.05 "
+    "data.vocabulary.kind=word decoding.beam=5 decoding.alpha=0.6 "
+)
+T5 = (
+    "training.optimizer.name=lamb training.optimizer.weight_decay=0.0 training.schedule.name=inverse-sqrt "
+    "model.dropout=0.1 training.label_smoothing=0.1 training.clip=0.0 training.average=0 embedding.rank=256 "
+)
+FAIRSEQ = (
+    "training.optimizer.name=adamw training.optimizer.lr=0.0005 training.optimizer.weight_decay=0.0001 "
+    "training.schedule.name=inverse-sqrt training.schedule.warmup=15000 training.label_smoothing=0.1 "
+    "model.dropout=0.3 model.attention_dropout=0.0 model.activation_dropout=0.0 training.clip=0.0 training.average=0 "
+    "model.width=512 model.encoder_layers=6 model.decoder_layers=6 "
+)
+SAID = [
+    "phm/table1 | LSTM | SNLI | model.width=300 model.hidden=300 model.layers=1 model.bidirectional=False "
+    "model.mlp=300 model.mlp_layers=2 model.pooling=max-mean training.optimizer.name=adam training.optimizer.lr=0.0004 "
+    "batch.size=256",
+    *(
+        f"phm/table2 | PHM n = 8 | {pair} | {PHM} decoding.beam=5 training.max_steps={steps}"
+        for steps, pairs in ((50_000, "En-Vi En-Id De-En Ro-En"), (100_000, "En-Et En-Mk En-Ro"))
+        for pair in pairs.split()
+    ),
+    "phm/table2 | Factorized | De-En | layer.rank=128",
+    "phm/table2 | PHM† n = 2 | De-En | model.upsample=2",
+    f"phm/table3 | PHM n = 4 | BLEU | {PHM} decoding.beam=5 data.name=wmt16-en-de",
+    f"phm/table4 | Vanilla | Decoding | {PHM} decoding.beam=4 data.name=iwslt14-de-en",
+    f"phm/table5 | PHM (n = 4) | BLEU | {PHM} training.max_steps=10000",
+    "phm/table6 | Transformer | Acc | model.network=transformer model.layers=2 model.heads=4 model.width=128",
+    f"reproduction/table5 | Transformer | BLEU | {PHM_PLUS} data.vocabulary.size=8192 batch.size=32 model.width=512 "
+    "training.max_steps=5175 model.feedforward=512 model.heads=8 model.encoder_layers=4 model.decoder_layers=4",
+    f"reproduction/table7 | Transformer | BLEU | {PHM_PLUS} data.vocabulary.size=32768 batch.size=16 model.width=256 "
+    "training.max_steps=50000 model.feedforward=256 model.heads=4 model.encoder_layers=2 model.decoder_layers=2",
+    f"shapeshifter/table1 | *Shapeshifter 24/256 | BLEU | {T5} training.optimizer.lr=0.003 batch.size=192 "
+    "layer.rank=24",
+    f"shapeshifter/table2 | *Shapeshifter 16/256 | BLEU | {T5} training.optimizer.lr=0.002 batch.size=128 "
+    "layer.rank=16",
+    f"shapeshifter/table2 | *Shapeshifter 64/256 | BLEU | {FAIRSEQ} model.heads=4 model.feedforward=1024 layer.rank=64",
+    f"shapeshifter/table3 | *Transformer | BLEU | {FAIRSEQ} model.heads=8 model.feedforward=2048",
+    f"shapeshifter/table4 | *Shapeshifter 64/256 | BLEU En-Fr | {FAIRSEQ} model.heads=8 model.feedforward=2048",
+    f"shapeshifter/table5 | De-En, Low-rank 16/256 | BLEU | {T5} training.optimizer.lr=0.002 batch.size=128",
+    f"shapeshifter/table5 | Ro-En, Low-rank 16/256 | BLEU (dev) | {T5} training.optimizer.lr=0.003 batch.size=192",
+    "matsuno/table1 | UD_Czech | Baseline LAS | model.layers=3 model.arc_width=400 model.label_width=100",
+    "matsuno/table3 | UD_Latin | LAS | model.arc_width=200 model.label_width=50",
+    "define/table1 | a: R3 Adaptive + DeFINE | Test | model.layers=4 model.hidden=1024 embedding.depth=3 "
+    "embedding.expansion=1024 training.optimizer.name=sgd training.optimizer.lr=20.0 "
+    "training.optimizer.weight_decay=0.0 batch.length=140 "
+    "batch.size=60 training.max_epochs=20 training.schedule.decay=0.1",
+    "define/table1 | c: AWD-LSTM + DeFINE (Ours) | Test | embedding.width=128 embedding.expansion=1024 "
+    "embedding.depth=7 model.width=400",
+    "define/table2 | a: DeFINE 128 | Test | embedding.depth=3 embedding.expansion=4096 embedding.width=128 "
+    "model.width=384 model.inner=1920 training.max_steps=200000 training.max_epochs=None",
+    "define/table2 | a: Standard 410 | Test | model.width=410 model.inner=2100",
+    "define/table3 | Transformer + DeFINE | newstest2017 | embedding.width=128 embedding.expansion=1024 "
+    "embedding.depth=3 model.width=512",
+    "define/table5 | 128 DeFINE, compressed | Perplexity | decoding.codebooks=32 decoding.codewords=16",
+    "define/table6 | b: DeFINE | Test | embedding.depth=7 embedding.expansion=1024 model.width=384",
+]
+"""What the set-up sections say, number by number: table, row, column and keys."""
 
 
-@pytest.mark.parametrize(("row", "rate", "batch"), [("De-En", 0.002, 128), ("Ro-En", 0.003, 192)])
-def test_rates_and_batches_of_shapeshifter(row, rate, batch):
-    config = settings("configs/papers/shapeshifter/table5.yaml", f"{row}, Shapeshifter 16/256", "BLEU")
-    assert (config.training.optimizer.lr, config.batch.size) == (rate, batch)
-
-
-def test_fairseq_rows_are_trained_as_fairseq_trains():
-    for number, row in ((2, "*Shapeshifter 64/256"), (3, "*Shapeshifter 24/256")):
-        config = settings(f"configs/papers/shapeshifter/table{number}.yaml", row, "BLEU")
-        assert (config.training.optimizer.name, config.training.optimizer.weight_decay) == ("adamw", 1e-4)
-        assert (config.model.dropout, config.model.attention_dropout, config.model.activation_dropout) == (0.3, 0, 0)
-        assert (config.training.clip, config.training.average) == (0, 0)
-
-
-def test_transformer_xl_runs_its_whole_schedule():
-    config = settings("configs/papers/define/table2.yaml", "a: DeFINE 384", "Test")
-    assert (config.training.max_steps, config.training.max_epochs) == (200_000, None)
+@pytest.mark.parametrize("said", SAID)
+def test_every_number_of_the_set_up_sections(said):
+    *cell, keys = said.split(" | ")
+    found = settings(*cell)
+    for key, value in (pair.split("=") for pair in keys.split()):
+        assert str(reduce(lambda values, part: values[part], key.split("."), found)) == value, key
 
 
 def test_every_table_is_found():
