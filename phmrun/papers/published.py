@@ -137,7 +137,7 @@ class PaperTable(Section):
         if row.against is not None and row.against not in [other.name for other in self.rows]:
             raise ValueError(f"row {row.name}: there is no row {row.against!r} to compare with")
         by_column = [keys for keys in (row.missing, row.note, row.quoted) if isinstance(keys, dict)]
-        named = [row.published, row.counts, row.inferred, row.digits, row.repeats, *by_column]
+        named: list[dict[str, Any]] = [row.published, row.counts, row.inferred, row.digits, row.repeats, *by_column]
         for key in [key for keys in named for key in keys]:
             if key not in self.columns:
                 raise ValueError(f"row {row.name}: there is no column {key!r}")
