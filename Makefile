@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dis
 CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
-.PHONY: demo docs results fuzz test check core lint clean
+.PHONY: demo docs results fuzz test coverage check core lint clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
@@ -34,8 +34,11 @@ demo: $(STAMP)  ## Train a small PHM Transformer on the built-in corpus, score i
 	@echo "  phmrun runs list --runs-dir runs/demo                                                both, side by side"
 	@echo "  phmrun train nmt --layer phm --n 4                                                   the full setting, minutes"
 
-test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest with coverage
-	$(PYTEST) -rs --cov=phmrun --cov-report=term:skip-covered --durations=10
+test: $(STAMP) lint  ## Run all checks: ruff, mypy, pytest
+	$(PYTEST) -rs --durations=10
+
+coverage: $(STAMP)  ## Run pytest and report which lines it reaches; takes about twice as long
+	$(PYTEST) --cov=phmrun --cov-report=term:skip-covered
 
 check: $(STAMP)  ## Run the quick checks, side by side: ruff, mypy, the tests of the core and those changed since the last commit
 	@$(MAKE) --no-print-directory --jobs=2 lint core

@@ -1,15 +1,36 @@
-"""What every test gets: phmrun's logger as the program finds it at its start, whatever a test before it made quiet.
+"""What every test gets: one thread, one directory of prepared corpora, no W&B unless asked for, no waiting for the
+disk, and phmrun's logger as the program finds it at its start.
 
 Properties are tried at any speed: a machine that other work shares is slow, which says nothing of them.
 """
 
 import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports torch: the models are tiny and the machine is shared
+
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any speed")
+
+
+@pytest.fixture(scope="session")
+def prepared_corpora(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("prepared")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def surroundings(prepared_corpora) -> Iterator[None]:
+    """Fixtures of a module train in these as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PHMRUN_CACHE", str(prepared_corpora))
+        patch.setenv("WANDB_MODE", "disabled")
+        patch.setattr("phmrun.files.os.fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

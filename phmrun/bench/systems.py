@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -17,6 +16,7 @@ from phmrun.config import TrainingConfig
 from phmrun.decoding import beam_search
 from phmrun.decoding.ctranslate2 import CTranslate2Model
 from phmrun.engine.data import DataModule
+from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Predictor
 from phmrun.engine.trained_model import TrainedModel

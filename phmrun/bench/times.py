@@ -9,13 +9,13 @@ from itertools import islice
 from typing import Any
 
 import torch
-from pytorch_lightning.utilities import move_data_to_device
 
 from phmrun.bench.machine import facts, waiter
 from phmrun.bench.run import Amount, evenly, opened, training_phase
 from phmrun.bench.systems import Answering, answering
 from phmrun.bench.timing import Timing, interleave
 from phmrun.engine.data import DataModule
+from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.trained_model import choose_device
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run

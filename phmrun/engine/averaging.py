@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
+from phmrun.engine.lightning import Callback, pl
 from phmrun.engine.periodic_checkpoints import window_completed
 
 

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 
-import pytorch_lightning as pl
 import torch
-from lightning_fabric.utilities.exceptions import MisconfigurationException
-from pytorch_lightning.callbacks import Callback
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.averaging import Averaging
@@ -25,6 +22,7 @@ from phmrun.engine.checkpoints import (
     weights_of,
 )
 from phmrun.engine.data import DataModule
+from phmrun.engine.lightning import Callback, MisconfigurationException, pl
 from phmrun.engine.lightning_modules import LightningData, LightningTraining, Unprofiled
 from phmrun.engine.meter import Meter, Record
 from phmrun.engine.module import TrainingModule

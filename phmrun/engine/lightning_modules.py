@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-import pytorch_lightning as pl
-from pytorch_lightning.profilers import PassThroughProfiler
 from torch.optim import Optimizer
 
 from phmrun.engine.data import DataModule
+from phmrun.engine.lightning import PassThroughProfiler, pl
 from phmrun.engine.module import Batch, TrainingModule
 
 TEACHER = "teacher"

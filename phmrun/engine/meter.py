@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from phmrun.engine.checkpoints import diverged
+from phmrun.engine.lightning import Callback, pl
 from phmrun.engine.periodic_checkpoints import window_completed
 from phmrun.engine.processes import gathered, rank, world
 

@@ -139,7 +139,7 @@ class TrainingModule(nn.Module):
         Returns:
             ``loss``, the negative log-likelihood in nats, and the shares of the units that count as hits, by name.
         """
-        from pytorch_lightning.utilities import move_data_to_device
+        from phmrun.engine.lightning import move_data_to_device
 
         training, device = self.training, self.device
         self.eval()

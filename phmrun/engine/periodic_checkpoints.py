@@ -5,13 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import pytorch_lightning as pl
 import torch
-from lightning_fabric.plugins.io import TorchCheckpointIO
-from pytorch_lightning.callbacks import Callback
 from torch import nn
 
 from phmrun.engine.checkpoints import LAST, LAYOUT, diverged, layout, step_checkpoints, write_checkpoint
+from phmrun.engine.lightning import Callback, TorchCheckpointIO, pl
 from phmrun.engine.processes import largest
 
 

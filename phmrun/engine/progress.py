@@ -5,11 +5,10 @@ import sys
 import time
 from typing import Any
 
-import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from phmrun.engine.lightning import Callback, pl
 from phmrun.engine.meter import current_rate
 from phmrun.engine.periodic_checkpoints import window_completed
 

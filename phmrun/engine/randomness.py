@@ -4,10 +4,9 @@ import random
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback
 
+from phmrun.engine.lightning import Callback, pl
 from phmrun.engine.processes import gathered, rank
 
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback
-
+from phmrun.engine.lightning import Callback, pl
 from phmrun.engine.periodic_checkpoints import window_completed
 from phmrun.engine.processes import largest
 from phmrun.errors import Interrupted

@@ -12,11 +12,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback
-
 from phmrun.engine.averaging import Averaging
 from phmrun.engine.checkpoints import BEST, diverged
+from phmrun.engine.lightning import Callback, pl
 from phmrun.engine.meter import Meter, Record
 from phmrun.engine.periodic_checkpoints import save_weights, window_completed
 from phmrun.engine.processes import largest

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from phmrun.bench.marian import Marian
 from phmrun.bench.run import Amount, bench_run
 from phmrun.bench.systems import Sources
 from phmrun.engine.experiment import build_data
@@ -15,6 +14,8 @@ from phmrun.text.vocabulary import BOS, EOS, PAD
 
 def marian_of(run, **model):
     pytest.importorskip("transformers")
+    from phmrun.bench.marian import Marian  # which loads transformers
+
     trained = open_run(run)
     sizes = len(trained.vocabulary.source), len(trained.vocabulary.target)
     section = trained.config.model.model_copy(update=model)

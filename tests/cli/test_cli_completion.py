@@ -69,29 +69,32 @@ def test_run_ids(run_dir, monkeypatch, tmp_path):
     assert completion.runs(Context(), "") == [run_dir.name]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("phmrun train n", "nmt"), ("phmrun train nmt --preset b", "base"),
-        ("phmrun train nmt --set model.w", "model.width="),
-        ("phmrun train nmt --layer p", "phm"), ("phmrun train nmt --data m", "multi30k"),
-        ("phmrun layers show d", "dense"), ("phmrun schema ", "nmt"), ("phmrun eval nmt-b", "nmt-builtin-phm-7"),
-        ("phmrun predict ", "nmt-builtin-phm-7"), ("phmrun co", "count-params"),
-    ],
-)  # fmt: skip
-def test_the_shell_is_answered(words, expected, run_dir):
-    environment = {
-        **os.environ,
-        "_PHMRUN_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split(" ")) - 1),
-        "PHMRUN_RUNS": str(run_dir.parent),
-    }
-    code = "from phmrun.cli.app import main; import atexit, sys\n"
-    code += "atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr)); main()"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert expected in done.stdout
+ANSWERS = {
+    "phmrun train n": "nmt", "phmrun train nmt --preset b": "base", "phmrun train nmt --set model.w": "model.width=",
+    "phmrun train nmt --layer p": "phm", "phmrun train nmt --data m": "multi30k", "phmrun layers show d": "dense",
+    "phmrun schema ": "nmt", "phmrun eval nmt-b": "nmt-builtin-phm-7", "phmrun predict ": "nmt-builtin-phm-7",
+    "phmrun co": "count-params",
+}  # fmt: skip
+ASK = """
+import os, sys
+from phmrun.cli.app import main
+for words in sys.argv[1:]:
+    os.environ.update(COMP_WORDS=words, COMP_CWORD=str(len(words.split(" ")) - 1))
+    try:
+        main([])
+    except SystemExit:
+        print("\\0", flush=True)
+print("torch" in sys.modules, file=sys.stderr)
+"""
+
+
+def test_the_shell_is_answered(run_dir):
+    environment = {**os.environ, "_PHMRUN_COMPLETE": "complete_bash", "PHMRUN_RUNS": str(run_dir.parent)}
+    command = [sys.executable, "-c", ASK, *ANSWERS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == "False\n"
+    for (words, expected), answer in zip(ANSWERS.items(), done.stdout.split("\0"), strict=False):
+        assert expected in answer, words
 
 
 def test_no_name_is_offered_twice():

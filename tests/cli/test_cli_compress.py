@@ -3,10 +3,7 @@
 import json
 
 import pytest
-from surroundings import _quiet_surroundings, prepared_corpora
 from tiny_experiments import configured, run_experiment
-
-__all__ = ["_quiet_surroundings", "prepared_corpora"]
 
 
 def test_a_run_is_compressed(phmrun, tmp_path):

@@ -6,10 +6,7 @@ import sys
 import types
 
 import pytest
-from surroundings import _quiet_surroundings, prepared_corpora
 from tiny_experiments import configured, run_experiment
-
-__all__ = ["_quiet_surroundings", "prepared_corpora"]
 
 pytest.importorskip("ctranslate2")
 

@@ -9,11 +9,8 @@ from phmrun.ledger import Run
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     directory = tmp_path_factory.mktemp("plots")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PHMRUN_CACHE", str(directory / "prepared"))
-        patch.setenv("WANDB_MODE", "disabled")
-        config = configured("lm", directory / "corpus", {"embedding": {"structure": "phm", "n": 2}})
-        run_experiment(config, directory / "runs")
+    config = configured("lm", directory / "corpus", {"embedding": {"structure": "phm", "n": 2}})
+    run_experiment(config, directory / "runs")
     return directory / "runs"
 
 

@@ -8,10 +8,7 @@ import types
 from pathlib import Path
 
 import pytest
-from surroundings import _quiet_surroundings, prepared_corpora
 from tiny_experiments import write_corpus
-
-__all__ = ["_quiet_surroundings", "prepared_corpora"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 

@@ -13,10 +13,16 @@ from phmrun.errors import PhmrunError
 from phmrun.layers.replacement import structures_of
 
 
-@pytest.fixture(params=["nmt", "lm"])
-def parent(request, tmp_path):
-    config = configured(request.param, tmp_path / "corpus", {"training": {"max_steps": 6}})
-    trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
+@pytest.fixture(scope="module", params=["nmt", "lm"])
+def run(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parent")
+    config = configured(request.param, folder / "corpus", {"training": {"max_steps": 6}})
+    return run_of(run_experiment(config, folder / "runs"))
+
+
+@pytest.fixture
+def parent(run):
+    trained = open_run(run)
     return trained, trained.load()
 
 

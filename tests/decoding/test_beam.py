@@ -22,14 +22,6 @@ from phmrun.decoding.beam import _Book, _search
 from phmrun.errors import PhmrunError
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def run(decoder, sources, *, beam, alpha, limits, nbest=1):
     with torch.inference_mode():
         return beam_search(

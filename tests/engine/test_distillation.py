@@ -11,8 +11,6 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 
-torch.set_num_threads(1)
-
 
 class Classifier(TrainingModule):
     """The smallest module that has predictions."""

@@ -40,14 +40,13 @@ SAID = {"layer.n": "--n", "seed": "default"}
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, prepared_corpora):
+def finished(tmp_path_factory):
     """A run that has learnt something, with its W&B mirror on disk."""
     directory = tmp_path_factory.mktemp("finished")
     layers = {**everywhere("phm", n=2), "logging": {"wandb": "offline"}}
     config = configured("nmt", directory / "corpus", LONGER, layers)
     learnable(directory / "corpus")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PHMRUN_CACHE", str(prepared_corpora))
         patch.setenv("WANDB_MODE", "offline")
         logger = logging.getLogger("phmrun")
         level = logger.level

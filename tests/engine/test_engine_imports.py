@@ -29,7 +29,9 @@ def test_counting_parameters():
 
 
 def test_training_is_what_brings_lightning():
-    assert "pytorch_lightning" in imported("import phmrun.engine.fit")
+    found = imported("import phmrun.engine.fit")
+    assert "pytorch_lightning" in found
+    assert not {"matplotlib", "scipy", "transformers"} & found
 
 
 def test_all_that_a_trained_run_needs():

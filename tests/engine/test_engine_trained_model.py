@@ -12,12 +12,10 @@ from phmrun.ledger import Run
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, prepared_corpora):
+def run(tmp_path_factory):
     directory = tmp_path_factory.mktemp("trained")
     config = configured("nmt", directory / "corpus", everywhere("phm", n=2))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PHMRUN_CACHE", str(prepared_corpora))
-        return run_of(run_experiment(config, directory / "runs"))
+    return run_of(run_experiment(config, directory / "runs"))
 
 
 def weights_of(path):

@@ -31,7 +31,6 @@ def example():
 
 
 def test_it_finds_what_our_search_finds(example, tmp_path):
-    torch.set_num_threads(1)
     vocabulary = train_vocabulary(LINES * 9, kind="bpe", size=30)
     vocabularies = Vocabularies(vocabulary, vocabulary)
     ours = network(len(vocabulary), **NETWORK)

@@ -1,13 +1,10 @@
-"""One thread, a vocabulary and sentences."""
+"""A vocabulary and sentences."""
 
 import random
 
 import pytest
-import torch
 
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
-
-torch.set_num_threads(1)
 
 WORDS = [f"w{number}" for number in range(40)]
 

@@ -1,15 +1,9 @@
-"""One thread, the surroundings of all tests that train, and the command line."""
+"""The command line run in this process."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-import torch
-from surroundings import _quiet_surroundings, prepared_corpora
-
-__all__ = ["_quiet_surroundings", "prepared_corpora"]
-
-torch.set_num_threads(1)
 
 
 class Result(NamedTuple):

@@ -94,7 +94,7 @@ NETWORKS = [
 def test_every_step_equals_the_whole_network(application, options, name, structure):
     arguments = {"structure": name, **structure}
     network = network_of(layer=arguments, embedding=arguments, output=arguments, **options)
-    walk(network, IncrementalTransformer(network, PAD, application), widths=[3, 3, 2, 4, 4, 1, 3], seed=1)
+    walk(network, IncrementalTransformer(network, PAD, application), widths=[3, 2, 4, 1, 3], seed=1, batch=3)
 
 
 @torch.inference_mode()
@@ -204,11 +204,10 @@ def translations(network, rows, *, batch, application="dense"):
     return [hypotheses[0].tokens for hypotheses in found]
 
 
-@pytest.mark.parametrize("application", ["dense", "factored"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "application"), enumerate(["dense", "factored", "factored"]))
 def test_batches_of_64_and_of_1_translate_alike_in_double_precision(seed, application):
     network = network_of(seed, layer={"structure": "phm", "n": 2})
-    rows = sources(96, seed)
+    rows = sources(72, seed)
     together = translations(network, rows, batch=64, application=application)
     assert together == translations(network, rows, batch=1, application=application)
     assert together == translations(network, rows[::-1], batch=7, application=application)[::-1]
@@ -236,11 +235,10 @@ def differences(network, rows):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("seed", range(2))
-def test_in_single_precision_differences_are_rare_and_near_ties(seed):
-    network = network_of(seed, dtype=torch.float32, layer={"structure": "phm", "n": 2})
-    gaps = differences(network, sources(256, seed))
-    assert len(gaps) < 256 / 20
+def test_in_single_precision_differences_are_rare_and_near_ties():
+    network = network_of(dtype=torch.float32, layer={"structure": "phm", "n": 2})
+    gaps = differences(network, sources(140))
+    assert len(gaps) < 140 / 20
     assert all(gap < 1e-5 for gap in gaps)
 
 
@@ -253,4 +251,4 @@ def test_the_gap_tells_near_ties_from_clear_decisions():
     table[5::2] = table[4::2] + 1e-7 * torch.randn_like(table[4::2])
     twins = [search(network, row, beam=4, alpha=0.6, limit=8)[1] for row in rows]
     assert max(twins) < 1e-5 < min(clear)
-    assert all(gap < 1e-5 for gap in differences(network.float(), sources(128)))
+    assert all(gap < 1e-5 for gap in differences(network.float(), sources(64)))

@@ -214,7 +214,6 @@ def straight(tmp_path_factory):
     directory = tmp_path_factory.mktemp("straight")
     config = configured("nmt", directory / "corpus", everywhere("phm", n=2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PHMRUN_CACHE", str(directory / "prepared"))
         patch.setattr(fit, "HISTORY_EVERY", 4)
         return directory, config, run_experiment(config, directory / "runs")
 
