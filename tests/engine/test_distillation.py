@@ -89,10 +89,12 @@ def test_a_student_stopped_half_way_goes_on_exactly(task, tmp_path):
         opened = open_run(run_of(result))
         opened.load("last")
         scores.append(opened.module.state_dict())
-    plain = train(student, origin={}, runs_dir=tmp_path / "plain")
-    assert plain.run_id != result.run_id
     for key, value in scores[0].items():
         assert torch.equal(value, scores[1][key]), key
+    if task != "nmt":
+        return
+    plain = train(student, origin={}, runs_dir=tmp_path / "plain")
+    assert plain.run_id != result.run_id
     alone = open_run(run_of(plain))
     alone.load("last")
     assert any(not torch.equal(value, scores[0][key]) for key, value in alone.module.state_dict().items())

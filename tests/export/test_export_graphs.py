@@ -106,7 +106,7 @@ def test_weights_travel(name, tmp_path):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *((name, "torch-export") for name in ("lstm-lm", "lstm-lm-adaptive", "transformer-xl-define", "encoder-last")),
+        *((name, "torch-export") for name in ("lstm-lm-adaptive", "transformer-xl-define", "encoder-last")),
         *((name, "onnx") for name in ("lstm-lm-define", "transformer-xl-adaptive")),
     ],
 )

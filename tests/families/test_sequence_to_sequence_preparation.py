@@ -218,8 +218,8 @@ def test_multi30k(cache):
         pytest.skip("multi30k is not here")
     names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
     files = {split: (folder / f"{name}.en.gz", folder / f"{name}.de.gz") for split, name in names.items()}
-    prepared = prepare_parallel(files, size=8000, cache=cache)
+    prepared = prepare_parallel(files, size=1000, cache=cache)
     assert [len(prepared.stores[split]) for split in files] == [29_000, 1_014, 1_000]
-    assert len(prepared.vocabularies.source) == 8000
+    assert len(prepared.vocabularies.source) == 1000
     for (_, target), ids in zip(read_parallel(*files["test"]), prepared.stores["test"].target, strict=True):
         assert prepared.vocabularies.target.decode(ids) == " ".join(target.split(" ")).strip(" ").replace("  ", " ")

@@ -77,9 +77,9 @@ def test_a_network_without_words():
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_the_picture(ending, tmp_path):
     path = tmp_path / f"map.{ending}"
-    network = nn.ModuleDict({"embedding": build_embedding(40, 16, structure="dense"), "define": lm(**DEFINE).define})
-    if ending != "png":
-        network = network["define"].mapping
+    network = nn.ModuleDict({"embedding": build_embedding(40, 16, structure="dense")})
+    if ending == "png":
+        network["define"] = lm(**DEFINE).define
     save_figure(draw_correlation(correlation_panels(network), "a run"), path)
     content = path.read_bytes()
     assert content[:5] in (b"\x89PNG\r", b"<?xml", b"%PDF-")

@@ -99,7 +99,7 @@ base:
   data: {{prefix: {corpus}/, source: aa, target: bb, vocabulary: {{kind: word, size: 160, multiple_of: 16}}}}
   model: {{width: 16, feedforward: 32, heads: 2, encoder_layers: 1, decoder_layers: 1}}
   batch: {{unit: tokens, size: 200}}
-  training: {{max_steps: 60, validate_every: 30, checkpoint_every: 2, keep_last: 2, average: 2}}
+  training: {{max_steps: 40, validate_every: 20, checkpoint_every: 2, keep_last: 2, average: 2}}
   decoding: {{beam: 1, max_length_ratio: 1.0, max_length_offset: 4}}
   hardware: {{accelerator: cpu, threads: 1}}
   logging: {{wandb: disabled}}
@@ -108,9 +108,8 @@ grid: {{layer: [{{structure: phm, n: 2}}]}}
 
 
 @pytest.mark.slow
-def test_real_runs(tmp_path, monkeypatch, capsys):
+def test_real_runs(tmp_path, capsys):
     """A run of `phmrun train`: interrupted by Ctrl-C, then continued to its end."""
-    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "real.yaml"
     file.write_text(REAL.format(corpus=write_corpus(tmp_path / "corpus")))
     command = ["sweep", str(file), "--runs-dir", str(tmp_path / "runs")]

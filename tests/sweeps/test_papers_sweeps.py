@@ -1,6 +1,7 @@
 """Every paper's table that can be trained, and every small twin: planned with real networks, so that none can rot."""
 
 import os
+from functools import cache
 
 import pytest
 
@@ -22,13 +23,14 @@ def look():
     return inspector({})
 
 
-def planned(name, look):
-    return plan(load_sweep(name), look, options_of)
+@pytest.fixture(scope="module")
+def planned(look):
+    return cache(lambda name: plan(load_sweep(name), look, options_of))
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_rows_of_a_table_are_experiments(name, look):
-    table, made = load_table(name), planned(name, look)
+def test_the_rows_of_a_table_are_experiments(name, planned):
+    table, made = load_table(name), planned(name)
     columns = len(set(column_groups(table).values()))
     assert len(made.cells) == columns * sum(is_trained(row) for row in table.rows)
     for cell in made.cells:
@@ -37,8 +39,8 @@ def test_the_rows_of_a_table_are_experiments(name, look):
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_a_twin_is_its_table_in_reduced_settings(name, look):
-    made, whole = planned(name, look), planned(load_sweep(name).file.table, look)
+def test_a_twin_is_its_table_in_reduced_settings(name, planned):
+    made, whole = planned(name), planned(load_sweep(name).file.table)
     assert made.sweep.file.reduced
     assert load_sweep(name).file.table == name.replace("-small", "")
     assert made.cells
@@ -59,8 +61,8 @@ def test_every_task_has_a_twin():
     assert tasks >= {"nmt", "style", "sva", "nli", "parse", "lm"}
 
 
-def test_structures_of_a_row_survive_in_its_twin(look):
-    cells = planned("configs/papers/phm/table5-small.yaml", look).cells
+def test_structures_of_a_row_survive_in_its_twin(planned):
+    cells = planned("configs/papers/phm/table5-small.yaml").cells
     layers = [(cell.config.layer.structure, cell.config.layer.options.get("n")) for cell in cells]
     assert list(dict.fromkeys(layers)) == [("dense", None), ("phm", 2), ("phm", 4), ("phm", 8), ("phm", 16)]
     assert {cell.config.data.name for cell in cells} == {"shakespeare"}

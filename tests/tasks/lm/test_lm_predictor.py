@@ -84,9 +84,10 @@ def one_by_one(network, tokens, before, begins):
     return np.array(found)
 
 
-@pytest.mark.parametrize("embedding", EMBEDDINGS, ids=["dense", "adaptive", "define"])
+@pytest.mark.parametrize(
+    ("embedding", "streams"), zip(EMBEDDINGS, (1, 4, 3), strict=True), ids=["dense", "adaptive", "define"]
+)
 @pytest.mark.parametrize("build", [lstm, lambda *args: xl(args[0], 200, *args[1:])], ids=["lstm", "xl"])
-@pytest.mark.parametrize("streams", [1, 4])
 def test_surprisal_is_that_of_the_whole_softmax(build, embedding, streams, vocabulary):
     network, tokens = build(vocabulary, embedding), encoded(vocabulary)
     found = teller(network, vocabulary, Scoring(streams=streams, length=7)).surprisal(tokens)
