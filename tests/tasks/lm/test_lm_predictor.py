@@ -85,7 +85,7 @@ def one_by_one(network, tokens, before, begins):
 
 
 @pytest.mark.parametrize(
-    ("embedding", "streams"), zip(EMBEDDINGS, (1, 4, 3), strict=True), ids=["dense", "adaptive", "define"]
+    ("embedding", "streams"), list(zip(EMBEDDINGS, (1, 4, 3), strict=True)), ids=["dense", "adaptive", "define"]
 )
 @pytest.mark.parametrize("build", [lstm, lambda *args: xl(args[0], 200, *args[1:])], ids=["lstm", "xl"])
 def test_surprisal_is_that_of_the_whole_softmax(build, embedding, streams, vocabulary):
