@@ -126,7 +126,7 @@ def _answer(asked: Question, folder: Path, runs_dir: Path) -> Iterator[Part]:
         yield Text(asked.about)
     for sweep in asked.sweeps:
         yield from _of_sweep(sweep, folder / sweep.name / SWEEP, runs_dir)
-    if not asked.sweeps:
+    if not (asked.sweeps or asked.about):
         yield Text("Undecided: nothing was run for it.")
     if asked.missing:
         yield Text(f"Missing: {asked.missing}")
