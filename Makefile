@@ -44,7 +44,7 @@ check: $(STAMP)  ## Run the quick checks, side by side: ruff, mypy, the tests of
 	@$(MAKE) --no-print-directory --jobs=2 lint core
 
 core: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist -m "not slow" $(CORE) $(CHANGED)
+	$(PYTEST) -m "not slow" $(CORE) $(CHANGED)
 
 fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="--tries 100000" for hours
 	$(BIN)/python -m tests.fuzz $(FUZZ)

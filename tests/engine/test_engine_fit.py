@@ -86,10 +86,17 @@ def test_a_finished_training_is_not_repeated(tmp_path):
     assert (tmp_path / "last.ckpt").read_bytes() == before
 
 
+@pytest.fixture(scope="module", params=[1, 2])
+def straight(request, tmp_path_factory):
+    """What training that nobody stops ends with, and over how many micro-batches a step goes."""
+    accumulate = request.param
+    directory = tmp_path_factory.mktemp("straight")
+    return train_toy(directory, max_steps=12 // accumulate, accumulate=accumulate), accumulate
+
+
 @pytest.mark.parametrize("kill", range(1, 12))
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_stopped_anywhere_the_weights_end_the_same(kill, accumulate, tmp_path):
-    straight = train_toy(tmp_path / "straight", max_steps=12 // accumulate, accumulate=accumulate)
+def test_stopped_anywhere_the_weights_end_the_same(kill, straight, tmp_path):
+    straight, accumulate = straight
     directory = tmp_path / "resumed"
     with pytest.raises(RuntimeError, match="killed"):
         train_toy(

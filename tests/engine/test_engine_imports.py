@@ -17,46 +17,41 @@ def imported(code):
     return set(done.stderr.split())
 
 
-def test_counting_parameters():
-    code = (
-        "from phmrun.cli.app import main\n"
-        "try:\n    main(['count-params', 'nmt'])\n"
-        "except SystemExit as end:\n    assert not end.code"
-    )
-    found = imported(code)
-    assert "phmrun.engine.counting" in found
-    assert not (TRAINING | COMPILER) & found
-
-
 def test_training_is_what_brings_lightning():
     found = imported("import phmrun.engine.fit")
     assert "pytorch_lightning" in found
     assert not {"matplotlib", "scipy", "transformers"} & found
 
 
-def test_all_that_a_trained_run_needs():
-    tasks = ["lm", "nli", "nmt", "parse", "style", "sva"]
-    assert set(tasks) <= set(TASKS.names())
-    code = (
-        "import phmrun.engine.experiment, phmrun.engine.trained_model\n"
-        "from phmrun.registry import TASKS\n"
-        f"for task in {tasks!r}:\n"
-        "    for part in ('module', 'data', 'vocabulary', 'predictor'):\n"
-        "        TASKS.get(task).load(part)\n"
-        f"    found = {TRAINING!r} & sys.modules.keys()\n"
-        "    assert not found, (task, found)\n"
-    )
-    assert not COMPILER & imported(code)
+COUNTING = """
+from phmrun.cli.app import main
+try:
+    main(["count-params", "nmt"])
+except SystemExit as end:
+    assert not end.code
+assert "phmrun.engine.counting" in sys.modules
+"""
+INFERENCE = """
+import torch
+from phmrun.layers import LSTM, Biaffine, Embedding, Linear, folded, for_inference
+for name in ("dense", "phm", "low-rank", "monarch"):
+    module = torch.nn.Sequential(Embedding(8, 8, structure=name), Linear(8, 8, structure=name))
+    for copy in (folded(module), for_inference(module, "factored")):
+        copy(torch.tensor([1]))
+folded(torch.nn.Sequential(LSTM(8, 8), Biaffine(8, 1)))
+"""
+TRAINED_RUN = f"""
+import phmrun.engine.experiment, phmrun.engine.trained_model
+from phmrun.registry import TASKS
+for task in {TASKS.names()!r}:
+    for part in ("module", "data", "vocabulary", "predictor"):
+        TASKS.get(task).load(part)
+    found = {TRAINING!r} & sys.modules.keys()
+    assert not found, (task, found)
+"""
 
 
-def test_models_are_laid_out_for_inference_without_the_compiler():
-    code = (
-        "import torch\n"
-        "from phmrun.layers import LSTM, Biaffine, Embedding, Linear, folded, for_inference\n"
-        "for name in ('dense', 'phm', 'low-rank', 'monarch'):\n"
-        "    module = torch.nn.Sequential(Embedding(8, 8, structure=name), Linear(8, 8, structure=name))\n"
-        "    for copy in (folded(module), for_inference(module, 'factored')):\n"
-        "        copy(torch.tensor([1]))\n"
-        "folded(torch.nn.Sequential(LSTM(8, 8), Biaffine(8, 1)))"
-    )
-    assert not (TRAINING | COMPILER) & imported(code)
+def test_counting_inference_and_all_that_a_trained_run_needs_do_without():
+    absent = f"heavy = {TRAINING | COMPILER!r} & sys.modules.keys()\n"
+    parts = {"counting": COUNTING, "inference": INFERENCE, "a trained run": TRAINED_RUN}
+    imported("\n".join(f"{code}{absent}assert not heavy, ({name!r}, heavy)" for name, code in parts.items()))
