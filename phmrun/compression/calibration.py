@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from phmrun.engine.module import TrainingModule
 from phmrun.layers.attention import MultiheadAttention
 from phmrun.layers.linear import Linear
+from phmrun.layers.lstm import LSTM
 
 
 @torch.no_grad()
@@ -16,6 +17,7 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
     """E[x xᵀ] ``[in_features, in_features]`` of the inputs of every linear map that the network calls, by name.
 
     A joint map of queries, keys and values that attends to the source reads two kinds of inputs: the mean over both.
+    The gates of an LSTM read its inputs, and its outputs of the step before.
 
     Args:
         module: The trained module, in evaluation mode.
@@ -24,33 +26,49 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
 
-    def add(name: str, inputs: Tensor) -> None:
+    def add(inputs: Tensor, *names: str) -> None:
         vectors = inputs.detach().reshape(-1, inputs.shape[-1]).double()
-        sums[name] = sums.get(name, torch.zeros((), dtype=torch.float64)) + vectors.t() @ vectors
-        counts[name] = counts.get(name, 0) + len(vectors)
+        product = vectors.t() @ vectors
+        for name in names:
+            sums[name] = sums.get(name, torch.zeros((), dtype=torch.float64)) + product
+            counts[name] = counts.get(name, 0) + len(vectors)
 
     def of_linear(name: str) -> Callable[..., None]:
-        return lambda _module, inputs: add(name, inputs[0])
+        return lambda _module, inputs: add(inputs[0], name)
 
     def of_attention(name: str) -> Callable[..., None]:
         def hook(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
             if len(inputs) > 1 and inputs[1] is not None:  # its joint map is not called, but taken apart
-                add(name, inputs[0])
-                add(name, inputs[1])
+                add(inputs[0], name)
+                add(inputs[1], name)
 
         return hook
 
+    def of_lstm(name: str, lstm: LSTM) -> Callable[[int, Tensor, Tensor], None]:
+        def observer(number: int, read: Tensor, before: Tensor) -> None:
+            for kind, vectors in (("input", read), ("recurrent", before)):
+                maps = lstm.cells[number].get_submodule(kind)
+                add(vectors, *(f"{name}.cells.{number}.{kind}.{gate}" for gate, _ in maps.named_children()))
+
+        return observer
+
     hooks = []
+    lstms = []
     for name, child in module.network.named_modules():
         if isinstance(child, Linear):
             hooks.append(child.register_forward_pre_hook(of_linear(name)))
         elif isinstance(child, MultiheadAttention) and len(child.project) == 1:
             hooks.append(child.register_forward_pre_hook(of_attention(f"{name}.project.0")))
+        elif isinstance(child, LSTM):
+            child.observer = of_lstm(name, child)
+            lstms.append(child)
     try:
         mean_loss(module, batches)
     finally:
         for hook in hooks:
             hook.remove()
+        for lstm in lstms:
+            lstm.observer = None
     return {name: (total / counts[name]).float() for name, total in sums.items()}
 
 

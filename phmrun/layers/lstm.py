@@ -6,6 +6,7 @@ are not, so it copies them together at each call (once per sequence, not per ste
 """
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -114,9 +115,15 @@ class LSTM(nn.Module):
         structure: Name of the structure of all maps.
         **options: Its options.
 
+    Attributes:
+        observer: Where set, told for padded sequences the number of each cell, the vectors ``[count, input]`` that it
+            reads, and the hidden vectors ``[count, hidden]`` of the steps before.
+
     Raises:
         PhmrunError: Unknown structure or option, or sizes that do not fit.
     """
+
+    observer: Callable[[int, Tensor, Tensor], None] | None = None
 
     def __init__(
         self,
@@ -243,6 +250,9 @@ class LSTM(nn.Module):
                     said = _fused(read, (state, state), weights, self.bias, 1, 0.0, self.training, False, True)[0]
                 else:
                     said = _linear_output(read, built)
+                if self.observer:
+                    before = _shifted(said, state[0], 1)
+                    self.observer(layer * self.directions + direction, read[inside], before[inside])
                 directions.append(_rows(said, backwards) if direction else said)
             inputs = directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
         return inputs * inside.unsqueeze(-1)
@@ -257,7 +267,7 @@ class LSTM(nn.Module):
         """All layers in one call, unless something must happen between them that the kernel does not do."""
         inputs = self._drop(inputs, self.input_dropout, batch_sizes)
         weights = [_build(cell, self._dropped) for cell in self.cells]
-        if not (self.variational and self.training and self.dropout):
+        if not (self.observer or (self.variational and self.training and self.dropout)):
             return self._kernel(inputs, batch_sizes, state, weights, self.num_layers)
         finals: list[State] = []
         for layer in range(self.num_layers):
@@ -265,9 +275,20 @@ class LSTM(nn.Module):
                 inputs = self._drop(inputs, self.dropout, batch_sizes)
             part = slice(layer * self.directions, (layer + 1) * self.directions)
             initial = (state[0][part], state[1][part])
-            inputs, final = self._kernel(inputs, batch_sizes, initial, weights[part], 1)
+            said, final = self._kernel(inputs, batch_sizes, initial, weights[part], 1)
+            if self.observer and batch_sizes is None:
+                self._tell(part.start, inputs, said, initial[0])
+            inputs = said
             finals.append(final)
         return inputs, (torch.cat([h for h, _ in finals]), torch.cat([c for _, c in finals]))
+
+    def _tell(self, first: int, read: Tensor, said: Tensor, initial: Tensor) -> None:
+        """Tells the observer of one layer."""
+        time = int(self.batch_first)
+        for direction, own in enumerate(said.chunk(self.directions, dim=-1)):
+            ordered, own = (read.flip(time), own.flip(time)) if direction else (read, own)
+            before = _shifted(own, initial[direction], time)
+            self.observer(first + direction, ordered.flatten(0, 1), before.flatten(0, 1))  # type: ignore[misc]
 
     def _kernel(
         self, inputs: Tensor, batch_sizes: Tensor | None, state: State, weights: list[GateWeights], layers: int
@@ -348,6 +369,11 @@ def outputs(lstm: LSTM | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
         return lstm.padded_outputs(inputs, lengths)
     packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
     return pad_packed_sequence(lstm(packed)[0], batch_first=True, total_length=inputs.shape[1])[0]
+
+
+def _shifted(said: Tensor, initial: Tensor, time: int) -> Tensor:
+    """The hidden vectors before those of each step: ``initial [batch, hidden]``, and all but the last."""
+    return torch.cat([initial.unsqueeze(time), said.narrow(time, 0, said.shape[time] - 1)], dim=time)
 
 
 def _rows(vectors: Tensor, order: Tensor) -> Tensor:

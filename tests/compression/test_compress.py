@@ -36,7 +36,7 @@ def test_a_full_rank_child_is_its_parent(parent):
     trained, weights = parent
     layer = layer_of("phm", {"n": 1})
     plan = make_plan(trained, layer, budget=None, batches=2, fixed=True)
-    assert all(one.energy > 0.99999 for one in plan.maps)
+    assert all(one.energy > 0.99999 and one.output_energy > 0.99999 for one in plan.maps)
     assert plan.loss[1] == pytest.approx(plan.loss[0], abs=1e-4)
     result = child_of(trained, weights, plan, layer, 0)
     assert result.state == "done"

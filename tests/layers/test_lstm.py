@@ -226,6 +226,35 @@ def test_packed_rows():
     assert packed_rows(torch.tensor([3, 3, 1])).tolist() == [0, 1, 2, 0, 1, 2, 0]
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("padded", [True, False])
+def test_an_observer_is_told_what_the_gates_read(padded):
+    """Told of all cells: their own inputs and the outputs of the step before, from which the gates give the outputs."""
+    torch.manual_seed(0)
+    lstm = LSTM(3, 4, 2, batch_first=True, bidirectional=True).eval()
+    inputs, lengths = torch.randn(2, 5, 3), torch.tensor([5, 3] if padded else [5, 5])
+    told = {}
+    lstm.observer = lambda number, read, before: told.update({number: (read, before)})
+    found = outputs(lstm, inputs, lengths) if padded else lstm(inputs)[0]
+    assert sorted(told) == [0, 1, 2, 3]
+    for number in (2, 3):
+        read, before = told[number]
+        assert len(read) == len(before) == int(lengths.sum())
+        weights = lstm.cells[number].build()
+        gates = read @ weights.input.t() + before @ weights.recurrent.t() + weights.input_bias + weights.recurrent_bias
+        i, f, g, o = gates.chunk(4, dim=1)
+        i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+        for row, first in enumerate((0, int(lengths[0]))):
+            length, cell = int(lengths[row]), torch.zeros(4)
+            for step in range(length):
+                cell = f[first + step] * cell + i[first + step] * g[first + step]
+                place = length - 1 - step if number == 3 else step
+                wanted = found[row, place].chunk(2)[number - 2]
+                torch.testing.assert_close(o[first + step] * cell.tanh(), wanted)
+    lstm.observer = None
+    torch.testing.assert_close(found, outputs(lstm, inputs, lengths) if padded else lstm(inputs)[0])
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("coupled", [False, True])
 def test_outputs_over_padding_equal_those_of_packed_sequences(bidirectional, coupled):
