@@ -89,9 +89,11 @@ def compress(
     options = {scope: _options(keys, scope) for scope in ("layer", "embedding", "output")}
     given = {**options["layer"], **({} if n is None else {"n": n})}
     trained = open_run(Run.find(runs_dir, run))
-    own = {"data.name": data, "data.prefix": prefix}
+    if sequences and not (steps and TASKS.get(trained.config.task).converts):
+        raise PhmrunError("outputs to learn from need a translator and --steps", where="--sequences")
+    own = {"--data": ("data.name", data), "--prefix": ("data.prefix", prefix)}
     others = [setting for setting in keys if setting[0].partition(".")[0] not in options]
-    others += [(key, value, f"--{key.partition('.')[2]}") for key, value in own.items() if value is not None]
+    others += [(key, value, option) for option, (key, value) in own.items() if value is not None]
     config = trained.config
     if others:
         if any(key.startswith("data.") for key, *_ in others) and TASKS.get(config.task).converts:

@@ -8,6 +8,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.errors import PhmrunError
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ def export(
 ) -> None:
     """Writes a trained model in another format, and checks that the file gives the same outputs."""
     load_plugins(plugin)
+    if quantization != "none" and kind != "ctranslate2":
+        raise PhmrunError(
+            f"the format {kind!r} has no quantization", where="--quantization", valid=("--format ctranslate2",)
+        )
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)

@@ -49,6 +49,7 @@ class Plan:
         dense_parameters: Of all of them dense.
         loss: On the calibration data before, and with all of them replaced, in nats per unit; ``None`` without such
             data.
+        others: The structure and options of each map that is none of them, since it had a structure before.
     """
 
     maps: tuple[FittedMap, ...]
@@ -56,13 +57,23 @@ class Plan:
     parameters: int
     dense_parameters: int
     loss: tuple[float, float] | None
+    others: Mapping[str, Mapping[str, Any]]
 
     def config_of(self, parent: Experiment, layer: LayerConfig, steps: int) -> Experiment:
-        """The child's config: the parent's, with the layer for all maps, and those by name that have another."""
+        """The child's config: the parent's, with the layer for all maps, and those by name that have another.
+
+        A layer that does not fit all of them is named for each that has it, and the others are dense.
+        """
+        inside = [one for one in self.maps if scope_of(one.name) not in SCOPES]
+        if any(_misfit(layer.arguments, *one.shape) for one in inside):
+            layer = LayerConfig()
+        found = {one.name: dict(one.layer) for one in self.maps} | {
+            name: dict(one) for name, one in self.others.items()
+        }
         others = [
-            MapConfig(name=one.name, layer=LayerConfig(**one.layer))
-            for one in self.maps
-            if dict(one.layer) != layer.arguments or scope_of(one.name) in SCOPES
+            MapConfig(name=name, layer=LayerConfig(**one))
+            for name, one in found.items()
+            if one != layer.arguments or scope_of(name) in SCOPES
         ]
         training = parent.training.model_copy(update={"max_steps": steps, "max_epochs": None})
         return parent.model_copy(update={"layer": layer, "maps": tuple(others), "training": training})
@@ -108,9 +119,10 @@ def make_plan(
     """
     tables = tables or {}
     module = trained.module.eval()
+    present = structures_of(module.network)
     dense = {
         name: one
-        for name, one in structures_of(module.network).items()
+        for name, one in present.items()
         if one.name == "dense" and (scope_of(name) in tables or scope_of(name) not in SCOPES)
     }
     if absent := [scope for scope in tables if scope not in map(scope_of, dense)]:
@@ -131,7 +143,11 @@ def make_plan(
                 choices[name] = [(_measured(module, data, *choice, before), choice[1]) for choice in choices[name]]
             advance(1)
     if not any(choices.values()):
-        raise PhmrunError(f"no map of the run fits the layer {layer.structure!r}", where=trained.run.id)
+        reasons = [_misfit(layer.arguments, old.out_features, old.in_features) for old in dense.values()]
+        raise PhmrunError(
+            f"no map of the run fits the layer {layer.structure!r}: {reasons[0] if reasons else 'none is dense'}",
+            where=trained.run.id,
+        )
     kept = {name: (_dense(name, old), old) for name, old in dense.items()}
     if budget is None:
         chosen = {name: (options or [kept[name]])[0] for name, options in choices.items()}
@@ -149,6 +165,11 @@ def make_plan(
         sum(one.parameters for one, _ in chosen.values()),
         sum(one.out_features * one.in_features for one in dense.values()),
         None if before is None or after is None else (before, after),
+        {
+            name: {"structure": one.name, **one.options}
+            for name, one in present.items()
+            if one.name != "dense" and scope_of(name) not in SCOPES
+        },
     )
 
 
@@ -207,14 +228,19 @@ def _fitted(
     name: str, old: Structure, layer: Mapping[str, Any], covariance: Tensor | None
 ) -> tuple[FittedMap, Structure] | None:
     """The structure fitted to one map; ``None`` where it does not fit its sizes."""
-    cls: type[Structure] = STRUCTURES.get(layer["structure"])
-    if cls.misfit(old.out_features, old.in_features, **{key: layer[key] for key in layer if key != "structure"}):
+    if _misfit(layer, old.out_features, old.in_features):
         return None
     weight = old.materialize().detach()
     new = made_for(old, layer)
     new.reset_parameters(float(weight.std()))
     new.fit(weight, covariance)
     return fitted_map(name, weight, new, covariance), new
+
+
+def _misfit(layer: Mapping[str, Any], out_features: int, in_features: int) -> str | None:
+    """Why a map of these sizes cannot have the layer."""
+    cls: type[Structure] = STRUCTURES.get(layer["structure"])
+    return cls.misfit(out_features, in_features, **{key: layer[key] for key in layer if key != "structure"})
 
 
 def _dense(name: str, old: Structure) -> FittedMap:

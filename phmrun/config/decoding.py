@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from phmrun.config.experiment import Experiment
 from phmrun.config.problems import ConfigError, from_validation, unknown_key
 from phmrun.config.schema import Section
+from phmrun.errors import PhmrunError
 
 
 def decoding_section(config: Experiment) -> Section:
@@ -21,11 +22,16 @@ def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experimen
 
     Raises:
         ConfigError: The task's decoding has no such keys, or not with these values; all of them at once.
+        PhmrunError: The task's outputs are no text that an engine could find.
     """
     if not overrides:
         return config
     section = decoding_section(config)
     known = type(section).model_fields
+    if "engine" not in known and overrides.keys() & {"engine", "quantization"}:
+        raise PhmrunError(
+            f"CTranslate2 translates, and {config.task} is no sequence-to-sequence task", where="--engine"
+        )
     problems = [unknown_key(f"decoding.{key}", known, None) for key in overrides if key not in known]
     if problems:
         raise ConfigError(problems)

@@ -175,6 +175,8 @@ def train(
     verify_sizes(config.data.name, cache_dir())
     _check_splits(config, data)
     _prepare(data)
+    if derivation and derivation.teacher:
+        _check_teacher(derivation.teacher, data)
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
     text = to_yaml(config, _said(origin))
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
@@ -209,19 +211,14 @@ def taught_by(run: Run) -> Derivation:
     return Derivation({"teacher": run.id, "teacher's weights": weights}, teacher=trained)
 
 
-def teacher_of(trained: TrainedModel, config: Experiment, data: DataModule) -> Teacher:
-    """A trained run as a teacher of an experiment.
-
-    Raises:
-        PhmrunError: It has learnt other tokens or labels.
-    """
+def _check_teacher(trained: TrainedModel, data: DataModule) -> None:
+    """Refuses a teacher that has learnt other tokens or labels."""
     if contents(trained.vocabulary) != contents(data.vocabulary):
         raise PhmrunError(
             "the teacher's vocabulary is another one, so that its predictions are of other tokens",
             where=trained.run.id,
             hint="Train both on the same data with the same vocabulary.",
         )
-    return Teacher(trained.module, config.distillation.weight, config.distillation.temperature)
 
 
 def check_extension(parent: Run, config: Experiment) -> None:
@@ -298,7 +295,7 @@ def _train(
                 save_start(run.checkpoints, module)
     mirror = _begin(config, data, module.network, run, plugins) if leader else None
     if derivation and derivation.teacher:
-        module.teacher = teacher_of(derivation.teacher, config, data)
+        module.teacher = Teacher(derivation.teacher.module, config.distillation.weight, config.distillation.temperature)
 
     def record(row: dict[str, Any]) -> None:
         if mirror is None:

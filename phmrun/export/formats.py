@@ -72,7 +72,7 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
             differ.
     """
     if kind not in FORMATS:
-        raise unknown("export format", kind, FORMATS, where="--format")
+        raise unknown("export format", kind, (*FORMATS, "ctranslate2"), where="--format")
     label = trained.load(**weights)
     program = trained.module.export_graph()
     if kind != "safetensors" and program.untraceable:

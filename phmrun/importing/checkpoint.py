@@ -14,6 +14,7 @@ from phmrun.files import sha256_of
 WEIGHTS = "model.safetensors"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 SAFELY = "AutoModelForSeq2SeqLM.from_pretrained(DIR).save_pretrained(OUT, safe_serialization=True)"
+WRITTEN = "Give a directory that save_pretrained has written."
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,15 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     weights = directory / WEIGHTS
     if not weights.is_file():
         raise _without_weights(directory)
+    path = directory / "config.json"
+    if not path.is_file():
+        raise PhmrunError(f"there is no {path.name} here", where=str(directory), hint=WRITTEN, code=ExitCode.DATA)
     try:
-        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise _damaged(directory / "config.json", str(error)) from error
+        raise _damaged(path, str(error)) from error
     if not isinstance(config, dict):
-        raise _damaged(directory / "config.json", "it is no JSON object")
+        raise _damaged(path, "it is no JSON object")
     try:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -101,7 +105,7 @@ def _without_weights(directory: Path) -> PhmrunError:
             "through their own converters first."
         )
     else:
-        what, hint = f"there is no {WEIGHTS} here", "Give a directory that save_pretrained has written."
+        what, hint = f"there is no {WEIGHTS} here", WRITTEN
     return PhmrunError(what, where=str(directory), hint=hint, code=ExitCode.DATA)
 
 

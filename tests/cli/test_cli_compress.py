@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tiny_experiments import configured, run_experiment
+from tiny_experiments import configured, run_experiment, write_corpus
 
 
 def test_a_run_is_compressed(phmrun, tmp_path):
@@ -46,10 +46,25 @@ def test_a_run_is_compressed(phmrun, tmp_path):
     (outputs,) = (tmp_path / "runs" / report["parent"] / "outputs").iterdir()
     assert str(outputs) in config
     assert len(outputs.read_text().splitlines()) == 150
+    other = write_corpus(tmp_path / "other", seed=1)
+    plans = [
+        phmrun("compress", report["parent"], "--layer", "phm", "--n", "2", "--dry-run", "--json", *more, *where)
+        for more in ((), ("--prefix", f"{other}/"))
+    ]
+    assert [one.code for one in plans] == [0, 0], plans[1].err
+    before, elsewhere = (json.loads(one.out)["plan"]["loss_before"] for one in plans)
+    assert before != elsewhere  # the calibration batches are those of the other data
+    parent = ("--config", str(tmp_path / "runs" / report["parent"] / "config.yaml"), "--teacher", report["parent"])
+    learnt = phmrun("train", "nmt", *parent, "--set", "distillation.weight=1", "--max-steps", "2", "--json", *where)
+    assert learnt.code == 0, learnt.err
+    assert json.loads(learnt.out)["run_id"] not in (report["parent"], *ids)
     for arguments, said in (
         (("--layer", "phmm"), "phm"),
         (("--layer", "phm", "--budget", "2"), "no share"),
         (("--layer", "phm", "--set", "layer.rank=3"), "rank"),
+        (("--layer", "phm", "--n", "3"), "3"),
+        (("--layer", "phm", "--sequences"), "--steps"),
+        (("--layer", "phm", "--data", "multi31k"), "--data"),
     ):
         refused = phmrun("compress", report["parent"], *arguments, *where)
         assert refused.code == 2

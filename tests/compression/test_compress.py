@@ -91,9 +91,30 @@ def test_tables_are_replaced_where_that_is_asked_for(parent):
         make_plan(trained, layer, budget=None, batches=0, fixed=True, tables={"output": layer})
 
 
+def test_a_layer_that_fits_some_maps_and_a_run_that_has_some_already(parent):
+    """The feed-forward maps of the translator, say, are not square; a second compression keeps what the first made."""
+    trained, weights = parent
+    square = layer_of("circulant", {})
+    plan = make_plan(trained, square, budget=None, batches=0, fixed=True)
+    child = open_run(run_of(child_of(trained, weights, plan, square, 0, 0)))
+    weights = child.load()
+    names = {name: one.name for name, one in structures_of(child.module.network).items()}
+    assert {"dense", "circulant"} == set(names.values())
+    layer = layer_of("phm", {"n": 2})
+    again = make_plan(child, layer, budget=None, batches=0, fixed=True)
+    assert {one.name for one in again.maps}.isdisjoint(name for name, one in names.items() if one == "circulant")
+    grandchild = open_run(run_of(child_of(child, weights, again, layer, 0, 0)))
+    grandchild.load()
+    found = structures_of(grandchild.module.network)
+    for name, structure in (plan.structures | again.structures).items():
+        wanted = structure if name in again.structures else plan.structures[name]
+        assert found[name].name == wanted.name
+        torch.testing.assert_close(found[name].materialize(), wanted.materialize())
+
+
 def test_what_cannot_be_is_said(parent):
     trained, _ = parent
-    with pytest.raises(PhmrunError, match="no map of the run fits"):
+    with pytest.raises(PhmrunError, match=r"no map of the run fits the layer 'phm': .*7"):
         make_plan(trained, layer_of("phm", {"n": 7}), budget=None, batches=0, fixed=True)
     with pytest.raises(PhmrunError, match="smallest choices"):
         make_plan(trained, layer_of("phm", {"n": 2}), budget=Fraction(1, 50), batches=1, fixed=True)

@@ -189,7 +189,7 @@ def damage(directory, **changes):
         (lambda place: damage(place, d_model=-4), "not a size"),
         (lambda place: damage(place, encoder_layers=3, num_layers=3), "holds no"),
         (lambda place: (place / "config.json").write_text("{"), "damaged"),
-        (lambda place: (place / "config.json").unlink(), "damaged"),
+        (lambda place: (place / "config.json").unlink(), "there is no config.json here"),
         (spoil_pieces, "damaged"),
     ],
     ids=["truncated", "another kind", "another width", "no width", "a layer more", "no JSON", "no config", "no pieces"],
