@@ -212,6 +212,8 @@ def bench_run(
     trained, data = opened(run)
     exact = any(opponent in RANDOM for opponent in against)
     ours = _system(trained, place)
+    for opponent in against:
+        _check_opponent(opponent, trained, ours)
     plans: list[tuple[Phase, Prepare]] = []
     if "decoding" in parts and isinstance(ours, Ours):
         plans += _decoding(ours, data, amount, exact=exact)
@@ -271,26 +273,34 @@ def _name(opponent: Opponent) -> str:
     return opponent.id if isinstance(opponent, Run) else opponent
 
 
-def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System | Converted:
-    """Another run, or a model of the same sizes.
+def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> None:
+    """Refuses what cannot be set against a run, before anything is measured."""
+    task = trained.config.task
+    what = None
+    if isinstance(opponent, Run):
+        other = open_run(opponent).config.task
+        if other != task:
+            what = f"a run of the task {other!r} cannot be set against one of {task!r}"
+    elif opponent != "dense" and not isinstance(ours, Ours):
+        what = f"{opponent} translates; the task {task!r} does not"
+    elif opponent == "hf" and not isinstance(ours.module.transformer, Transformer):  # type: ignore[union-attr]
+        what = "Hugging Face's Marian is a Transformer; the run's network is another"
+    if what:
+        raise PhmrunError(what, where="--against")
 
-    Raises:
-        PhmrunError: It is of another task.
-    """
+
+def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> System | Converted:
+    """Another run, or a model of the same sizes."""
     config, sizes = trained.config, trained.vocabulary.sizes
     if isinstance(opponent, Run):
         other = open_run(opponent)
-        if other.config.task != config.task:
-            what = f"a run of the task {other.config.task!r} cannot be set against one of {config.task!r}"
-            raise PhmrunError(what, where="--against")
         _load(other)
         return _system(other, ours.device)
     if opponent == "dense":
         dense = config.model_copy(update={name: LayerConfig() for name, value in config if is_layer(value)})
         module = TASKS.get(config.task).load("module")(dense, *sizes)
         return Ours(module, ours.search, ours.device) if isinstance(ours, Ours) else Untrained(module, ours.device)
-    if not isinstance(ours, Ours):
-        raise PhmrunError(f"{opponent} translates; the task {config.task!r} does not", where="--against")
+    ours = cast(Ours, ours)
     if opponent != "hf":
         search = replace(
             ours.search, engine="ctranslate2", quantization="none" if opponent == "ctranslate2" else "int8"
@@ -298,8 +308,6 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
         place = trained.run.path / "exports" / search.directory
         network, vocabularies = ours.module.transformer, cast(Vocabularies, trained.vocabulary)
         return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
-    if not isinstance(ours.module.transformer, Transformer):
-        raise PhmrunError("Hugging Face's Marian is a Transformer; the run's network is another", where="--against")
     smoothing = config.training.label_smoothing
     model = config.model
     return Marian(model, *sizes, smoothing=smoothing, alpha=ours.search.alpha, device=ours.device)

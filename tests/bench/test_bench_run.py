@@ -59,6 +59,11 @@ def test_the_engine_beside_it_decodes_and_does_not_train(run):
     assert [list(phase.ratios) for phase in report.phases] == [names, names, []]
 
 
+def test_what_translates_is_refused_beside_what_does_not(trained):
+    with pytest.raises(PhmrunError, match="ctranslate2 translates"):
+        bench._check_opponent("ctranslate2", trained, bench.Answering(trained, "cpu"))
+
+
 def test_the_engine_generates_just_so_many_tokens(trained, tmp_path):
     pytest.importorskip("ctranslate2")
     network, vocabularies = trained.module.transformer, trained.vocabulary
