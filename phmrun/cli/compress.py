@@ -1,5 +1,6 @@
 """``phmrun compress``: a trained run with the nearest matrices of a structure in the places of its own."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -157,7 +158,7 @@ def _show(plan: "Plan") -> None:
     rows = []
     for kind, maps in by_kind(plan.maps).items():
         dense = sum(one.shape[0] * one.shape[1] for one in maps)
-        layers = sorted({" ".join(str(value) for value in one.layer.values()) for one in maps})
+        layers = sorted({_label(one.layer) for one in maps})
         outputs = [one.output_energy for one in maps if one.output_energy is not None]
         rows.append(
             (
@@ -176,6 +177,17 @@ def _show(plan: "Plan") -> None:
     if plan.loss:
         said += f" · loss on the calibration data {plan.loss[0]:.3f} before, {plan.loss[1]:.3f} after"
     console.stdout().print(said, markup=False, soft_wrap=True)
+
+
+def _label(layer: Mapping[str, Any]) -> str:
+    """A structure with what rules its size and what is not as usual, ``phm n=4``."""
+    from phmrun.compression.compress import ORDERS
+    from phmrun.layers import options_of
+    from phmrun.ledger.about import layer_label
+
+    usual = {option.name: option.default for option in options_of(layer["structure"])}
+    told = {key: value for key, value in layer.items() if key in ORDERS or key not in usual or value != usual[key]}
+    return str(layer_label(told, words=True))
 
 
 def _facts(plan: "Plan") -> dict[str, Any]:

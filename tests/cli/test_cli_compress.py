@@ -13,6 +13,7 @@ def test_a_run_is_compressed(phmrun, tmp_path):
     shown = phmrun("compress", "latest", "--layer", "phm", "--n", "4", "--dry-run", *where)
     assert shown.code == 0, shown.err
     assert "energy kept" in shown.out
+    assert "phm n=4 " in shown.out
     assert "encoder.attention.project" in shown.out
     assert len(list((tmp_path / "runs").iterdir())) == 1
     made = phmrun(
