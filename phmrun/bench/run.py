@@ -283,7 +283,7 @@ def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answ
             what = f"a run of the task {other!r} cannot be set against one of {task!r}"
     elif opponent != "dense" and not isinstance(ours, Ours):
         what = f"{opponent} translates; the task {task!r} does not"
-    elif opponent == "hf" and not isinstance(ours.module.transformer, Transformer):  # type: ignore[union-attr]
+    elif opponent == "hf" and not isinstance(ours.module.transformer, Transformer):
         what = "Hugging Face's Marian is a Transformer; the run's network is another"
     if what:
         raise PhmrunError(what, where="--against")
