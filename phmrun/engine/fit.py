@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from signal import Signals
 
@@ -22,7 +23,7 @@ from phmrun.engine.checkpoints import (
     weights_of,
 )
 from phmrun.engine.data import DataModule
-from phmrun.engine.lightning import Callback, MisconfigurationException, pl
+from phmrun.engine.lightning import Callback, DDPStrategy, MisconfigurationException, pl
 from phmrun.engine.lightning_modules import LightningData, LightningTraining, Unprofiled
 from phmrun.engine.meter import Meter, Record
 from phmrun.engine.module import TrainingModule
@@ -38,6 +39,10 @@ LOG = logging.getLogger("phmrun.engine")
 
 HISTORY_EVERY = 50
 """Optimizer steps between rows of the training loss in the history."""
+FIXED_ORDER = "ddp_find_unused_parameters_true"
+"""Lightning's name for DDP that keeps gradients where they are in the buffers that processes sum. DDP sorts them anew
+after the first step of a process otherwise, and the order in which three numbers or more are summed is one of place:
+the first step after a resume would sum in another order than the same step of a training that nobody interrupted."""
 
 
 @dataclass(frozen=True)
@@ -201,11 +206,11 @@ def build_trainer(
     before_writing: Callable[[], None] | None = None,
 ) -> pl.Trainer:
     """Lightning's trainer, with everything that the runner does itself switched off."""
-    return pl.Trainer(
+    build = partial(
+        pl.Trainer,
         accelerator=hardware.accelerator,
         devices=hardware.devices,
         num_nodes=hardware.nodes,
-        strategy=hardware.strategy,
         precision=training.precision,
         deterministic=hardware.deterministic or None,
         max_steps=steps,
@@ -224,6 +229,9 @@ def build_trainer(
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+    trainer = build(strategy=hardware.strategy)
+    several = isinstance(trainer.strategy, DDPStrategy) and trainer.world_size > 2
+    return build(strategy=FIXED_ORDER) if several and hardware.strategy in ("auto", "ddp") else trainer
 
 
 def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
@@ -253,6 +261,7 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*does not have many workers.*")
             warnings.filterwarnings("ignore", message=".*treespec.*", category=FutureWarning)
+            warnings.filterwarnings("ignore", message=".*find_unused_parameters=True was specified.*")
             module.trainer = data.trainer = trainer
             trainer.fit(
                 LightningTraining(module), datamodule=LightningData(data), ckpt_path=checkpoint, weights_only=True

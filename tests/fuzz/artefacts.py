@@ -49,8 +49,21 @@ def run(name: str) -> Callable[[Path], Read]:
         (place / "parameters.json").write_text(json.dumps(PARAMETERS))
         (place / "predictions" / "samples.json").write_text(json.dumps(SAMPLES))
 
+        run = Run(place)
+        history = run.history
+        asks = {
+            "status.json": [lambda: run.status],
+            "metrics.json": [run.metrics, lambda: scores([run, run])],
+            "parameters.json": [run.parameters],
+            "predictions/samples.json": [run.samples],
+            "config.yaml": [lambda: configurations([run, run])],
+            "history.jsonl": [
+                history.read, history.last, lambda: history.cut(10**9),
+                lambda: [curves([run], figure) for figure in figures([run])],
+            ],
+        }[name]  # fmt: skip
+
         def use(path: Path) -> None:
-            run = Run(place)
             found = list_runs(folder / "runs")
             for key in ("name", "state", "seconds", "step", "updated", "seed", "parameters", "task"):
                 sort(found, key)
@@ -60,11 +73,7 @@ def run(name: str) -> Callable[[Path], Read]:
                 sort(found, names[0])
             card(describe(run)).encode()
             faults = []
-            for ask in (
-                lambda: run.status, run.metrics, run.parameters, run.samples, run.history.read, run.history.last,
-                lambda: run.history.cut(10**9), lambda: configurations([run, run]), lambda: scores([run, run]),
-                lambda: [curves([run], figure) for figure in figures([run])],
-            ):  # fmt: skip
+            for ask in asks:
                 try:
                     ask()
                 except PhmrunError as error:

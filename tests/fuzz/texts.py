@@ -2,11 +2,13 @@
 
 import json
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tests.fuzz.reader import Read, from_file
 
+_TURNS = count()
 TASKS = ("nmt", "style", "sva", "nli", "parse", "lm")
 
 
@@ -17,29 +19,36 @@ def _options() -> Any:
     return cache(options_of)
 
 
-def _defaults(task: str) -> dict[str, Any]:
-    from phmrun.config import resolve, task_defaults
+@cache
+def _task(task: str) -> tuple[Any, Any]:
+    """The schema of a task, and its defaults, which are read once."""
+    from phmrun.config import task_defaults
     from phmrun.registry import TASKS as REGISTERED
 
-    schema = REGISTERED.get(task).load("schema")
-    config: dict[str, Any] = resolve(schema, [task_defaults(task)], _options()).config.model_dump(mode="json")
-    return config
+    return REGISTERED.get(task).load("schema"), task_defaults(task)
+
+
+def _defaults(task: str) -> Any:
+    from phmrun.config import resolve
+
+    schema, defaults = _task(task)
+    return resolve(schema, [defaults], _options()).config
 
 
 def config_seeds() -> list[bytes]:
-    texts = [json.dumps(_defaults(task)).encode() for task in TASKS]
+    texts = [json.dumps(_defaults(task).model_dump(mode="json")).encode() for task in TASKS]
     return [*texts, b"task: nmt\nlayer: {structure: phm, n: 4}\nmodel:\n  preset: tiny\ntraining:\n  clip: 1.5\n"]
 
 
 def read_config(path: Path) -> None:
-    from phmrun.config import read_source, resolve, run_id, task_defaults, to_yaml
-    from phmrun.registry import TASKS as REGISTERED
+    from phmrun.config import read_source, resolve, run_id, to_yaml
 
     source = read_source(path)
     task = source.values.get("task")
-    task = task if task in TASKS else "nmt"
-    config = resolve(REGISTERED.get(task).load("schema"), [task_defaults(task), source], _options()).config
-    to_yaml(config)
+    schema, defaults = _task(task if task in TASKS else "nmt")
+    config = resolve(schema, [defaults, source], _options()).config
+    if not next(_TURNS) % 8:  # it takes three times as long as all the rest
+        to_yaml(config)
     run_id(config, fingerprints={})
 
 
@@ -75,19 +84,22 @@ def read_table(path: Path) -> None:
 
 
 def setting_seeds() -> list[bytes]:
-    from phmrun.config import leaves, resolve, task_defaults
-    from phmrun.registry import TASKS as REGISTERED
+    from phmrun.config import leaves
 
     found = []
     for task in TASKS:
-        config = resolve(REGISTERED.get(task).load("schema"), [task_defaults(task)], _options()).config
-        found += [f"{task} {key}={json.dumps(value, default=str)}".encode() for key, value in leaves(config)]
+        leaf = leaves(_defaults(task))
+        found += [f"{task} {key}={json.dumps(value, default=str)}".encode() for key, value in leaf]
     return found
 
 
 def read_setting(folder: Path) -> Read:
+    from phmrun import experiments
     from phmrun.cli.options import ExperimentOptions
     from phmrun.cli.resolving import resolve_options
+    from phmrun.config import task_defaults
+
+    experiments.task_defaults = cache(task_defaults)
 
     def read(content: bytes) -> None:
         task, _, setting = content.decode("utf-8", "replace").partition(" ")
