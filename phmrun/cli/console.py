@@ -52,14 +52,21 @@ def verbosity() -> Verbosity:
     return {logging.WARNING: Verbosity.QUIET, logging.DEBUG: Verbosity.VERBOSE}.get(level, Verbosity.NORMAL)
 
 
+class _HarmlessConsole(Console):
+    """Prints text from data and names without what would steer the terminal."""
+
+    def render_str(self, text: str, **more: Any) -> Text:
+        return super().render_str(printable(text), **more)
+
+
 def stdout() -> Console:
     """The console for results; wide where it is a file or a pipe, so that tables keep their rows."""
-    return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    return _HarmlessConsole(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
 
 
 def stderr() -> Console:
     """The console for everything else."""
-    return Console(stderr=True, width=None if sys.stderr.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    return _HarmlessConsole(stderr=True, width=None if sys.stderr.isatty() else _WIDTH_OF_A_FILE, highlight=False)
 
 
 def print_json(value: Any) -> None:

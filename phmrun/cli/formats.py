@@ -8,6 +8,7 @@ from typing import Any
 
 from phmrun.cli import console
 from phmrun.escaping import latex, markdown, spreadsheet
+from phmrun.ledger.card import shared
 
 
 class Format(StrEnum):
@@ -29,14 +30,17 @@ def print_formatted(columns: Sequence[str], rows: Iterable[Sequence[Any]], style
 
 
 def formatted(columns: Sequence[str], rows: Sequence[Sequence[Any]], style: Format) -> str:
-    """The table as Markdown, as LaTeX (booktabs) or as comma-separated values, whose numbers are bare."""
+    """The table as Markdown, as LaTeX (booktabs) or as comma-separated values, whose numbers are bare.
+
+    The first two are for readers: paths below the data directory or the user's home are shortened.
+    """
     if style is Format.CSV:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(map(spreadsheet, columns))
         writer.writerows([["" if value is None else spreadsheet(value) for value in row] for row in rows])
         return text.getvalue()
-    cells = [[_text(value) for value in row] for row in rows]
+    cells = [[shared(_text(value)) for value in row] for row in rows]
     right = [any(isinstance(row[index], int | float) for row in rows) for index in range(len(columns))]
     if style is Format.MD:
         ruler = ["---:" if numbers else ":---" for numbers in right]

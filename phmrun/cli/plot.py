@@ -156,5 +156,5 @@ def plot_tuning(
         raise PhmrunError(f"no trial of it is done in {runs_dir}", where=file)
     monitor = next(row.cells[0].config.training.monitor for row in rows if row.cells[0].config)
     path = out or Path(f"tuning-{Path(file).stem}.png")
-    save_figure(draw_tuning(efforts, f"val/{monitor}", str(made.sweep.file.title or Path(file).stem)), path)
+    save_figure(draw_tuning(efforts, f"val/{monitor}", made.sweep.title or Path(file).stem), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)

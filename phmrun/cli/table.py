@@ -151,7 +151,7 @@ def _listed(text: str | None) -> list[str]:
 def _print(laid: "Laid", style: TableFormat) -> None:
     """Title, table and notes, in one of the formats for readers."""
     from phmrun.cli.formats import Format, print_formatted
-    from phmrun.escaping import latex, markdown, one_line
+    from phmrun.escaping import latex, markdown
     from phmrun.ledger.wording import head
 
     if style is TableFormat.TEXT:
@@ -168,7 +168,7 @@ def _print(laid: "Laid", style: TableFormat) -> None:
         print("".join(f"\n{markdown(note)}\n" for note in laid.notes), end="")
         return
     if laid.title:
-        print(f"% {one_line(laid.title)}; the package booktabs draws the rules")
+        print(f"% {laid.title}; the package booktabs draws the rules")
     print_formatted([head(column) for column in laid.columns], laid.rows, Format.LATEX)
     for note in laid.notes:
         breakable = latex(note).replace("$|$", "$|$\\allowbreak{}")

@@ -7,7 +7,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from phmrun.errors import PhmrunError
+from phmrun.escaping import printable
 from phmrun.files import replacing
+from phmrun.ledger.card import shared
 
 ENDINGS = (".png", ".svg", ".pdf")
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#000000")
@@ -19,6 +21,11 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def words(text: str) -> str:
+    """A name or a title as a picture shows it that others see: no formula, and no path in the user's home."""
+    return printable(shared(text)).replace("$", r"\$")
 
 
 def save_figure(figure: Figure, path: Path) -> None:

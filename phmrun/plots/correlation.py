@@ -18,7 +18,7 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import AdaptiveInput, DeFINE, Embedding
 from phmrun.layers.define import CHUNK
 from phmrun.layers.hgt import GroupTransform
-from phmrun.plots.canvas import new_figure
+from phmrun.plots.canvas import new_figure, words
 
 PANEL = 3.0
 """Inches."""
@@ -76,7 +76,7 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
     across = min(len(panels), ACROSS)
     down = -(-len(panels) // across)
     figure = new_figure(PANEL * across + 0.8, PANEL * down + 0.6)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(words(title), fontsize=10)
     axes = figure.subplots(down, across, squeeze=False)
     image = None
     for place, panel in zip(axes.flat, panels, strict=False):

@@ -14,9 +14,10 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.about import PLAIN
+from phmrun.ledger.card import shared
 from phmrun.ledger.history import shown
 from phmrun.ledger.wording import title
-from phmrun.plots.canvas import PALETTE, new_figure
+from phmrun.plots.canvas import PALETTE, new_figure, words
 
 Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
@@ -85,10 +86,12 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
         colour = PALETTE[number % len(PALETTE)]
         dashes = ("-", "--", ":", "-.")[number // len(PALETTE) % 4]
         marker = "o" if len(curve.places) == 1 else None
-        axes.plot(curve.places, curve.values, dashes, color=colour, label=curve.label, linewidth=1.4, marker=marker)
+        axes.plot(
+            curve.places, curve.values, dashes, color=colour, label=words(curve.label), linewidth=1.4, marker=marker
+        )
     axes.set_xlabel(LABELS[axis])
     axes.set_ylabel(title(score))
-    axes.set_title(heading, fontsize=10)
+    axes.set_title(words(heading), fontsize=10)
     if log:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
@@ -116,7 +119,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
     for network, values in zip(networks, settings, strict=True):
         others = [f"{_short(key, telling)} {values[key]}" for key in telling if key in values]
         same = len(set(networks)) == 1 and others
-        found.append(fill(", ".join(others if same else [network, *others]), LONGEST))
+        found.append(fill(shared(", ".join(others if same else [network, *others])), LONGEST))
     counts = Counter(found)
     places = {label: count() for label in counts}
     return [label if counts[label] == 1 else f"{label} ({next(places[label]) + 1})" for label in found]

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter
 from phmrun.ledger.wording import title
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.costs import Point, frontier
-from phmrun.plots.canvas import PALETTE, new_figure
+from phmrun.plots.canvas import PALETTE, new_figure, words
 
 
 def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
@@ -23,13 +23,14 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
         heading: Where the points come from.
     """
     figure = new_figure(7.0, 4.6)
-    figure.suptitle(fill(heading, 90), fontsize=10)
+    figure.suptitle(fill(words(heading), 90), fontsize=10)
     axes = figure.subplots()
     best = frontier(points, lower=kind_of(score).lower_is_better)
     axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
     for number, point in enumerate(points):
         colour = PALETTE[number % 6]
-        axes.errorbar(point.size, point.score, yerr=point.spread, fmt="o", color=colour, capsize=3, label=point.label)
+        label = words(point.label)
+        axes.errorbar(point.size, point.score, yerr=point.spread, fmt="o", color=colour, capsize=3, label=label)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))

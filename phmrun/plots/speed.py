@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from phmrun.ledger import Run
 from phmrun.ledger.listing import score_value
-from phmrun.plots.canvas import PALETTE, new_figure
+from phmrun.plots.canvas import PALETTE, new_figure, words
 
 TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
 
@@ -38,7 +38,7 @@ def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
     """Bars of training and of prediction, one for each run, with their figures; "not recorded" where there is none."""
     lines = sum(1 + pace.label.count("\n") for pace in paces)
     figure = new_figure(9.0, 1.3 + 0.3 * lines)
-    figure.suptitle(heading, fontsize=10)
+    figure.suptitle(words(heading), fontsize=10)
     sides = figure.subplots(1, 2, sharey=True)
     for axes, title, values in (
         (sides[0], "training: tokens or items per second", [pace.training for pace in paces]),
@@ -48,7 +48,7 @@ def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
         said = ["not recorded" if value is None else f"{value:,.0f}" for value in values]
         axes.bar_label(bars, said, padding=3, fontsize=8)
         axes.set_xlim(0, 1.2 * max([value for value in values if value] or [1.0]))
-        axes.set_yticks(range(len(paces)), [pace.label for pace in paces], fontsize=8)
+        axes.set_yticks(range(len(paces)), [words(pace.label) for pace in paces], fontsize=8)
         axes.set_xlabel(title, fontsize=8)
         axes.tick_params(axis="x", labelsize=8)
         axes.xaxis.set_major_locator(MaxNLocator(5))

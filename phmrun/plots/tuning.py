@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from phmrun.ledger.wording import title
-from phmrun.plots.canvas import PALETTE, new_figure
+from phmrun.plots.canvas import PALETTE, new_figure, words
 from phmrun.statistics.expected_best import expected_best
 
 
@@ -32,8 +32,8 @@ def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Fig
     for number, effort in enumerate(efforts):
         values = expected_best(effort.scores, lower_is_better=effort.lower_is_better)
         colour = PALETTE[number % len(PALETTE)]
-        axes.plot(range(1, len(values) + 1), values, marker="o", color=colour, label=effort.label, linewidth=1.4)
-    axes.set_title(heading, fontsize=10)
+        axes.plot(range(1, len(values) + 1), values, marker="o", color=colour, label=words(effort.label), linewidth=1.4)
+    axes.set_title(words(heading), fontsize=10)
     axes.set_xlabel("trials")
     axes.set_ylabel(f"expected best {title(score)}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -12,6 +12,7 @@ from phmrun.config import ConfigError, Source, config_source
 from phmrun.config.problems import from_validation, unknown_key
 from phmrun.config.schema import Section
 from phmrun.errors import PhmrunError, unknown
+from phmrun.escaping import one_line
 from phmrun.papers import PaperTable, load_table
 
 MOST_SEEDS = 10_000
@@ -106,8 +107,8 @@ class Sweep:
 
     @property
     def title(self) -> str:
-        """What it shows."""
-        return self.file.title or (self.table.title if self.table else "")
+        """What it shows, on one line."""
+        return one_line(self.file.title or (self.table.title if self.table else ""))
 
     def seeds(self, count: int | None = None) -> list[int]:
         """The seeds of every cell.

@@ -112,3 +112,9 @@ def test_preparing_is_said_at_once_unless_quiet(capsys):
     console.set_verbosity(Verbosity.QUIET)
     with console.preparing():
         assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_names_cannot_steer_the_terminal(capsys, name):
+    getattr(console, name)().print("a\x1b[2J [b]", markup=False)
+    assert "a\\x1b[2J [b]\n" in capsys.readouterr()

@@ -29,6 +29,12 @@ def test_latex():
     assert lines[-1] == r"\end{tabular}"
 
 
+@pytest.mark.parametrize(("style", "shown"), [(Format.CSV, "/home/jane/x"), (Format.MD, "~/x"), (Format.LATEX, "{}/x")])
+def test_tables_for_readers_tell_no_home(style, shown, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/jane")
+    assert shown in formatted(("data",), [("/home/jane/x",)], style)
+
+
 @pytest.mark.parametrize("style", [Format.CSV, Format.MD, Format.LATEX])
 def test_no_rows(style):
     assert "count" in formatted(COLUMNS, [], style)

@@ -7,7 +7,7 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.history import choose_score, curves, default_name, draw_history, labels
+from phmrun.plots.history import Curve, choose_score, curves, default_name, draw_history, labels
 from phmrun.registry import TASKS
 
 ROWS = [
@@ -71,3 +71,12 @@ def test_the_picture(tmp_path):
     save_figure(figure, tmp_path / "history.svg")
     assert b"seed 11" in (tmp_path / "history.svg").read_bytes()
     assert default_name(runs, "history").name == "history-lm-run-1.png"
+
+
+def test_labels_are_words_and_tell_no_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "jane"))
+    drawn = Curve(f"{tmp_path}/jane/x, $\\frac$ and $5", [1.0], [2.0])
+    save_figure(draw_history([drawn], "val/loss", "step", heading="$\\x$"), tmp_path / "history.svg")
+    text = (tmp_path / "history.svg").read_text()
+    assert "<!-- ~/x, $\\frac$ and $5 -->" in text
+    assert "jane" not in text

@@ -41,6 +41,7 @@ def test_a_table_is_a_sweep(written):
     sweep = load_sweep(written(TABLE))
     assert sweep.table is not None
     assert sweep.title == "A table"
+    assert load_sweep(written({"task": "toy", "title": "a\n\\input{b}\x1b"})).title == "a \\input{b}\\x1b"
     twin = load_sweep(
         written({"table": written(TABLE, "table1.yaml"), "reduced": "less", "rows": ["PHM"]}, "twin.yaml")
     )
