@@ -136,9 +136,9 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise PhmrunError(_cut(error.problem or "this is not YAML"), where=where) from error
+        raise PhmrunError(cut(error.problem or "this is not YAML"), where=where) from error
     except (yaml.YAMLError, UnicodeError) as error:
-        raise PhmrunError(f"this is not YAML: {_cut(str(error))}", where=name) from error
+        raise PhmrunError(f"this is not YAML: {cut(str(error))}", where=name) from error
 
 
 def parse_json(content: bytes | str) -> Any:
@@ -234,8 +234,9 @@ def _fault(what: str, node: Any) -> yaml.MarkedYAMLError:
 
 def _short(value: Any) -> str:
     """A value as a message shows it."""
-    return _cut(repr(value) if isinstance(value, str) else "that is a list or a mapping")
+    return cut(repr(value) if isinstance(value, str) else "that is a list or a mapping")
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """A text as a message quotes it: its beginning, where it is long."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"

@@ -13,7 +13,7 @@ from phmrun.config.documents import parse_mapping, read_config_text
 from phmrun.config.experiment import Experiment
 from phmrun.config.identity import semantic_values
 from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
-from phmrun.config.schema import Section, former_name, is_section
+from phmrun.config.schema import LARGEST_NUMBER, Section, former_name, is_section
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.errors import PhmrunError, nearest
 
@@ -299,7 +299,11 @@ def _option_value(key: str, option: Option, value: Any, said_by: str | None, pro
     bad = option.annotation in (int, float) and isinstance(value, bool)
     try:
         if not bad:
-            return TypeAdapter(option.annotation).validate_python(value)
+            taken = TypeAdapter(option.annotation).validate_python(value)
+            if type(taken) is not int or abs(taken) <= LARGEST_NUMBER:
+                return taken
+            problems.append(Problem(key, f"must be no larger than {LARGEST_NUMBER:,}", said_by))
+            return value
     except PydanticUserError:
         return value  # a type of the structure's own making, which its constructor checks
     except ValidationError as error:

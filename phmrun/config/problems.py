@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from phmrun.config.schema import Section, is_section
+from phmrun.documents import cut
 from phmrun.errors import PhmrunError, nearest
 
 
@@ -32,11 +33,11 @@ class Problem:
 
     def __str__(self) -> str:
         """The problem in one or two lines."""
-        text = f"{self.key}: {self.what}"
+        text = f"{cut(self.key)}: {self.what}"
         if self.suggestion:
             text += f"; did you mean {' or '.join(repr(name) for name in self.suggestion)}?"
         if self.source:
-            text += f" (from {self.source})"
+            text += f" (from {cut(self.source)})"
         return f"{text}\n  valid: {', '.join(self.valid)}" if self.valid else text
 
 

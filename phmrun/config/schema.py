@@ -6,6 +6,11 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
+LARGEST_NUMBER = 2**32 - 1
+"""Of all whole numbers in a configuration."""
+MOST_LAYERS = 1000
+"""Layers of a network, which are built one by one."""
+
 
 @dataclass(frozen=True)
 class Unhashed:
@@ -45,6 +50,14 @@ class Section(BaseModel):
             and not _accepts_bool(cls.model_fields[name].annotation)
         ):
             raise ValueError(f"must not be {str(value).lower()}")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _of_32_bits(cls, value: Any) -> Any:
+        """Refuses whole numbers that the libraries below could not take."""
+        if type(value) is int and abs(value) > LARGEST_NUMBER:
+            raise ValueError(f"must be no larger than {LARGEST_NUMBER:,}")
         return value
 
 

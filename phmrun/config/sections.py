@@ -300,6 +300,10 @@ class DistillationConfig(Section):
     )
 
 
+MOST_DEVICES = 1024
+"""Of one machine; each has a process."""
+
+
 class HardwareConfig(Section):
     """The machine that the experiment runs on; no part of what the experiment is."""
 
@@ -307,10 +311,12 @@ class HardwareConfig(Section):
         "auto", description="What computes, as Lightning names it."
     )
     devices: int | str = Field(1, description='How many devices, a list such as "0,2", or auto for all.')
-    nodes: int = Field(1, ge=1, description="How many machines.")
+    nodes: int = Field(1, ge=1, le=10_000, description="How many machines.")
     strategy: str = Field("auto", description="How devices share the work: auto, ddp … as Lightning names it.")
-    workers: int = Field(0, ge=0, description="Processes that load data beside each training process.")
-    threads: int = Field(0, ge=0, description="Threads of a process for arithmetic on the CPU; 0: torch's own choice.")
+    workers: int = Field(0, ge=0, le=1024, description="Processes that load data beside each training process.")
+    threads: int = Field(
+        0, ge=0, le=4096, description="Threads of a process for arithmetic on the CPU; 0: torch's own choice."
+    )
     deterministic: bool = Field(False, description="Refuse operations whose result differs from call to call on a GPU.")
     compile: bool = Field(
         False,
@@ -329,6 +335,8 @@ class HardwareConfig(Section):
     def _at_least_one(cls, value: int | str) -> int | str:
         if value in (0, "") or (isinstance(value, int) and value < -1):
             raise ValueError("must be a number of devices from 1 on, -1 for all, a list or auto")
+        if isinstance(value, int) and value > MOST_DEVICES:
+            raise ValueError(f"must be no more than {MOST_DEVICES:,}")
         if isinstance(value, str) and not re.fullmatch(r"auto|-1|\d+(,\d+)*,?", value.replace(" ", "")):
             raise ValueError(f"must be a number of devices, a list such as 0,2, or auto, not {value!r}")
         return value

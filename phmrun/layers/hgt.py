@@ -28,6 +28,8 @@ Schedule = Literal["cycle", "halving", "fixed"]
 Activation = Literal["gelu", "relu", "none"]
 
 CONNECTIONS = ("mixer", "concat", "residual", "plain")
+DEEPEST = 1000
+"""Most group transforms, which are built one by one."""
 SCHEDULES = ("cycle", "halving", "fixed")
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "none": lambda values: values}
 
@@ -155,6 +157,8 @@ class HGT(nn.Module):
         super().__init__()
         _check("connection", connection, CONNECTIONS)
         _check("activation", activation, ACTIVATIONS)
+        if not 1 <= depth <= DEEPEST:
+            raise PhmrunError(f"depth is {depth:,}", valid=[f"1 to {DEEPEST:,}"])
         if isinstance(schedule, str):
             _check("group schedule", schedule, SCHEDULES)
             groups = group_schedule(depth, max_groups, schedule)

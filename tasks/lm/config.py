@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config import BatchConfig, Experiment, ModelConfig, Section, SplitFilesConfig, TrainingConfig, Unhashed
+from phmrun.config.schema import MOST_LAYERS
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -96,7 +97,9 @@ class LanguageModelConfig(ModelConfig):
         Literal["tiny", "small", "awd-lstm-ptb", "lstm-wikitext-103", "transformer-xl-wikitext-103"], Unhashed()
     ] = Field("tiny", description="Sets the sizes; the last three are the papers'. Keys given beside it override it.")
     width: int = Field(128, ge=2, description="m: width of the last outputs, and of the word vectors.")
-    layers: int = Field(2, ge=1, description="LSTMs, the last one of the width m, or blocks of the Transformer-XL.")
+    layers: int = Field(
+        2, ge=1, le=MOST_LAYERS, description="LSTMs, the last one of the width m, or blocks of the Transformer-XL."
+    )
     hidden: int = Field(192, ge=1, description="LSTM: width of all LSTMs but the last.")
     maps: Literal["gate", "stacked"] = Field(
         "gate", description="LSTM: one weight matrix per gate and input, or one for all gates."

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from phmrun.config.schema import MOST_LAYERS
 from phmrun.config.sections import FilePath, ModelConfig
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
 
@@ -54,7 +55,7 @@ class NLIModelConfig(ModelConfig):
 
     width: int = Field(300, ge=1, description="Numbers of an input vector of the LSTM.")
     hidden: int = Field(300, ge=1, description="Numbers of a hidden vector of the LSTM.")
-    layers: int = Field(1, ge=1, description="Layers of the LSTM.")
+    layers: int = Field(1, ge=1, le=MOST_LAYERS, description="Layers of the LSTM.")
     bidirectional: bool = Field(False, description="A second LSTM reads backwards.")
     gate_maps: Literal["gate", "stacked"] = Field(
         "gate", description="The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."
@@ -72,7 +73,7 @@ class NLIModelConfig(ModelConfig):
         "and u * v with them, which learns more from few pairs.",
     )
     mlp: int = Field(300, ge=1, description="Numbers of a hidden vector of the MLP.")
-    mlp_layers: int = Field(2, ge=0, description="Hidden layers of the MLP.")
+    mlp_layers: int = Field(2, ge=0, le=MOST_LAYERS, description="Hidden layers of the MLP.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Share of the inputs of LSTM and MLP dropped.")
     word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of words whose whole vector is dropped.")
     train_embedding: bool | None = Field(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from phmrun.config import DataConfig, Experiment, FilePath, Formerly, LayerConfig, ModelConfig, Section, Unhashed
+from phmrun.config.schema import MOST_LAYERS
 
 SPLITS = ("train", "dev")
 """Splits of a dataset that may be learnt from."""
@@ -146,7 +147,7 @@ class ParserConfig(ModelConfig):
         "mean weighted by linear attention.",
     )
     hidden: int = Field(200, ge=1, description="Hidden size of each direction of the LSTM over words.")
-    layers: int = Field(3, ge=1, description="Layers of the LSTM over words.")
+    layers: int = Field(3, ge=1, le=MOST_LAYERS, description="Layers of the LSTM over words.")
     arc_width: int = Field(400, ge=1, description="Size of what the arc classifier reads of a word.")
     label_width: int = Field(100, ge=1, description="Size of what the label classifier reads of a word.")
     cell: Literal["coupled", "plain"] = Field(

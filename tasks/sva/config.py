@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from phmrun.config.schema import MOST_LAYERS
 from phmrun.config.sections import ModelConfig
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 
@@ -17,7 +18,7 @@ class AgreementModelConfig(ModelConfig):
 
     network: Literal["transformer", "lstm"] = Field("transformer", description="A Transformer encoder, or an LSTM.")
     width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
-    layers: int = Field(2, ge=1, description="Blocks of the encoder, or layers of the LSTM.")
+    layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the encoder, or layers of the LSTM.")
     feedforward: int = Field(512, ge=1, description="Width of the encoder's feed-forward networks.")
     heads: int = Field(4, ge=1, description="The encoder's attention heads; a divisor of the width.")
     norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")

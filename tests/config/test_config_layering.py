@@ -123,6 +123,7 @@ def test_all_problems_at_once(schema, options_of):
     [
         ({"structure": "phm", "n": True}, "layer.n"),
         ({"structure": "phm", "n": 2.5}, "layer.n"),
+        ({"structure": "phm", "n": 2**32}, "layer.n"),
         ({"structure": "phm", "variant": "papr"}, "layer.variant"),
         ({"structure": 3}, "layer.structure"),
         ([1], "layer"),

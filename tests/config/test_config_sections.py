@@ -35,10 +35,17 @@ def test_devices(given, kept):
     assert HardwareConfig(devices=given).devices == kept
 
 
-@pytest.mark.parametrize("given", [0, "0", "", -2, True, None])
+@pytest.mark.parametrize("given", [0, "0", "", -2, True, None, 100_000_000])
 def test_bad_devices(given):
     with pytest.raises(ValidationError):
         HardwareConfig(devices=given)
+
+
+def test_whole_numbers_have_32_bits():
+    assert TrainingConfig(max_steps=2**32 - 1).max_steps == 2**32 - 1
+    for number in (2**32, 10**30, "9" * 30):
+        with pytest.raises(ValidationError, match="no larger than 4,294,967,295"):
+            TrainingConfig(max_steps=number)
 
 
 def test_learning_rate_and_schedule_go_together():

@@ -147,5 +147,7 @@ def test_mistakes_are_named():
         HGT(16, 64, 2, connection="dense")
     with pytest.raises(PhmrunError, match="schedule 'falling'"):
         HGT(16, 64, 2, schedule="falling")
+    with pytest.raises(PhmrunError, match="depth is 1,000,000,000"):
+        HGT(64, 64, 10**9)
     with pytest.raises(PhmrunError, match="2 numbers of groups"):
         HGT(32, 64, 3, schedule=[4, 2])

@@ -6,19 +6,22 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.schema import Section, Unhashed
+from phmrun.config.schema import MOST_LAYERS, Section, Unhashed
 from phmrun.config.sections import DataConfig, FilePath, ModelConfig
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
+
+MOST_ENTRIES = 10_000_000
+"""Of a vocabulary; SentencePiece counts in 32 bits."""
 
 
 class VocabularyConfig(Section):
     """How text becomes tokens."""
 
     kind: Literal["unigram", "bpe", "word"] = Field("unigram", description="SentencePiece unigrams or BPE, or words.")
-    size: int = Field(2000, ge=8, description="Entries of a vocabulary, special tokens included.")
+    size: int = Field(2000, ge=8, le=MOST_ENTRIES, description="Entries of a vocabulary, special tokens included.")
     target_size: int | None = Field(
-        None, ge=8, description="Entries of the target's vocabulary where there are two; null: size."
+        None, ge=8, le=MOST_ENTRIES, description="Entries of the target's vocabulary where there are two; null: size."
     )
     joint: bool = Field(True, description="One vocabulary for both languages; tied embeddings need it.")
     multiple_of: int = Field(
@@ -163,8 +166,8 @@ class TransformerConfig(ModelConfig):
     width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
     feedforward: int = Field(512, ge=1, description="Transformer: width of the feed-forward networks.")
     heads: int = Field(4, ge=1, description="Transformer: attention heads; a divisor of the width.")
-    encoder_layers: int = Field(2, ge=1, description="Blocks of the encoder.")
-    decoder_layers: int = Field(2, ge=1, description="Blocks of the decoder.")
+    encoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the encoder.")
+    decoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the decoder.")
     norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
     dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual and embedding units dropped.")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="Share of attention weights dropped.")
@@ -172,8 +175,10 @@ class TransformerConfig(ModelConfig):
     transformation_dropout: float = Field(
         0.0, ge=0, lt=1, description="DeLighT: share of units dropped after each map in front of attention."
     )
-    min_depth: int = Field(4, ge=2, description="DeLighT: group linear maps in front of the first block's attention.")
-    max_depth: int = Field(8, ge=2, description="DeLighT: the same of the last block.")
+    min_depth: int = Field(
+        4, ge=2, le=MOST_LAYERS, description="DeLighT: group linear maps in front of the first block's attention."
+    )
+    max_depth: int = Field(8, ge=2, le=MOST_LAYERS, description="DeLighT: the same of the last block.")
     width_multiplier: float = Field(
         2.0,
         gt=0,
