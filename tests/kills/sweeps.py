@@ -31,7 +31,7 @@ MOST_WRONG = 3
 """Answers that a sweep may give wrongly before it is given up."""
 
 
-def write_sweep(folder: Path, steps: int = 40) -> None:
+def write_sweep(folder: Path, steps: int = 16) -> None:
     """The sweep's file and its corpora."""
     from tiny_experiments import SETTINGS
     from trials import COURSE
