@@ -1,4 +1,4 @@
-"""Tasks, structures and embeddings by name, ours and other people's, found through entry points. Imports no torch.
+"""Tasks, structures, embeddings and scores by name, ours and other people's, found by entry points. Imports no torch.
 
 Listing the names reads package metadata only; the module behind a name is imported when the name is used.
 """
@@ -65,14 +65,21 @@ class Registry:
             PhmrunError: The name is taken by something else.
         """
         taken = self._registered.get(name)
-        if taken is not None and taken is not value and taken.__qualname__ != value.__qualname__:
-            raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{taken.__qualname__}")
+        if taken is not None and taken is not value and _name(taken) != _name(value):
+            raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{_name(taken)}")
         self._registered[name] = value
+
+
+def _name(value: Any) -> str:
+    """Of a class or a function; a value has what it says of itself."""
+    return str(getattr(value, "__qualname__", value))
 
 
 TASKS = Registry("task", "phmrun.tasks")
 STRUCTURES = Registry("layer", "phmrun.structures")
 EMBEDDINGS = Registry("embedding", "phmrun.embeddings")
+SCORES = Registry("score", "phmrun.scores")
+"""Kinds of other people's scores (:class:`phmrun.metrics.kinds.Kind`), which say their direction."""
 
 
 def load_plugin(path: Path) -> str:

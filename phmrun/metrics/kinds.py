@@ -8,6 +8,7 @@ import numpy as np
 from phmrun.metrics.bleu_counts import bleu_of
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.parsing import ARCS, HEADS, WORDS
+from phmrun.registry import SCORES
 
 Measure = Callable[[Counts], Counts]
 """A corpus score from sums of counts, ``[sets, kinds] -> [sets]``."""
@@ -31,12 +32,15 @@ class Kind:
 def kind_of(score: str) -> Kind:
     """The kind of a score by its name, with or without split and part, as "test/accuracy-matched".
 
-    Where nothing is known, higher is better.
+    Somebody's own is announced as ``wer = "package:KIND"`` in the entry-point group ``phmrun.scores``, or by
+    ``SCORES.add("wer", Kind(lower_is_better=True))`` in a plug-in. Where nothing is known, higher is better.
     """
     if score.startswith("time/"):
         return Kind(lower_is_better=True)
     name = score.rpartition("/")[2].partition("-of-")[0]
-    return KINDS.get(name) or KINDS.get(name.partition("-")[0]) or Kind()
+    names = (name, name.partition("-")[0])
+    known = next((KINDS[one] for one in names if one in KINDS), None)
+    return known or next((SCORES.get(one) for one in names if one in SCORES), Kind())
 
 
 def _share(of: int, among: int) -> Measure:

@@ -4,12 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
-from phmrun.metrics.kinds import kind_of
+from phmrun.metrics.kinds import Kind, kind_of
 from phmrun.papers.costs import Point, frontier
 from phmrun.plots.canvas import save_figure
 from phmrun.plots.pareto import draw_pareto, legible, short
 from phmrun.plots.speed import draw_speed, pace_of
+from phmrun.registry import SCORES
 
 numbers = st.integers(0, 12).map(float)
 clouds = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12, unique=True)
@@ -36,6 +38,20 @@ def test_names_and_numbers():
         True,
         False,
     ]
+
+
+def test_a_score_of_somebody_elses_says_its_direction(monkeypatch):
+    monkeypatch.setitem(SCORES._registered, "wer", Kind(lower_is_better=True))
+    assert all(
+        kind_of(name).lower_is_better for name in ("wer", "test/wer", "test/wer-clean", "test/wer-of-dictionary")
+    )
+    assert not kind_of("test/power").lower_is_better
+    points = [Point("dense", 7.5e6, 20.0, None), Point("phm n=4", 3.4e6, 18.0, None)]
+    fronts = [draw_pareto(points, score).axes[0].lines[0].get_ydata() for score in ("test/wer", "test/bleu")]
+    assert [list(front) for front in fronts] == [[18.0], [18.0, 20.0]]
+    SCORES.add("wer", Kind(lower_is_better=True))
+    with pytest.raises(PhmrunError, match="the score name 'wer' is taken by"):
+        SCORES.add("wer", Kind())
 
 
 def test_names_below_the_axis_do_not_lie_over_one_another():
