@@ -247,9 +247,10 @@ def opened(run: Run) -> tuple[TrainedModel, Any]:
         PhmrunError: It cannot be used, or its data are missing.
     """
     trained = open_run(run)
-    data = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
+    alone = trained.config.hardware.model_copy(update={"workers": 0})
+    config = trained.config.model_copy(update={"hardware": alone})
+    data = TASKS.get(config.task).load("data")(config, cache_dir())
     data.prepare()
-    data.loading.workers = 0
     _load(trained)
     return trained, data
 

@@ -1,8 +1,12 @@
 import pytest
+from tiny_experiments import configured
 
 from phmrun.bench.run import Amount
 from phmrun.bench.times import measure_times
+from phmrun.config import to_yaml
+from phmrun.engine.experiment import build_data
 from phmrun.errors import PhmrunError
+from phmrun.ledger import Run
 from phmrun.ledger.listing import summarise
 from phmrun.ledger.times import FILE, TIMES, read_times
 from phmrun.metrics.kinds import kind_of
@@ -23,6 +27,18 @@ def test_times_stand_in_the_run_directory_and_are_read_as_scores(run):
     assert times["time/step"]["signature"].startswith("steps:1|rounds:2|clock:cpu|")
     assert not any(name.startswith("time/") for name in summary.metrics)
     assert kind_of("time/test").lower_is_better
+
+
+@pytest.mark.parametrize("task", ["lm", "nli", "parse", "style", "sva"])
+def test_an_optimizer_step_of_every_task(task, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
+    config = configured(task, tmp_path / "corpus", {"hardware": {"workers": 1}})
+    data = build_data(config)
+    data.prepare()
+    run = Run.create(tmp_path / "runs", f"{task}-files-dense-1-0123456789ab", to_yaml(config))
+    data.vocabulary.save(run.vocabulary)
+    measure_times(run, ["time/step"], Amount(rounds=1, batches=1, sentences=1), "cpu")
+    assert read_times(run.path)["time/step"]["value"] > 0
 
 
 def test_what_cannot_be_measured(run):
