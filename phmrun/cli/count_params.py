@@ -8,6 +8,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.formats import Format, print_formatted
 from phmrun.cli.options import ExperimentOptions, Json, optional, spread
 from phmrun.errors import PhmrunError
+from phmrun.ledger.wording import scope_in_words
 
 EPILOG = """Examples:
 
@@ -93,7 +94,11 @@ def by_depth(modules: list[dict[str, Any]], depth: int) -> list[dict[str, Any]]:
 
 def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> None:
     """Three tables on the terminal: scopes, modules, memory."""
-    scopes = [row[1:] if row[0] == "scope" else (row[0], *row[2:]) for row in rows if row[0] != "module"]
+    scopes = [
+        (scope_in_words(row[1]), *row[2:]) if row[0] == "scope" else (row[0], *row[2:])
+        for row in rows
+        if row[0] != "module"
+    ]
     console.print_table(("scope", "parameters", "dense", "share", "multiplications per vector"), scopes)
     modules = [row[1:-1] for row in rows if row[0] == "module"]
     if modules:

@@ -102,7 +102,10 @@ def results(
     summaries = [summarise(Run.find(runs_dir, name).path) for name in what] if what else list_runs(runs_dir)
     done = [run for run in summaries if run is not None and (what or run.state == State.DONE)]
     if not done:
-        raise PhmrunError(f"no run in {runs_dir} is done")
+        raise PhmrunError(
+            f"no run in {runs_dir} is done",
+            hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.",
+        )
     return Results(table_of_runs(done, rows=rows, columns=columns, scores=scores, options_of=options_of))
 
 

@@ -95,8 +95,7 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
         if isinstance(entry, Mapping) and isinstance(entry.get("count"), int):
             beside = entry.get("dense")
             note = f" ({entry['count'] / beside:.1%} of dense)" if beside and beside != entry["count"] else ""
-            words = scope.replace("_", " ").replace("letter", "character")  # what the parser's modules are called
-            rows.append((f"{words}, parameters", f"{entry['count']:,}{note}"))
+            rows.append((f"{scope_in_words(scope)}, parameters", f"{entry['count']:,}{note}"))
     for kind, size in _mapping(parameters, "memory").items():
         rows.append((f"memory of {'the ' if kind == 'optimizer' else ''}{kind}, 32 bits", f"{size / 1e6:,.1f} MB"))
     data = _mapping(parameters, "data")
@@ -110,6 +109,13 @@ _PARTS = ("layer", "embedding", "output")
 """Sections of a configuration that say what a matrix is made of."""
 _NAMELESS = ("row", "task", "name")
 """Keys whose values say what they are."""
+
+
+def scope_in_words(scope: str) -> str:
+    """A part of a network; the parser's modules for characters are called letters."""
+    return scope.replace("_", " ").replace("letter", "character")
+
+
 _FACTS = (
     ("total", "parameters", ""),
     ("dense_total", "parameters of the dense network", ""),

@@ -68,7 +68,7 @@ def _document(
     sections.append(Section("Settings", list(_settings(plan, statuses))))
     sections.append(Section("Environment", environments(statuses)))
     sections.append(
-        Section("Again", [Text("The same command makes what is missing, and nothing twice."), _again(plan)])
+        Section("Reproduce", [Text("The same command makes what is missing, and nothing twice."), _again(plan)])
     )
     return Document(plan.sweep.title or plan.sweep.where, [Text(opening)], sections)
 

@@ -3,6 +3,7 @@ import torch
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import Linear, build_structure
+from phmrun.registry import STRUCTURES
 
 
 def explicit(column):
@@ -64,3 +65,12 @@ def test_it_runs_under_autocast(application):
     with torch.autocast("cpu", torch.bfloat16):
         outputs = linear(inputs.bfloat16())
     torch.testing.assert_close(outputs.float(), linear(inputs), rtol=0.05, atol=0.05)
+
+
+def test_layers_that_can_be_had_where_a_circulant_cannot_are_named():
+    with pytest.raises(PhmrunError) as caught:
+        STRUCTURES.get("circulant")(4, 8)
+    named = caught.value.hint.partition(": ")[2].rstrip(".").split(", ")
+    assert {"dense", "phm", "low-rank"} <= set(named)
+    assert not {"circulant", "symmetric"} & set(named)
+    assert all(STRUCTURES.get(name)(4, 8).materialize().shape == (4, 8) for name in named)
