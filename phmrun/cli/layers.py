@@ -29,7 +29,7 @@ _FACTS = ("formula", "count_formula", "constraint", "source")
 
 @app.command("list")
 def list_layers(*, plugin: Plugin = None, as_json: Json = False) -> None:
-    """Lists all structures, W [k, d] from fewer numbers, and the embeddings that are more than one matrix."""
+    """Lists all structures (W of k × d from fewer numbers) and the embeddings that are more than one matrix."""
     load_plugins(plugin)
     facts = [_facts(name) for name in STRUCTURES.names()]
     tables = [_facts(name) for name in EMBEDDINGS.names()]
