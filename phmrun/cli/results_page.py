@@ -34,6 +34,7 @@ class SweepOfQuestion(_Asked):
         max_seeds: Of `sweep --until-decided`, which decides by its looks; ``None``: one test of all seeds.
         margin: δ of these looks; ``None``: the one that is usual for the score.
         scores: These instead of the main score.
+        rows: Keys that make a row, instead of the usual ones.
         costs: What stands beside the parameters: multiplications, training-time.
     """
 
@@ -41,6 +42,7 @@ class SweepOfQuestion(_Asked):
     max_seeds: int | None = None
     margin: float | None = None
     scores: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
     costs: tuple[str, ...] = ()
 
 
@@ -135,7 +137,13 @@ def _answer(asked: Question, folder: Path, runs_dir: Path) -> Iterator[Part]:
 def _of_sweep(asked: SweepOfQuestion, file: Path, runs_dir: Path) -> Iterator[Part]:
     seeds = None if asked.max_seeds else _seeds(file.parent)
     found, plan, statuses = results_of_sweep(
-        str(file), runs_dir, seeds=seeds, scores=asked.scores, max_seeds=asked.max_seeds, margin=asked.margin
+        str(file),
+        runs_dir,
+        seeds=seeds,
+        rows=asked.rows,
+        scores=asked.scores,
+        max_seeds=asked.max_seeds,
+        margin=asked.margin,
     )
     differences = decided(found)
     laid = lay_out(found.table, "mean±std", differences, paper=False, costs=asked.costs)

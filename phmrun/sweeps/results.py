@@ -80,7 +80,8 @@ def _pivot(
                 where="--rows" if key in rows else "--cols",
                 hint=f"A key is one of {', '.join([*keys, SEED])} or a dotted one of the configuration.",
             )
-    across = list(columns) or [key for key in keys if key in COLUMN_KEYS and key not in rows]
+    told = {row.partition(".")[0] for row in rows}  # data.copies tells what the column data would
+    across = list(columns) or [key for key in keys if key in COLUMN_KEYS and key not in told]
     down = list(rows) or [key for key in keys if key not in across] or ["layer"]
     down += telling_keys(entries, [*down, *across])
     return tabulate(entries, down, score_headings(entries, across, scores), title=title)

@@ -53,6 +53,8 @@ def test_the_shape_that_is_asked_for(filled):
     shaped = table_of_sweep(made, statuses, rows=["data.name", "layer"], columns=["seed"], scores=["test/other"])
     assert rows(shaped)[0] == ["data.name", "layer", "parameters", "1 test/other", "2 test/other", "seeds"]
     assert rows(shaped)[2] == ["b", "dense", None, "35.00", "–", "0 of 1, 1"]
+    told = table_of_sweep(made, statuses, rows=["data.name", "layer"])  # and so no column
+    assert rows(told)[0] == ["data.name", "layer", "parameters", "test/accuracy", "seeds"]
     with pytest.raises(PhmrunError, match="no experiment has a value at 'layr'") as caught:
         table_of_sweep(made, statuses, rows=["layr"])
     assert "layer, data, seed" in str(caught.value)
