@@ -10,7 +10,7 @@ from toy import ToyData, ToyModule, train_toy
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine import fit
 from phmrun.engine.checkpoints import load_checkpoint
-from phmrun.engine.fit import total_steps
+from phmrun.engine.fit import build_trainer, total_steps
 from phmrun.engine.processes import is_leader
 from phmrun.engine.randomness import seed_everything
 from phmrun.errors import ExitCode, PhmrunError
@@ -133,3 +133,11 @@ def test_an_interruption_by_the_user_is_one(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train_toy(tmp_path, ToyModule({3: KeyboardInterrupt()}))
     assert train_toy(tmp_path).resumed == [2]
+
+
+@pytest.mark.parametrize(("devices", "strategy", "fixed"), [(2, "ddp", False), (3, "ddp", True), (3, "auto", True)])
+def test_three_processes_or_more_sum_in_the_same_order_after_a_resume(tmp_path, devices, strategy, fixed):
+    hardware = HardwareConfig(accelerator="cpu", devices=devices, strategy=strategy)
+    trainer = build_trainer(TrainingConfig(max_steps=1), hardware, [], tmp_path, 1)
+    assert trainer.world_size == devices
+    assert trainer.strategy._ddp_kwargs.get("find_unused_parameters", False) is fixed
