@@ -130,5 +130,5 @@ def test_a_task_without_a_program_says_so(trained):
 def test_unknown_formats_are_named(trained):
     with pytest.raises(PhmrunError) as caught:
         export(trained, None, "onxx")
-    assert set(caught.value.valid) == set(FORMATS)
+    assert set(caught.value.valid) == {*FORMATS, "ctranslate2"}
     assert "'onnx'" in caught.value.hint

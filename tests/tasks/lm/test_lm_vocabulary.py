@@ -76,7 +76,7 @@ def test_damage_is_noticed(tmp_path):
 
 
 def test_no_text():
-    with pytest.raises(PhmrunError, match="no text"):
+    with pytest.raises(PhmrunError, match="no word in the training text"):
         count_words(["", ""])
 
 

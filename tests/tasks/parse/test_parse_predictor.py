@@ -112,7 +112,7 @@ def test_what_the_input_is_shows_in_its_first_line_that_is_no_comment(trained, t
 
 def test_the_input_can_be_named(trained):
     assert answers(parser_of(trained, input="text"), "1\tv\n")[0].values["words"] == ["1", "v"]
-    with pytest.raises(PhmrunError, match="columns") as caught:
+    with pytest.raises(PhmrunError, match="1 column instead of 10") as caught:
         answers(parser_of(trained, input="conllu"), "\nd1 n2 v3\n")
     assert caught.value.where == "standard input:2"
     assert answers(parser_of(trained), "") == []
