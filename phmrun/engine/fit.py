@@ -69,7 +69,7 @@ class Fitted:
 
 
 def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataModule) -> int:
-    """Optimizer steps that training takes at most.
+    """Optimizer steps that training takes at most; where the epochs end before the steps asked for, a warning.
 
     Raises:
         PhmrunError: Nothing limits them.
@@ -79,7 +79,11 @@ def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataMo
         limits.append(data.steps_in_epochs(training.max_epochs, processes(training, hardware)))
     if not limits:
         raise PhmrunError("training has no end", where="training.max_steps", hint="Give --max-steps or --max-epochs.")
-    return min(limits)
+    total = min(limits)
+    if training.max_steps is not None and total < training.max_steps:
+        what = "%s epochs are %s steps, fewer than training.max_steps: %s; for more, add --set training.max_epochs=null"
+        LOG.warning(what, training.max_epochs, f"{total:,}", f"{training.max_steps:,}")
+    return total
 
 
 def processes(training: TrainingConfig, hardware: HardwareConfig) -> int:

@@ -30,6 +30,13 @@ def test_the_first_limit_counts():
     assert steps(max_steps=70, max_epochs=2) == 20
 
 
+def test_epochs_that_end_before_the_steps_asked_for(caplog):
+    steps(max_steps=20, max_epochs=2)
+    assert not caplog.text
+    steps(max_steps=2000, max_epochs=2)
+    assert "2 epochs are 20 steps, fewer than training.max_steps: 2,000" in caplog.text
+
+
 def test_several_processes_share_an_epoch(monkeypatch):
     monkeypatch.setattr(fit, "build_trainer", lambda *_: type("Trainer", (), {"world_size": 4}))
     assert steps(max_epochs=2) == 5
