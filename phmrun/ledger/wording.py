@@ -89,15 +89,16 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
         and (key != "trained_total" or parameters[key] != parameters.get("total"))
     ]
     total, dense = parameters.get("total"), parameters.get("dense_total")
-    if isinstance(total, int) and isinstance(dense, int) and dense and total != dense:
-        rows.insert(1, ("share of the dense network", f"{total / dense:.1%}"))
+    if isinstance(total, int) and isinstance(dense, int) and (share := _share(total, dense)):
+        rows.insert(1, ("share of the dense network", share))
     for scope, entry in _mapping(parameters, "by_scope").items():
         if isinstance(entry, Mapping) and isinstance(entry.get("count"), int):
-            beside = entry.get("dense")
-            note = f" ({entry['count'] / beside:.1%} of dense)" if beside and beside != entry["count"] else ""
+            share = _share(entry["count"], entry.get("dense"))
+            note = f" ({share} of dense)" if share else ""
             rows.append((f"{scope_in_words(scope)}, parameters", f"{entry['count']:,}{note}"))
     for kind, size in _mapping(parameters, "memory").items():
-        rows.append((f"memory of {'the ' if kind == 'optimizer' else ''}{kind}, 32 bits", f"{size / 1e6:,.1f} MB"))
+        if isinstance(size, int | float) and abs(size) < 1e18:
+            rows.append((f"memory of {'the ' if kind == 'optimizer' else ''}{kind}, 32 bits", f"{size / 1e6:,.1f} MB"))
     data = _mapping(parameters, "data")
     for part, facts in {**_mapping(data, "splits"), **{key: data[key] for key in data if key != "splits"}}.items():
         named = _figures(facts if isinstance(facts, Mapping) else {"": facts})
@@ -124,6 +125,14 @@ _FACTS = (
     ("steps_per_epoch", "optimizer steps per epoch", ""),
 )
 """Keys of ``parameters.json``, their words and units."""
+
+
+def _share(count: Any, whole: Any) -> str:
+    """A count in per cent of another; empty where they are equal, or a damaged file has no such numbers."""
+    try:
+        return f"{count / whole:.1%}" if count != whole else ""
+    except (TypeError, ArithmeticError):
+        return ""
 
 
 def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
