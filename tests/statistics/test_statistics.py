@@ -17,22 +17,26 @@ from phmrun.statistics.sequential import Design, crossing, decisions
 from phmrun.statistics.sign_flip import sign_flip, smallest_p
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run, t_cdf, t_quantile
 
-stats = pytest.importorskip("scipy.stats")
+
+@pytest.fixture(scope="module")
+def stats():
+    """SciPy's, where it is installed."""
+    return pytest.importorskip("scipy.stats")
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3.7, 9, 40, 1000])
 @pytest.mark.parametrize("t", [-6.0, -1.5, 0.0, 0.3, 2.0, 12.0])
-def test_students_distribution_is_scipys(t, freedom):
+def test_students_distribution_is_scipys(stats, t, freedom):
     assert t_cdf(t, freedom) == pytest.approx(stats.t.cdf(t, freedom), rel=1e-9, abs=1e-14)
 
 
 @pytest.mark.parametrize("freedom", [1, 2.5, 9, 200])
-def test_students_quantiles_are_scipys(freedom):
+def test_students_quantiles_are_scipys(stats, freedom):
     for share in (0.025, 0.5, 0.8, 0.975, 0.9995):
         assert t_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-8, abs=1e-9)
 
 
-def test_intervals_of_a_mean_and_of_one_run():
+def test_intervals_of_a_mean_and_of_one_run(stats):
     values = [30.0, 31.0, 32.5]
     low, high = interval_of_mean(values)
     assert (low, high) == pytest.approx(stats.t.interval(0.95, 2, np.mean(values), stats.sem(values)))
@@ -57,7 +61,7 @@ def test_holm_by_hand():
     assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
-def test_seeds_alone_are_the_t_tests():
+def test_seeds_alone_are_the_t_tests(stats):
     one, other = [30.1, 30.9, 31.4, 30.0], [29.0, 29.9, 30.2, 29.3]
     assert compare_scores(one, other, paired=True).p == pytest.approx(stats.ttest_rel(one, other).pvalue)
     welch = stats.ttest_ind(one, other, equal_var=False)
