@@ -6,8 +6,9 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.measuring import MEASURED, name_and_options, sides
-from phmrun.cli.options import Json
+from phmrun.cli.options import Json, Plugin
 from phmrun.errors import unknown
+from phmrun.registry import load_plugins
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 LAYERS = ("phm n=2", "phm n=4", "phm n=8", "phm n=16", "kronecker rank=16", "low-rank", "monarch", "blast")
@@ -33,6 +34,7 @@ def bench_rates(
     optimizer: Annotated[
         str, typer.Option(metavar="adam|adamw|sgd", help="Whose first step.", rich_help_panel=MEASURED)
     ] = "adam",
+    plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
     """Shows how far a step through each factor moves the output, beside a dense matrix's step.
@@ -40,6 +42,7 @@ def bench_rates(
     Once by one learning rate for all parameters, once by the rate of each factor's shape
     (`training.optimizer.rates=structure`). A factor far below 1 hardly learns.
     """
+    load_plugins(plugin)
     if optimizer not in OPTIMIZERS:
         raise unknown("optimizer", optimizer, OPTIMIZERS, where="--optimizer")
     columns, rows = sides(shape)

@@ -21,6 +21,7 @@ from phmrun.ledger.about import config_values
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run
+from phmrun.ledger.trackio_mirror import MISSING
 from phmrun.ledger.values import flat
 
 Rows = Sequence[Mapping[str, Any]]
@@ -44,7 +45,7 @@ def write_mirror(run: Run, name: str) -> Path:
         MIRRORS[name](run, fresh, run.history.read())
     except ImportError as error:
         raise PhmrunError(
-            f"the mirror {name} needs a package that is not installed, or cannot be imported: {error.name}",
+            f"the mirror {name} needs a package that is not installed, or cannot be imported: {error}",
             where="--to",
             hint=f"pip install 'phmrun[{name}]'",
         ) from error
@@ -116,7 +117,10 @@ def _trackio(run: Run, folder: Path, rows: Rows) -> None:
         check=False,
     )
     if done.returncode:
-        raise ImportError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "trackio", name="trackio")
+        reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+        if done.returncode == MISSING:
+            raise ImportError(reason, name="trackio")
+        raise PhmrunError(f"trackio could not write the mirror: {reason}", where=str(run.path / "trackio"))
 
 
 MIRRORS: dict[str, Callable[[Run, Path, Rows], None]] = {

@@ -6,14 +6,17 @@ trackio takes its folder (TRACKIO_DIR) when it is imported. Written is its datab
 import json
 import sys
 
+MISSING = 3
+"""The exit code where trackio cannot be imported; the reason is on standard error."""
+
 
 def main() -> int:
-    """Reads project, run, rows, steps, times and config, and logs them; 3 and the reason where trackio is missing."""
+    """Reads project, run, rows, steps, times and config, and logs them; :data:`MISSING` where trackio is."""
     try:
         from trackio.sqlite_storage import SQLiteStorage
     except ImportError as error:
         sys.stderr.write(str(error))
-        return 3
+        return MISSING
     given = json.load(sys.stdin)
     SQLiteStorage.bulk_log(
         project=given["project"],

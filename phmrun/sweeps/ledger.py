@@ -46,13 +46,19 @@ def recorded_data(runs_dir: Path, options_of: OptionsOf) -> Recorded:
 
 
 def _learnt_from(run: RunSummary, options_of: OptionsOf) -> tuple[str, str]:
-    """What data a run learnt from, by its settings and by its checksums; read once as long as its config stands."""
+    """What data a run learnt from, by its settings and by its checksums; those are read once while its config stands.
+
+    A run without checksums is read again, as it may only have begun.
+    """
     config = run.path / CONFIG
     key = (config, config.stat().st_mtime_ns if config.is_file() else 0, options_of)
-    if key not in _READ:
-        entry = entry_of_run(run, options_of)
-        marks = {name: mark for name, mark in entry.marks.items() if not name.startswith("plugin ")}
-        _READ[key] = _key(entry.settings), json.dumps(marks, sort_keys=True) if marks else ""
+    if key in _READ:
+        return _READ[key]
+    entry = entry_of_run(run, options_of)
+    marks = {name: mark for name, mark in entry.marks.items() if not name.startswith("plugin ")}
+    if not marks:
+        return _key(entry.settings), ""
+    _READ[key] = _key(entry.settings), json.dumps(marks, sort_keys=True)
     return _READ[key]
 
 

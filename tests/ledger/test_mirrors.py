@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -77,8 +76,18 @@ def test_an_unknown_mirror(run):
         write_mirror(run, "tensorbord")
 
 
-def test_nothing_is_left_where_a_package_is_missing(run, monkeypatch):
-    monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    with pytest.raises(PhmrunError, match="trackio"):
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (3, "a package that is not installed, or cannot be imported: cannot import name 'Volume'"),
+        (1, "trackio could not write the mirror: cannot import name 'Volume'"),
+    ],
+)
+def test_a_mirror_that_fails_says_why_and_leaves_nothing(run, monkeypatch, tmp_path, code, message):
+    failing = tmp_path / "python"
+    failing.write_text(f"#!/bin/sh\necho \"cannot import name 'Volume'\" >&2\nexit {code}\n")
+    failing.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(failing))
+    with pytest.raises(PhmrunError, match=message):
         write_mirror(run, "trackio")
     assert not [path.name for path in run.path.iterdir() if "trackio" in path.name]

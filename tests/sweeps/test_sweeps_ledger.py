@@ -39,6 +39,15 @@ def test_a_table_needs_no_data(nmt, tmp_path):
     assert all(cell.blocked for cell in planned(nmt, tmp_path / "no runs").cells[:4])
 
 
+def test_checksums_that_come_later_are_seen_by_the_same_process(nmt, tmp_path):
+    cell = planned(nmt, tmp_path / "runs").cells[0]
+    run = Run.create(tmp_path / "runs", cell.run_id, to_yaml(cell.config))
+    look = recorded_data(tmp_path / "runs", options_of)
+    assert look(cell.config) is None
+    run.write_data(DataRecord({}, dict(cell.marks)))
+    assert recorded_data(tmp_path / "runs", options_of)(cell.config) == cell.marks
+
+
 def test_other_files_of_the_same_name_are_not_guessed(nmt, tmp_path):
     cells = planned(nmt, tmp_path / "runs").cells
     done(tmp_path / "runs", cells[0], cells[0].marks)
