@@ -57,7 +57,8 @@ def test_the_page_has_everything(page):
     assert "test/accuracy: labels:a+b" in text
     assert "title: Layers & sizes" in text  # the sweep's own file
     assert "  width: 12" in text  # and the whole configuration of a cell
-    assert "| torch 2.9, Python 3.11, a chip, 2 threads |" in text  # the runs' environments, not this process's
+    assert "| torch 2.9, Python 3.11, a chip, 1 thread | dense: seeds 1, 2; phm n=2: seed 1 |" in text
+    assert "| torch 2.9, Python 3.11, a chip, 2 threads | phm n=2: seed 1 |" in text  # not this process's
     assert "not all made in the same environment: threads: 1, then 2." in text
     assert "seed 1 went on in another one from step 10: threads: 1, then 2." in text
     assert "phmrun sweep " in text
