@@ -107,13 +107,19 @@ def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool]
 @contextmanager
 def preparing() -> Iterator[None]:
     """Says from the first moment on that something happens, while torch is imported and the settings are read."""
-    if verbosity() is Verbosity.QUIET:
-        yield
-    elif stderr().is_terminal:
-        with stderr().status("preparing"):
-            yield
-    else:
+    if verbosity() is not Verbosity.QUIET and not stderr().is_terminal:
         print("preparing", file=sys.stderr, flush=True)
+    with waiting("preparing"):
+        yield
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Says on a terminal what is being done that has no measure; nothing in a log."""
+    if verbosity() is Verbosity.QUIET or not stderr().is_terminal:
+        yield
+        return
+    with stderr().status(what):
         yield
 
 

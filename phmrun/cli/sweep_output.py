@@ -6,6 +6,7 @@ from typing import Any
 from phmrun.cli import console
 from phmrun.errors import ExitCode
 from phmrun.ledger.card import duration
+from phmrun.ledger.wording import counted
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, distinct, tally
 from phmrun.sweeps.estimate import Estimate, progress
@@ -36,7 +37,7 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> None:
     tell_faults(statuses)
     runs = distinct(statuses)
     double = sum(status.cell.run_id is not None for status in statuses) - len(runs)
-    parts = [f"{len(statuses)} cells: {_counted(tally(statuses))}"]
+    parts = [f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}"]
     parts += [f"{double} the same experiment as another"] if double else []
     parts += _time_left(runs, slots)
     out.print("\n" + " · ".join(parts), markup=False, soft_wrap=True)
@@ -99,7 +100,7 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)
     if not as_json:
-        console.stdout().print(f"{len(statuses)} cells: {_counted(tally(statuses))}", markup=False)
+        console.stdout().print(f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}", markup=False)
     if any(status.cell.run_id not in bad for status in failed):
         console.stderr().print("--retry-failed runs failed cells again.", markup=False)
     blocked = any(status.state is CellState.BLOCKED for status in statuses)

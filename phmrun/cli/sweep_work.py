@@ -1,6 +1,7 @@
 """From the options of ``phmrun sweep`` to a plan, and to what carries it out. Imported when the verb runs."""
 
 import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 from phmrun.cli import console
 from phmrun.cli.sweep_output import tell_faults
 from phmrun.config.layering import OptionsOf
+from phmrun.errors import Interrupted
 from phmrun.ledger.environment import usable_cores
 from phmrun.progress import note
 from phmrun.registry import load_plugins
@@ -36,7 +38,8 @@ def planned(
         ledger: A directory of runs, which know the checksums of data that are not here.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
-    inspect, options_of = by_torch(sweep, ledger)
+    with console.waiting("preparing"):
+        inspect, options_of = by_torch(sweep, ledger)
     return plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
 
 
@@ -107,9 +110,11 @@ def carry_out(
 
     Returns:
         The last lines of the runs that did not end well, by their names.
+
+    Raises:
+        Interrupted: A signal ended the sweep; it says how far that is.
     """
     tracker = Tracker(statuses, place.runs_dir, slots)
-    note(tracker.summary([]))
     tell_faults(statuses)
     bad: dict[str, list[str]] = {}
     with place.registration(), shown(tracker, console.stderr()) as view:
@@ -121,7 +126,12 @@ def carry_out(
                 bad[str(event.status.cell.run_id)] = event.log
             view(event)
 
-        Scheduler(to_run(statuses, retry_failed), place, executor, threads, retry_failed, limit, watch, deadline).run()
+        wanted = to_run(statuses, retry_failed)
+        try:
+            Scheduler(wanted, place, executor, threads, retry_failed, limit, watch, deadline).run()
+        except KeyboardInterrupt as error:
+            which = error.which if isinstance(error, Interrupted) else signal.SIGINT
+            raise Interrupted(which, tracker.summary([])) from error
     return bad
 
 

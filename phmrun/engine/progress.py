@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from phmrun.engine.lightning import Callback, pl
 from phmrun.engine.meter import current_rate
@@ -15,6 +16,22 @@ from phmrun.engine.periodic_checkpoints import window_completed
 LOG = logging.getLogger("phmrun.engine")
 MEMORY = 0.98
 """How much of the shown loss is its earlier value, per optimizer step."""
+
+
+def training_bar(total: int, console: Console) -> Progress:
+    """A bar of ``total`` optimizer steps; in a narrow terminal it shrinks first, then the text is cut at its end."""
+
+    def fixed(width: int) -> Column:
+        return Column(no_wrap=True, min_width=width)
+
+    columns = (
+        TextColumn("training", table_column=fixed(len("training"))),
+        BarColumn(),
+        MofNCompleteColumn(table_column=fixed(2 * len(str(total)) + 1)),
+        TimeRemainingColumn(table_column=fixed(len("0:00:00"))),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+    )
+    return Progress(*columns, console=console, transient=True)
 
 
 class TrainingProgress(Callback):
@@ -41,14 +58,7 @@ class TrainingProgress(Callback):
         self._last = time.monotonic()
         self._began = (self._last, trainer.global_step)
         if trainer.is_global_zero and sys.stderr.isatty():
-            columns = (
-                TextColumn("training"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.description}"),
-                TimeRemainingColumn(),
-            )
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar = training_bar(self.total, Console(stderr=True))
             self._bar.add_task("", total=self.total, completed=trainer.global_step)
             self._bar.start()
 

@@ -10,6 +10,7 @@ from phmrun.files import write_text
 from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.status import now
+from phmrun.ledger.wording import counted
 from phmrun.papers.costs import points_of
 from phmrun.papers.layout import Differences, lay_out
 from phmrun.papers.results import ResultTable
@@ -57,7 +58,7 @@ def _document(
 ) -> Document:
     counts = " · ".join(f"{count} {kind}" for kind, count in tally(statuses).items())
     seconds = sum(s.run.status.seconds for s in statuses if s.run and s.run.status)
-    opening = f"{len(statuses)} cells: {counts}. {duration(seconds)} of training in all. Written {now()}."
+    opening = f"{counted(len(statuses), 'cell')}: {counts}. {duration(seconds)} of training in all. Written {now()}."
     paper = any(heading.column is not None for heading in table.headings)
     laid = lay_out(table, "mean±std", differences, paper=paper)
     results: list[Part] = [Listing(laid.columns, laid.rows), *(Text(note, note=True) for note in laid.notes)]

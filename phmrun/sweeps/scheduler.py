@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Lock, Run, State
 from phmrun.ledger.run import directory_of
+from phmrun.progress import note
 from phmrun.sweeps.cell_status import CellState, CellStatus, look, orphans
 from phmrun.sweeps.executors.executor import Ended, Executor, Job
 from phmrun.sweeps.plan import Cell
@@ -84,6 +85,10 @@ class Scheduler:
             while self._step():
                 self.watch(None)
                 time.sleep(POLL)
+        except KeyboardInterrupt:
+            if self._mine:
+                note("stopping the runs, which write what they have")
+            raise
         finally:
             self._leave()
 

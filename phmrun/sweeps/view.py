@@ -101,6 +101,7 @@ class View(Protocol):
 def shown(tracker: Tracker, console: Console) -> Iterator[View]:
     """A view of a sweep: live where the console is a terminal, lines otherwise."""
     if not console.is_terminal:
+        note(tracker.summary([]))
         yield _Lines(tracker)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:

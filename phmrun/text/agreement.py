@@ -17,6 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
+from phmrun.ledger.wording import counted
 from phmrun.text.lines import malformed, numbered_lines
 
 LABELS = ("VBZ", "VBP")
@@ -88,10 +89,8 @@ def _simple(line: str, attractors: int | None, where: str) -> Item:
     """A line of ``rnn_agr_simple``; its files by attractors hold homogeneous items alone."""
     cells = line.split("\t")
     if len(cells) != 2:
-        columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
-        what = (
-            f"the line has {columns} instead of 2 separated by a tab: {' or '.join(LABELS)}, the words before the verb"
-        )
+        found = counted(len(cells), "column")
+        what = f"the line has {found} instead of 2 separated by a tab: {' or '.join(LABELS)}, the words before the verb"
         raise malformed(what, where, "`phmrun data formats sva` prints a sample.")
     return _item(cells[1], cells[0], attractors, None if attractors is None else True, where)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from sys import intern
 
 from phmrun.files import replacing
+from phmrun.ledger.wording import counted
 from phmrun.text.lines import malformed, raw_lines
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
@@ -240,7 +241,7 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
         columns = body.split("\t")
         if len(columns) != len(COLUMNS):
             hint = "Columns are separated by tabs, sentences by blank lines."
-            found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+            found = counted(len(columns), "column")
             raise malformed(f"the line has {found} instead of {len(COLUMNS)}", where, hint)
         if numbering.is_word(columns[ID], where):
             if not columns[FORM]:

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 from phmrun.documents import parse_json, require_unicode
 from phmrun.errors import ExitCode, PhmrunError, nearest
+from phmrun.ledger.wording import counted
 from phmrun.text.lines import malformed, numbered_lines
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
@@ -224,7 +225,7 @@ def _own(path: Path) -> Iterator[Row]:
     for number, line in numbered_lines(path):
         cells = line.split("\t")
         if len(cells) != len(COLUMNS):
-            columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+            columns = counted(len(cells), "column")
             what = f"the line has {columns} instead of 3 separated by tabs: {', '.join(COLUMNS)}"
             raise malformed(what, f"{path}:{number}", SAMPLES)
         yield number, cells

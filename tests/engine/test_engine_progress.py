@@ -1,13 +1,15 @@
 """What a person sees of a training."""
 
+import io
 import logging
 import re
 
 import pytest
+from rich.console import Console
 from toy import ToyModule, train_toy
 
 from phmrun.engine import fit
-from phmrun.engine.progress import TrainingProgress
+from phmrun.engine.progress import TrainingProgress, training_bar
 
 
 def test_a_log_has_a_line_every_so_often(tmp_path, monkeypatch, caplog):
@@ -48,3 +50,22 @@ def test_a_terminal_has_a_bar_that_goes_away(tmp_path, monkeypatch, capfd):
     with pytest.raises(RuntimeError, match="stop"):
         train_toy(tmp_path / "other", ToyModule({2: RuntimeError("stop")}))
     assert bars == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("width", "bar", "text"),
+    [
+        (120, "━━━━", "smoothed loss 0.846 · lr 1.05e-04 · 101 items/s"),
+        (60, "", "smoothed loss 0.846 · lr 1.05"),
+        (40, "", "smoothed loss"),
+    ],
+)
+def test_a_narrow_terminal_keeps_the_step_and_the_loss(width, bar, text):
+    console = Console(file=io.StringIO(), width=width)
+    progress = training_bar(1200, console)
+    progress.add_task("smoothed loss 0.846 · lr 1.05e-04 · 101 items/s", total=1200, completed=777)
+    console.print(progress.get_renderable())
+    line = console.file.getvalue()
+    assert line.count("\n") == 1
+    assert all(part in line for part in ("training", " 777/1200", bar, text))
+    assert bar or "━━━━" not in line

@@ -1,6 +1,7 @@
 """``phmrun sweep`` as a user meets it; runs are light stand-ins but for one sweep of real ones."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -123,12 +124,13 @@ def test_real_runs(tmp_path, capsys):
     planner.send_signal(signal.SIGINT)
     _, err = planner.communicate(timeout=60)
     assert planner.returncode == ExitCode.INTERRUPTED, err
+    assert f"0 of 1 done · 1 interrupted; to continue: phmrun {shlex.join(command)}" in err
     (status,) = (tmp_path / "runs").glob("*/status.json")
     assert json.loads(status.read_text())["state"] == "interrupted"
     with pytest.raises(SystemExit) as end:
         main(command)
     out, err = capsys.readouterr()
-    assert (end.value.code, out) == (0, "1 cells: 1 done\n"), err
+    assert (end.value.code, out) == (0, "1 cell: 1 done\n"), err
     assert "done after" in err
     assert "test/bleu" in err
     assert "continuing at optimizer step" in (status.parent / "train.log").read_text()

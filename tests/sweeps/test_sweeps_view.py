@@ -120,6 +120,7 @@ def test_lines_where_there_is_no_terminal(at, caplog):
         made.put(2, State.INTERRUPTED, reason="its process ended without a word")
         view(Event(look(made.plan.cells[2], made.runs_dir), 3.0, -9))
     assert caplog.messages == [
+        "0 of 6 done",
         f"started model.width 4 · seed 1 ({made.plan.cells[0].run_id})",
         "done after 12 s model.width 4 · seed 1: test/bleu 31.25",
         "failed after 3 s model.width 4 · seed 2: out of memory",
