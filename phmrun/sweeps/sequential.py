@@ -156,17 +156,21 @@ def _fixed_before(kept: Terms, folder: Path) -> PhmrunError:
 
 def families(statuses: Iterable[CellStatus]) -> list[Family]:
     """The rows of a sweep by task and data."""
-    rows: dict[str, dict[str, list[CellStatus]]] = {}
+    rows: dict[str, dict[tuple[tuple[str, str], ...], list[CellStatus]]] = {}
     for status in statuses:
         entry = _entry(status.cell)
         family = " ".join(filter(None, (entry.label("task"), entry.label("data"))))
-        label = row_name({key: text for key, text in status.cell.labels.items() if key != SEED})
-        rows.setdefault(family, {}).setdefault(label, []).append(status)
+        labels = tuple((key, text) for key, text in status.cell.labels.items() if key != SEED)
+        rows.setdefault(family, {}).setdefault(labels, []).append(status)
     found = []
-    for family, by_label in rows.items():
+    for family, by_labels in rows.items():
         made = [
-            Row(label, tuple(sorted(each, key=lambda status: int(status.cell.at[SEED]))), _entry(each[0].cell).dense)
-            for label, each in by_label.items()
+            Row(
+                row_name(dict(labels)),
+                tuple(sorted(each, key=lambda status: int(status.cell.at[SEED]))),
+                _entry(each[0].cell).dense,
+            )
+            for labels, each in by_labels.items()
         ]
         baseline = next((row for row in made if row.dense), None)
         found.append(Family(family, baseline, tuple(row for row in made if row is not baseline)))

@@ -1,6 +1,7 @@
 """A sweep that stops when it is decided: only open rows get seeds, a design stays, what was cut off goes on."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -10,7 +11,17 @@ from phmrun.ledger import Run, State
 from phmrun.papers.layout import lay_out, plain_rows
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.results import table_of_sweep
-from phmrun.sweeps.sequential import Terms, fix_terms, kept_terms, known, replayed, terms_of, wanted, without_spared
+from phmrun.sweeps.sequential import (
+    Terms,
+    families,
+    fix_terms,
+    kept_terms,
+    known,
+    replayed,
+    terms_of,
+    wanted,
+    without_spared,
+)
 
 SWEEP = {"task": "toy", "grid": {"layer": ["dense", "phm", "rank"]}}
 
@@ -50,6 +61,18 @@ def test_seeds_go_to_open_rows_only(planned, tmp_path):
     )
     assert left(statuses, terms) == []
     assert not known(statuses, terms)[1].open
+
+
+def test_rows_of_one_name_stay_two(planned, tmp_path):
+    one, two, *_ = survey(planned(SWEEP, seeds=1), tmp_path)
+    places = [{"encoder.dropout": "0.1", "decoder.dropout": ""}, {"encoder.dropout": "", "decoder.dropout": "0.1"}]
+    statuses = [
+        replace(each, cell=replace(each.cell, at={**place, "seed": 1}))
+        for each, place in zip((one, two), places, strict=True)
+    ]
+    (family,) = families(statuses)
+    assert family.baseline
+    assert [row.label for row in (family.baseline, *family.rows)] == ["dropout 0.1"] * 2
 
 
 def test_a_design_stays(tmp_path):
