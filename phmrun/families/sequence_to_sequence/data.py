@@ -100,7 +100,6 @@ class ParallelData(DataModule):
         fingerprints: SHA-256 sums that identify the text.
         parts: By split a file that names, line by line, the part of the split that a pair belongs to.
         baselines: Outputs that need no model, by name; scored beside it. Copying the source always is one.
-        measures: What is scored of outputs and their sources, by name; of baselines and references, too.
         kind: Kind of vocabulary: "unigram", "bpe" or "word".
         vocabulary_size: Entries of each vocabulary.
         target_size: Entries of the target's own, where it is of another size.
@@ -125,7 +124,6 @@ class ParallelData(DataModule):
         *,
         parts: Mapping[str, Path] | None = None,
         baselines: Mapping[str, Baseline] | None = None,
-        measures: Mapping[str, OutputMeasure] | None = None,
         kind: str,
         vocabulary_size: int,
         target_size: int | None = None,
@@ -144,7 +142,7 @@ class ParallelData(DataModule):
         self.files = dict(files)
         self.parts = dict(parts or {})
         self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
-        self.measures: dict[str, OutputMeasure] = dict(measures or {})
+        self.measures: dict[str, OutputMeasure] = {}
         self._fingerprints = dict(fingerprints)
         self.settings = VocabularySettings(kind, vocabulary_size, joint, multiple_of, target_size=target_size)
         self.given = vocabularies

@@ -197,7 +197,7 @@ class Translator:
         beside = {name: baseline(sources) for name, baseline in data.baselines.items()}
         for name, unlearnt in beside.items():
             scores |= {f"{key}-of-{name}": measure(unlearnt, references) for key, measure in self._measures.items()}
-        scores |= self._measured(data, sources, {"": outputs, **beside, "reference": references})
+        scores |= self._source_scores(data, sources, {"": outputs, **beside, "reference": references})
         return Evaluation(
             scores,
             predictions="".join(f"{line}\n" for line in outputs),
@@ -220,7 +220,7 @@ class Translator:
         extra = f"{self.signature}|weights:{self.weights}"
         return {name: replace(score, signature=f"{score.signature}|{extra}") for name, score in scores.items()}
 
-    def _measured(
+    def _source_scores(
         self, data: ParallelData, sources: Sequence[str], texts: Mapping[str, Sequence[str]]
     ) -> dict[str, Score]:
         """What the task measures of outputs by their sources, of each of these texts by name; the model's has none."""
