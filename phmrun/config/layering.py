@@ -85,15 +85,14 @@ class Resolved(Generic[E]):
     origin: Mapping[str, str]
 
 
-def read_source(path: Path, label: str | None = None) -> Source:
+def read_source(path: Path) -> Source:
     """A YAML file as a source, with its line numbers.
 
     Raises:
         PhmrunError: The file is missing or malformed.
     """
     text = read_config_text(path)
-    name = label or str(path)
-    return Source(name, *parse_mapping(text, name))
+    return Source(str(path), *parse_mapping(text, str(path)))
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,11 +34,6 @@ def eigenvalues(columns: Tensor) -> Tensor:
     return as_complex(spectrum(columns) * (size**0.5 / _scales(size, columns)))
 
 
-def filtered(spectra: Tensor, values: Tensor) -> Tensor:
-    """Q C x from Q x ``[…, 2F]`` and the eigenvalues of C ``[…, F]``, broadcast over what stands before."""
-    return as_real(as_complex(spectra) * values)
-
-
 def as_complex(spectra: Tensor) -> Tensor:
     """Real and imaginary parts side by side as complex numbers, ``[…, 2F] -> […, F]``."""
     return torch.view_as_complex(spectra.unflatten(-1, (-1, 2)))

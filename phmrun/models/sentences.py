@@ -1,7 +1,7 @@
 """Sentences of different lengths as one batch."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -32,7 +32,6 @@ class Sentences(NamedTuple):
 
 Pooling = Literal["mean", "max", "last", "max-mean"]
 """How the vectors of a sentence's tokens become one: several ways are set side by side."""
-POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 
 def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:

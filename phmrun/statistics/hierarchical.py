@@ -41,7 +41,6 @@ class Comparison:
         freedom: Degrees of freedom of that error.
         seeds: Seeds of the system and of the baseline; 1: the error is that of the items alone.
         items: Whether the test items were resampled too.
-        seeds_share: Part of the variance that is due to the seeds.
     """
 
     value: float
@@ -49,7 +48,6 @@ class Comparison:
     freedom: float
     seeds: tuple[int, int]
     items: bool
-    seeds_share: float
 
     @property
     def p(self) -> float:
@@ -145,7 +143,7 @@ def _comparison(
     below = sum(part * part / freedom for part, freedom in parts)
     freedom = total * total / below if below else float(sum(len(side) - 1 for side in scores) or 1)
     seeds = (len(scores[0]), len(scores[1]))
-    return Comparison(value, math.sqrt(total), freedom, seeds, items, of_seeds / total if total else 0.0)
+    return Comparison(value, math.sqrt(total), freedom, seeds, items)
 
 
 def _seed_variance(scores: Sequence[Array], paired: bool) -> float:

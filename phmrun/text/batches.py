@@ -151,18 +151,9 @@ class BatchStream:
                     yield Batch(position, indices, total)
             first += self.window
 
-    @property
-    def batches_per_epoch(self) -> int:
-        """Micro-batches of all ranks in one epoch, the same in every epoch."""
-        return len(self.plan)
-
     def steps_in_epochs(self, epochs: float) -> int:
         """Optimizer steps until ``epochs`` epochs are complete; the last step may reach into the next epoch."""
         return -int(-epochs * len(self.plan) // self.window)
-
-    def epoch_at(self, step: int) -> float:
-        """Epochs done after ``step`` optimizer steps."""
-        return step * self.window / len(self.plan)
 
     def _from(self, position: int) -> Iterator[tuple[Indices, int]]:
         """(indices, weight) of the micro-batches of all ranks from ``position`` on."""

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from phmrun.ledger.status import now
@@ -33,12 +33,10 @@ class LocalExecutor:
     Args:
         slots: How many at a time.
         devices: The GPUs that the slots take turns on, by their numbers; none: the jobs see what this process sees.
-        environment: Variables for the jobs besides this process's own.
     """
 
-    def __init__(self, slots: int, devices: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, slots: int, devices: Sequence[str] = ()) -> None:
         self.devices = list(devices)
-        self.environment = dict(environment or {})
         self._free = list(range(slots))
         self._running: dict[str, _Running] = {}
 
@@ -76,7 +74,7 @@ class LocalExecutor:
 
     def _start(self, job: Job, slot: int) -> subprocess.Popen[bytes]:
         """A child in a session of its own, so that the terminal's Ctrl-C reaches it through the planner alone."""
-        environment = {**os.environ, **self.environment}
+        environment = dict(os.environ)
         where = ""
         if self.devices:
             environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
