@@ -48,7 +48,7 @@ def bench_table(
 ) -> None:
     """Measures the runs of a table's cells, one after the other, for its columns of times.
 
-    They are kept in each run's directory, in times.json, and `phmrun table FILE --paper` shows them beside the paper's.
+    They are kept in each run's directory, in bench.json, and `phmrun table FILE --paper` shows them beside the paper's.
     """
     from phmrun.cli.sweep_tuning import chosen
     from phmrun.cli.sweep_work import planned

@@ -19,10 +19,10 @@ from phmrun.ledger.history import History
 from phmrun.ledger.listing import CONFIG, LOCK, METRICS, STATUS, RunSummary, as_found, list_runs, reason_of
 from phmrun.ledger.lock import Holder, Lock, unlock
 from phmrun.ledger.status import State, Status, now
+from phmrun.ledger.times import BENCH
 from phmrun.ledger.validation import in_test_units
 from phmrun.ledger.values import parsed, plain
 
-BENCH = "bench.json"
 _RUN_NAME = re.compile(r".+-[0-9a-f]{12}")
 _ANEW = "The command that trained the run begins it anew with --restart."
 _ENDED = (State.DONE, State.FAILED, State.INTERRUPTED)
@@ -323,19 +323,19 @@ class Run:
         return segments
 
     def bench(self) -> dict[str, Any]:
-        """What ``phmrun bench run`` measured last, by phase; empty before it did.
+        """What ``phmrun bench`` measured last, by phase of ``run`` and by name of a time; empty before it did.
 
         Raises:
             PhmrunError: ``bench.json`` is damaged (exit 3).
         """
-        phases = self._read_object(self.path / BENCH)
-        if not all(isinstance(phase, dict) for phase in phases.values()):
-            raise PhmrunError("this is no record of phases", where=str(self.path / BENCH), code=ExitCode.DATA)
-        return phases
+        found = self._read_object(self.path / BENCH)
+        if not all(isinstance(each, dict) for each in found.values()):
+            raise PhmrunError("this is no record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
+        return found
 
-    def add_bench(self, phases: Mapping[str, Mapping[str, Any]]) -> None:
-        """Writes what was measured of some phases; others keep their record."""
-        write_json(self.path / BENCH, plain({**self.bench(), **phases}))
+    def add_bench(self, found: Mapping[str, Mapping[str, Any]]) -> None:
+        """Writes what was measured of some phases, or some times; others keep their record."""
+        write_json(self.path / BENCH, plain({**self.bench(), **found}))
 
     def samples(self) -> dict[str, Any]:
         """The sample outputs as ``columns`` and ``rows``; empty before they are written."""

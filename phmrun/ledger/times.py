@@ -1,14 +1,15 @@
-"""``times.json``: how long a run's model takes on some machine, measured after training; no part of its scores."""
+"""``bench.json``: how long a run's model takes on some machine, measured after training; no part of its scores."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from phmrun.documents import parse_json
-from phmrun.files import read_regular, write_json
-from phmrun.ledger.values import plain
+from phmrun.files import read_regular
 
-FILE = "times.json"
+BENCH = "bench.json"
+FORMER = "times.json"
+"""Where releases up to 0.1 kept the times of :data:`TIMES`; still read."""
 PREFIX = "time/"
 STEP, EPOCH, BATCH, LINE, TEST = (f"{PREFIX}{what}" for what in ("step", "epoch", "batch", "line", "test"))
 TIMES = {
@@ -22,20 +23,16 @@ TIMES = {
 
 
 def read_times(directory: Path) -> dict[str, Any]:
-    """What has been measured on a run, by name, each with value and signature; empty where nothing has."""
+    """The times of :data:`TIMES` measured on a run, by name, each with value and signature; empty where none is."""
+    former = _object(directory / FORMER).get("times")
+    times = {name: each for name, each in _object(directory / BENCH).items() if name.startswith(PREFIX)}
+    return {**former, **times} if isinstance(former, Mapping) else times
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    """What a file holds; nothing where it is missing or damaged."""
     try:
-        found = parse_json(read_regular(directory / FILE))
+        found = parse_json(read_regular(path))
     except (OSError, ValueError):
         return {}
-    times = found.get("times") if isinstance(found, Mapping) else None
-    return dict(times) if isinstance(times, Mapping) else {}
-
-
-def write_times(directory: Path, times: Mapping[str, Any]) -> None:
-    """Sets some times of a run and leaves the others as they are.
-
-    Args:
-        directory: The run's.
-        times: By name, each with value, signature, machine, and the seconds of every round.
-    """
-    write_json(directory / FILE, plain({"times": {**read_times(directory), **times}}))
+    return found if isinstance(found, Mapping) else {}

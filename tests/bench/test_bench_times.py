@@ -6,9 +6,10 @@ from phmrun.bench.times import measure_times
 from phmrun.config import to_yaml
 from phmrun.engine.experiment import build_data
 from phmrun.errors import PhmrunError
+from phmrun.files import write_json
 from phmrun.ledger import Run
 from phmrun.ledger.listing import summarise
-from phmrun.ledger.times import FILE, TIMES, read_times
+from phmrun.ledger.times import BENCH, FORMER, TIMES, read_times
 from phmrun.metrics.kinds import kind_of
 
 AMOUNT = Amount(rounds=2, batches=2, sentences=7)
@@ -48,5 +49,15 @@ def test_what_cannot_be_measured(run):
 
 def test_a_damaged_file_is_no_times(tmp_path):
     assert read_times(tmp_path) == {}
-    (tmp_path / FILE).write_text("[", encoding="utf-8")
+    (tmp_path / BENCH).write_text("[", encoding="utf-8")
     assert read_times(tmp_path) == {}
+
+
+def test_times_of_an_earlier_release_are_read_and_phases_are_none(tmp_path):
+    run = Run(tmp_path)
+    former = {"time/step": {"value": 3}, "time/line": {"value": 1}}
+    write_json(tmp_path / FORMER, {"times": former})
+    run.add_bench({"training": {"median_seconds": 2}})
+    run.add_bench({"time/step": {"value": 4}})
+    assert read_times(tmp_path) == {"time/step": {"value": 4}, "time/line": {"value": 1}}
+    assert run.bench()["training"] == {"median_seconds": 2}
