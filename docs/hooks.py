@@ -1,5 +1,6 @@
-"""What the documentation makes of the code when it is built: the reference of the command line."""
+"""What the documentation takes in when it is built: the reference of the command line, and the results' pictures."""
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -12,8 +13,11 @@ PAGE = "reference/cli.md"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the page of all commands and their options, from their help texts."""
+    """Adds the page of all commands and their options, from their help texts, and what the page of results shows."""
     command = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="phmrun", title="Command line")
     files.append(File.generated(config, PAGE, content=text))
+    project = Path(config["config_file_path"]).parent
+    for picture in sorted(project.glob("results/*/*.svg")):
+        files.append(File.generated(config, picture.relative_to(project).as_posix(), abs_src_path=str(picture)))
     return files

@@ -126,12 +126,12 @@ def build(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where the page would differ.")] = False,
 ) -> None:
     """Writes the page of all results from DIR/questions.yaml and the files beside it; trains nothing, needs no data."""
-    from phmrun.cli.results_page import page_of
+    from phmrun.cli.results_page import page_of, save_pictures
 
-    text = page_of(folder)
+    page = page_of(folder)
     if check:
         there = out.read_text(encoding="utf-8") if out.is_file() else ""
-        if there != text:
+        if there != page.text or not all(picture.is_file() for picture in page.pictures):
             raise PhmrunError(
                 "the page is not what the results say",
                 where=str(out),
@@ -142,5 +142,6 @@ def build(
         return
     from phmrun.files import write_text
 
-    write_text(out, text)
+    save_pictures(page)
+    write_text(out, page.text)
     console.stdout().print(str(out), markup=False)

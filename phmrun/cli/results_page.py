@@ -1,25 +1,30 @@
 """The page of a project's results, made from small files alone. Imported when `phmrun results` runs."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from phmrun.cli.table_results import Results, decided, results_of_sweep
+from phmrun.cli.table_results import decided, results_of_sweep
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.record import restore
-from phmrun.papers.layout import lay_out
+from phmrun.ledger.wording import row_name
+from phmrun.papers.effects import Effect
+from phmrun.papers.layout import Differences, lay_out, sentence
+from phmrun.papers.results import ResultTable
 from phmrun.papers.significance import over_seeds, pairs
-from phmrun.report.document import Code, Document, Listing, Part, Section, Text, to_markdown
+from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_markdown
 from phmrun.report.environments import environments
-from phmrun.statistics.decision import detectable
+from phmrun.statistics.decision import Verdict, detectable
 from phmrun.sweeps.cell_status import CellState, CellStatus
 
-QUESTIONS, SWEEP = "questions.yaml", "sweep.yaml"
+QUESTIONS, SWEEP, PICTURE = "questions.yaml", "sweep.yaml", "effects.svg"
 
 
 class _Asked(BaseModel):
@@ -99,8 +104,29 @@ def load_questions(folder: Path) -> Questions:
         raise PhmrunError(first["msg"].lower(), where=where, code=ExitCode.DATA) from error
 
 
-def page_of(folder: Path) -> str:
-    """The page as Markdown: every number in it is read from the results, or computed from them.
+class Compared(NamedTuple):
+    """A row beside the dense one.
+
+    Attributes:
+        effect: By their seeds alone.
+        score: The name of the score.
+        detectable: The difference that would have been seen.
+    """
+
+    effect: Effect
+    score: str
+    detectable: float
+
+
+class Page(NamedTuple):
+    """The page as Markdown, and what its pictures show, by their files."""
+
+    text: str
+    pictures: dict[Path, list[Compared]]
+
+
+def page_of(folder: Path) -> Page:
+    """The page: every measured number in it is read from the results, or computed from them.
 
     Args:
         folder: `questions.yaml`, and a folder for every sweep with its `sweep.yaml` and a file for each run.
@@ -109,67 +135,117 @@ def page_of(folder: Path) -> str:
         PhmrunError: A file is missing or damaged.
     """
     asked = load_questions(folder)
+    pictures: dict[Path, list[Compared]] = {}
+    known: list[tuple[str, str, str, str]] = []
     with TemporaryDirectory() as temporary:
         runs_dir = Path(temporary)
         runs = restore_all(folder, runs_dir)
         spent = sum(segment.get("cpu_seconds", 0.0) for run in runs for segment in run.environment())
-        opening: list[Part] = [Text(asked.about)] if asked.about else []
-        opening.append(Text(f"{len(runs)} runs, trials of the tuning among them; {spent / 3600:.1f} CPU hours in all."))
-        opening.append(Code(f"phmrun results restore {folder} --runs-dir runs", "console"))
-        sections = [
-            Section(f"{place}. {each.question}", list(_answer(each, folder, runs_dir)))
-            for place, each in enumerate(asked.questions, start=1)
-        ]
-    return to_markdown(Document(asked.title, opening, sections))
+        sections = []
+        for place, question in enumerate(asked.questions, start=1):
+            answers = [_Answer(each, folder / each.name / SWEEP, runs_dir) for each in question.sweeps]
+            sections.append(Section(f"{place}. {question.question}", list(_section(question, answers))))
+            for answer in answers:
+                heads = itertools.chain([(f"{place}", answer.title)], itertools.repeat(("", "")))
+                known += [(*head, *verdict) for head, verdict in zip(heads, answer.verdicts(), strict=False)]
+            pictures |= {answer.picture: answer.compared for answer in answers if answer.compared}
+    opening: list[Part] = [Text(asked.about)] if asked.about else []
+    opening.append(Text(f"{len(runs)} runs, trials of the tuning among them; {spent / 3600:.1f} CPU hours in all."))
+    if known:
+        opening.append(Listing(("", "comparison", "row", "beside dense"), known))
+    opening.append(Code(f"phmrun results restore {folder} --runs-dir runs", "console"))
+    return Page(to_markdown(Document(asked.title, opening, sections)), pictures)
 
 
-def _answer(asked: Question, folder: Path, runs_dir: Path) -> Iterator[Part]:
+def _section(asked: Question, answers: "Sequence[_Answer]") -> Iterator[Part]:
     if asked.about:
         yield Text(asked.about)
-    for sweep in asked.sweeps:
-        yield from _of_sweep(sweep, folder / sweep.name / SWEEP, runs_dir)
+    for answer in answers:
+        yield from answer.parts()
     if not (asked.sweeps or asked.about):
         yield Text("Undecided: nothing was run for it.")
     if asked.missing:
         yield Text(f"Missing: {asked.missing}")
 
 
-def _of_sweep(asked: SweepOfQuestion, file: Path, runs_dir: Path) -> Iterator[Part]:
-    seeds = None if asked.max_seeds else _seeds(file.parent)
-    found, plan, statuses = results_of_sweep(
-        str(file),
-        runs_dir,
-        seeds=seeds,
-        rows=asked.rows,
-        scores=asked.scores,
-        max_seeds=asked.max_seeds,
-        margin=asked.margin,
-    )
-    differences = decided(found)
-    laid = lay_out(found.table, "mean±std", differences, paper=False, costs=asked.costs)
-    yield Text(plan.sweep.title or asked.name)
-    yield Listing(laid.columns, laid.rows)
-    yield from _effects(found)
-    for note in laid.notes:
-        yield Text(note, note=True)
-    done = [status for status in statuses if status.state is CellState.DONE]
-    yield from environments(done)
-    yield _runs(done)
-    yield Code(_commands(file, asked, seeds or 1), "console")
+class _Answer:
+    """What a sweep says to a question."""
+
+    def __init__(self, asked: SweepOfQuestion, file: Path, runs_dir: Path) -> None:
+        self._asked, self._file = asked, file
+        self._seeds = None if asked.max_seeds else _seeds(file.parent)
+        found, self._plan, self._statuses = results_of_sweep(
+            str(file),
+            runs_dir,
+            seeds=self._seeds,
+            rows=asked.rows,
+            scores=asked.scores,
+            max_seeds=asked.max_seeds,
+            margin=asked.margin,
+        )
+        self._table: ResultTable = found.table
+        self._differences: Differences = decided(found)
+        self.title = self._plan.sweep.title or asked.name
+        self.picture = file.with_name(PICTURE)
+        self.compared = _compared(self._table, self._differences)
+
+    def verdicts(self) -> list[tuple[str, str]]:
+        """What is known of each row that was compared with the dense one."""
+        return [
+            (_name(self._table, row), sentence(difference))
+            for (row, _), difference in sorted(self._differences.items())
+        ]
+
+    def parts(self) -> Iterator[Part]:
+        """The table, the picture, the effects, and how all of it was made."""
+        laid = lay_out(self._table, "mean±std", self._differences, paper=False, costs=self._asked.costs)
+        yield Text(self.title)
+        yield Listing(laid.columns, laid.rows)
+        if self.compared:
+            caption = f"Differences from dense with their 95 % intervals over seeds: {self.title}"
+            yield Picture(self.picture, caption, self.picture.as_posix())
+            yield _effects(self.compared)
+        for note in laid.notes:
+            yield Text(note, note=True)
+        done = [status for status in self._statuses if status.state is CellState.DONE]
+        yield from environments(done)
+        yield _runs(done)
+        yield Code(_commands(self._file, self._asked, self._seeds or 1), "console")
 
 
-def _effects(found: Results) -> Iterator[Part]:
-    """What each cell is to the dense one by its seeds alone: effect, interval, and what could have been seen."""
-    rows = []
-    for (row, _), figure, dense, score in pairs(found.table):
+def _name(table: ResultTable, row: int) -> str:
+    return row_name(dict(zip(table.keys, table.rows[row], strict=True)))
+
+
+def _compared(table: ResultTable, differences: Differences) -> list[Compared]:
+    found = []
+    for place, figure, dense, score in pairs(table):
         comparison = over_seeds(figure, dense, score)
         if comparison is not None and min(comparison.seeds) > 1:
-            low, high = comparison.interval()
-            size = f"{detectable(comparison):.2f}"
-            said = (f"{comparison.value:+.2f}", f"{low:+.2f} to {high:+.2f}", size, comparison.seeds[0])
-            rows.append((", ".join(found.table.rows[row]), score, *said))
-    if rows:
-        yield Listing(("row", "score", "against dense", "95 % interval", "detectable (power 80 %)", "seeds"), rows)
+            known = differences.get(place)
+            different = known is not None and known.decision.verdict is Verdict.DIFFERENT
+            name, seeds = _name(table, place[0]), comparison.seeds[0]
+            effect = Effect(name, comparison.value, *comparison.interval(), seeds, different)
+            found.append(Compared(effect, score, detectable(comparison)))
+    return found
+
+
+def _effects(compared: Sequence[Compared]) -> Listing:
+    rows = [
+        (each.label, score, f"{each.value:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}", f"{size:.2f}", each.seeds)
+        for each, score, size in compared
+    ]
+    return Listing(("row", "score", "against dense", "95 % interval", "detectable (power 80 %)", "seeds"), rows)
+
+
+def save_pictures(page: Page) -> None:
+    """Draws the pictures of a page; of several scores of a row the first, which decides."""
+    from phmrun.plots.canvas import save_figure
+    from phmrun.plots.effects import draw_effects
+
+    for path, compared in page.pictures.items():
+        score = compared[0].score
+        save_figure(draw_effects([each.effect for each in compared if each.score == score], score), path)
 
 
 def _runs(done: Sequence[CellStatus]) -> Listing:
@@ -181,7 +257,7 @@ def _runs(done: Sequence[CellStatus]) -> Listing:
         score = run.main_score
         value = number(run.score(score)) if score else None
         rows.append((status.cell.label, value, duration(run.status.seconds), f"phmrun runs reproduce {run.id}"))
-    return Listing(("cell", "score", "training", "command"), rows)
+    return Listing(("cell", "score", "training", "command"), rows, "The runs, and what trains each again")
 
 
 def _seeds(folder: Path) -> int:

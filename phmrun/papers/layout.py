@@ -255,7 +255,7 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         yield "±: the deviation over seeds; --json has the 95 % intervals of the mean over seeds and of one further run"
     for (row, column), difference in sorted(differences.items()):
         under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
-        yield f"{row_name(dict(zip(table.keys, table.rows[row], strict=True)))}{under}: {_sentence(difference)}"
+        yield f"{row_name(dict(zip(table.keys, table.rows[row], strict=True)))}{under}: {sentence(difference)}"
     figures = [figure for line in table.figures for figure in line if figure.runs]
     if paper and any(figure.printed and not figure.comparable for figure in figures):
         yield "(Δ): not measured alike, or the paper does not say how; see the signatures"
@@ -287,7 +287,7 @@ def _unsaid(figure: Figure) -> Iterable[tuple[str, str]]:
             yield key if isinstance(value, Mapping) else f"{key} = {value}", text
 
 
-def _sentence(difference: "Difference | Looked") -> str:
+def sentence(difference: "Difference | Looked") -> str:
     """What is known of a cell, in one line."""
     if isinstance(difference, Looked):
         return _sentence_of_looks(difference)

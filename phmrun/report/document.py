@@ -40,18 +40,20 @@ class Text:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table of texts and numbers."""
+    """A table of texts and numbers; ``title`` hides it until it is asked for."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    title: str = ""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture in an SVG file, with what it shows."""
+    """A picture in an SVG file, with what it shows; Markdown names it by ``link``, or as a file beside the page."""
 
     path: Path
     caption: str
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,14 +119,17 @@ def _html(part: Part) -> str:
         kind = ' class="note"' if part.note else ""
         return f"<p{kind}>{_escaped(part.text)}</p>"
     if isinstance(part, Listing):
-        return _html_table(part)
+        return _folded(_html_table(part), part.title)
     if isinstance(part, Picture):
         drawing = base64.b64encode(part.path.read_bytes()).decode("ascii")
         caption = _escaped(part.caption, quote=True)
         image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{drawing}">'
         return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
-    code = f"<pre><code>{_escaped(part.text)}</code></pre>"
-    return f"<details><summary>{_escaped(part.title)}</summary>{code}</details>" if part.title else code
+    return _folded(f"<pre><code>{_escaped(part.text)}</code></pre>", part.title)
+
+
+def _folded(body: str, title: str) -> str:
+    return f"<details><summary>{_escaped(title)}</summary>{body}</details>" if title else body
 
 
 def _html_table(listing: Listing) -> str:
@@ -143,7 +148,7 @@ def _markdown(part: Part) -> str:
     if isinstance(part, Text):
         return _marked(part.text)
     if isinstance(part, Picture):
-        return f"![{_marked(part.caption)}]({quote(part.path.name)})"
+        return f"![{_marked(part.caption)}]({quote(part.link or part.path.name)})"
     if isinstance(part, Code):
         heading = f"{_marked(part.title)}:\n\n" if part.title else ""
         return heading + fenced(shared(part.text), part.language)
@@ -151,7 +156,10 @@ def _markdown(part: Part) -> str:
         "---:" if any(_is_number(row[place]) for row in part.rows) else ":---" for place in range(len(part.columns))
     ]
     lines = [[*map(_marked, part.columns)], ruler, *([_marked(cell(value)) for value in row] for row in part.rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    if not part.title:
+        return table
+    return f'<details markdown="1"><summary>{_escaped(part.title)}</summary>\n\n{table}\n\n</details>'
 
 
 def _escaped(text: str, quote: bool = True) -> str:

@@ -29,7 +29,7 @@ def test_the_page_is_what_the_results_say(phmrun, clone):
 
 
 def test_a_page_that_says_something_else_is_told_and_left(phmrun, clone, monkeypatch):
-    monkeypatch.setattr(results_page, "page_of", lambda folder: "# Results\n")
+    monkeypatch.setattr(results_page, "page_of", lambda folder: results_page.Page("# Results\n", {}))
     before = (clone / "RESULTS.md").read_text()
     result = phmrun("results", "build", "--check")
     assert result.code == ExitCode.DATA
@@ -37,6 +37,15 @@ def test_a_page_that_says_something_else_is_told_and_left(phmrun, clone, monkeyp
     assert (clone / "RESULTS.md").read_text() == before
     assert phmrun("results", "build").code == 0
     assert phmrun("results", "build", "--check").code == 0
+
+
+def test_a_picture_that_is_gone_is_drawn_again_the_same(phmrun, clone):
+    picture = clone / "results" / SWEEP / "effects.svg"
+    before = picture.read_bytes()
+    picture.unlink()
+    assert phmrun("results", "build", "--check").code == ExitCode.DATA
+    assert phmrun("results", "build").code == 0
+    assert picture.read_bytes() == before
 
 
 def test_tables_are_made_of_results_alone(phmrun, clone):
