@@ -44,6 +44,7 @@ def test_what_steers_a_terminal_is_shown():
 
 
 def test_latex_stays_in_its_line():
+    assert latex("≈ not worse by δ ≤ 0.5") == r"$\approx$ not worse by $\delta$ $\leq$ 0.5"
     assert latex("a\n\\input{/etc/passwd}% x") == r"a \textbackslash{}input\{/etc/passwd\}\% x"
 
 

@@ -13,6 +13,8 @@ from phmrun.cli.options import HARDWARE, Json, RunsDirectory
 from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
+    from phmrun.sweeps import Plan
+    from phmrun.sweeps.cell_status import CellStatus
     from phmrun.sweeps.executors.executor import Executor
 
 EPILOG = """Examples:
@@ -188,13 +190,16 @@ def run(
         raise typer.Exit(sweep_decision.decide(chosen_rows, runs_dir, plan=plan, as_json=as_json))
     if margin is not None:
         raise PhmrunError("δ belongs to --until-decided", where="--margin")
+    if plan:
+        _show(*_standing(file, only, seeds, runs_dir), jobs or 1, as_json)
+        return
     from phmrun.cli import sweep_output, sweep_tuning, sweep_work
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import Slurm
 
     deadline = None if hours is None else time.monotonic() + 3600 * hours
     made = sweep_work.planned(file, only, seeds)
-    if plan or script or executor is not ExecutorName.LOCAL:
+    if script or executor is not ExecutorName.LOCAL:
         made = sweep_tuning.chosen(made, runs_dir)
     else:
         tuned = sweep_tuning.tuned(made, runs_dir, jobs, threads, deadline)
@@ -202,9 +207,6 @@ def run(
             return
         made = tuned
     statuses = survey(made, runs_dir)
-    if plan:
-        _show(made, statuses, jobs or 1, as_json)
-        return
     sweep_work.require_cells(statuses)
     place = sweep_work.workplace(made, runs_dir)
     if script or executor is ExecutorName.SLURM:
@@ -244,11 +246,10 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Shows how far the cells of a sweep are, those at work one by one, and the last lines of those that failed."""
-    from phmrun.cli import sweep_output, sweep_tuning, sweep_work
-    from phmrun.sweeps.cell_status import CellState, survey
+    from phmrun.cli import sweep_output
+    from phmrun.sweeps.cell_status import CellState
 
-    made = sweep_tuning.chosen(sweep_work.planned(file, only, seeds), runs_dir)
-    statuses = survey(made, runs_dir)
+    made, statuses = _standing(file, only, seeds, runs_dir)
     _show(made, statuses, jobs or 1, as_json)
     if not as_json:
         sweep_output.tell_failures([status for status in statuses if status.state is CellState.FAILED], {})
@@ -319,6 +320,22 @@ def cancel(
         lines = ["the planner is ended" if result.planners else "nothing is at work"]
     for line in lines:
         console.stdout().print(line, markup=False, soft_wrap=True)
+
+
+def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Path) -> "tuple[Plan, list[CellStatus]]":
+    """A sweep's plan, and how far its cells are; of those whose data are not here, as far as the ledger knows."""
+    from phmrun.cli import sweep_tuning, sweep_work
+    from phmrun.sweeps.cell_status import CellState, survey
+
+    made = sweep_tuning.chosen(sweep_work.planned(file, only, seeds), runs_dir)
+    statuses = survey(made, runs_dir)
+    if all(status.state is not CellState.BLOCKED for status in statuses):
+        return made, statuses
+    known = survey(sweep_tuning.chosen(sweep_work.planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
+    return made, [
+        recorded if status.state is CellState.BLOCKED and recorded.run else status
+        for status, recorded in zip(statuses, known, strict=True)
+    ]
 
 
 def _show(made: Any, statuses: Any, slots: int, as_json: bool) -> None:

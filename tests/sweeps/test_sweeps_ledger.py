@@ -2,6 +2,9 @@
 
 import shutil
 
+import pytest
+
+from phmrun.cli.app import main
 from phmrun.config import to_yaml
 from phmrun.layers import options_of
 from phmrun.ledger import Run, State
@@ -25,7 +28,7 @@ def done(runs_dir, cell, marks):
     run.set_state(State.DONE)
 
 
-def test_a_table_needs_no_data(nmt, tmp_path):
+def test_a_table_needs_no_data(nmt, tmp_path, capsys):
     before = planned(nmt, tmp_path / "runs")
     for cell in before.cells[:2]:
         done(tmp_path / "runs", cell, cell.marks)
@@ -37,6 +40,9 @@ def test_a_table_needs_no_data(nmt, tmp_path):
     table = table_of_sweep(made, found)
     assert [figures[0].numbers[0].values for figures in table.figures] == [(21.0, 22.0), (), ()]
     assert all(cell.blocked for cell in planned(nmt, tmp_path / "no runs").cells[:4])
+    with pytest.raises(SystemExit):
+        main(["sweep", str(nmt), "--plan", "--runs-dir", str(tmp_path / "runs")])
+    assert "6 cells: 2 done · 2 blocked · 2 invalid" in capsys.readouterr().out
 
 
 def test_checksums_that_come_later_are_seen_by_the_same_process(nmt, tmp_path):
