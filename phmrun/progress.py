@@ -38,7 +38,8 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
         if now - last >= INTERVAL:
             last = now
             share = f" of {total:,} ({done / total:.0%})" if total else ""
-            note(f"{label}: {done:,}{share} {unit}, {done / (now - began):,.0f}/s")
+            pace = done / (now - began)
+            note(f"{label}: {done:,}{share} {unit}" + (f", {pace:,.0f}/s" if pace >= 1 else ""))
 
     yield advance
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from phmrun.cli import console
 from phmrun.escaping import latex, markdown, spreadsheet
-from phmrun.ledger.card import shared
+from phmrun.ledger.card import is_number, shared
 
 
 class Format(StrEnum):
@@ -41,7 +41,7 @@ def formatted(columns: Sequence[str], rows: Sequence[Sequence[Any]], style: Form
         writer.writerows([["" if value is None else spreadsheet(value) for value in row] for row in rows])
         return text.getvalue()
     cells = [[shared(_text(value)) for value in row] for row in rows]
-    right = [any(isinstance(row[index], int | float) for row in rows) for index in range(len(columns))]
+    right = [any(is_number(row[index]) for row in rows) for index in range(len(columns))]
     if style is Format.MD:
         ruler = ["---:" if numbers else ":---" for numbers in right]
         heads, *body = [[markdown(cell) for cell in row] for row in (columns, *cells)]

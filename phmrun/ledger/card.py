@@ -1,6 +1,7 @@
 """The run's own page: a ``README.md`` that tells a reader what the model is, how well it does, and how to use it."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from phmrun.ledger.status import State, Status
 from phmrun.ledger.values import flat
 from phmrun.ledger.wording import counts_in_words, explained
 
+_NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
 _OUTCOMES = {
     State.QUEUED: "It has not run yet.",
     State.RUNNING: "It was training when this page was written.",
@@ -57,6 +59,11 @@ def number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 1 else f"{value:,.2f}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or the text of one: ``31.20 ± 0.41*``."""
+    return isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
 
 
 def score_row(name: str, score: Any) -> tuple[str, str, str, str]:

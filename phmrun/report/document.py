@@ -5,7 +5,6 @@ Paths below the data directory or the user's home are shortened, since a page is
 
 import base64
 import html
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from phmrun.escaping import fenced, markdown, printable
-from phmrun.ledger.card import shared
+from phmrun.ledger.card import is_number, shared
 
-_NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡]*")
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
@@ -137,7 +135,7 @@ def _html_table(listing: Listing) -> str:
         return "<tr>" + "".join(f"<{tag}{_kind(value)}>{_escaped(cell(value))}</{tag}>" for value in cells) + "</tr>"
 
     def _kind(value: Any) -> str:
-        return ' class="number"' if _is_number(value) else ""
+        return ' class="number"' if is_number(value) else ""
 
     rows = "\n".join(line(row, "td") for row in listing.rows)
     head = "<tr>" + "".join(f"<th>{_escaped(name)}</th>" for name in listing.columns) + "</tr>"
@@ -153,7 +151,7 @@ def _markdown(part: Part) -> str:
         heading = f"{_marked(part.title)}:\n\n" if part.title else ""
         return heading + fenced(shared(part.text), part.language)
     ruler = [
-        "---:" if any(_is_number(row[place]) for row in part.rows) else ":---" for place in range(len(part.columns))
+        "---:" if any(is_number(row[place]) for row in part.rows) else ":---" for place in range(len(part.columns))
     ]
     lines = [[*map(_marked, part.columns)], ruler, *([_marked(cell(value)) for value in row] for row in part.rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -168,8 +166,3 @@ def _escaped(text: str, quote: bool = True) -> str:
 
 def _marked(text: str) -> str:
     return markdown(shared(text))
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a value is a number, or the text of one: ``31.20 ± 0.41*``."""
-    return isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)

@@ -27,6 +27,9 @@ def test_latex():
     assert r"a$|$b \& c\_1 & 1,234,567 & 50.0\% \\" in lines
     assert r"$\dagger$ & -- & -- \\" in lines
     assert lines[-1] == r"\end{tabular}"
+    assert formatted(("layer", "BLEU"), [["phm", "–"], ["dense", "31.20 ± 0.41*"]], Format.LATEX).startswith(
+        r"\begin{tabular}{lr}"
+    )
 
 
 @pytest.mark.parametrize(("style", "shown"), [(Format.CSV, "/home/jane/x"), (Format.MD, "~/x"), (Format.LATEX, "{}/x")])
