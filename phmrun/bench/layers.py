@@ -190,7 +190,7 @@ def checked_options(structure: str, options: Mapping[str, Any], *, table: bool =
     checked = {}
     for name, value in options.items():
         if name not in known:
-            raise unknown(f"option of layer {structure!r}", name, known)
+            raise unknown("option", name, known, what=f"the layer {structure!r} has no option {name!r}")
         try:
             checked[name] = TypeAdapter(known[name].annotation).validate_python(value)
         except ValidationError as error:

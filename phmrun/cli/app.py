@@ -9,9 +9,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from phmrun import __version__
 from phmrun.cli import bench, console, data, doctor, layers, plot, results, runs, sweep
@@ -29,12 +30,25 @@ from phmrun.cli import train as train_verb
 from phmrun.cli.console import Verbosity
 from phmrun.cli.sync import sync
 from phmrun.disk import disk_error
-from phmrun.errors import ExitCode, Interrupted, PhmrunError
+from phmrun.errors import ExitCode, Interrupted, PhmrunError, unknown
 
 EXPERIMENTS, INSPECT, MACHINE, MIRROR = "Experiments", "Inspect", "Machine", "W&B"
 _ANYWHERE = ("--debug", "--verbose", "-v", "--quiet", "-q")
 
+
+class _Verbs(TyperGroup):
+    """Verbs; where one is asked for that is none of them, the error names them all."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that the arguments begin with."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            shown = [name for name, verb in self.commands.items() if not verb.hidden]
+            raise unknown("command", args[0], shown, where=ctx.command_path if ctx.parent else None)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
@@ -75,13 +89,13 @@ app.command("import", rich_help_panel=EXPERIMENTS, epilog=import_verb.EPILOG)(im
 app.command("compress", rich_help_panel=EXPERIMENTS, epilog=compress_verb.EPILOG)(compress_verb.compress)
 app.command("export", rich_help_panel=EXPERIMENTS, epilog=export_verb.EPILOG)(export_verb.export)
 app.command("count-params", rich_help_panel=INSPECT, epilog=count_params_verb.EPILOG)(count_params_verb.count_params)
-app.add_typer(layers.app, name="layers", rich_help_panel=INSPECT)
-app.add_typer(data.app, name="data", rich_help_panel=INSPECT)
-app.add_typer(runs.app, name="runs", rich_help_panel=INSPECT)
-app.add_typer(plot.app, name="plot", rich_help_panel=INSPECT)
-app.add_typer(results.app, name="results", rich_help_panel=INSPECT)
+app.add_typer(layers.app, cls=_Verbs, name="layers", rich_help_panel=INSPECT)
+app.add_typer(data.app, cls=_Verbs, name="data", rich_help_panel=INSPECT)
+app.add_typer(runs.app, cls=_Verbs, name="runs", rich_help_panel=INSPECT)
+app.add_typer(plot.app, cls=_Verbs, name="plot", rich_help_panel=INSPECT)
+app.add_typer(results.app, cls=_Verbs, name="results", rich_help_panel=INSPECT)
 app.command("schema", rich_help_panel=INSPECT, epilog=schema_verb.EPILOG)(schema_verb.schema)
-app.add_typer(bench.app, name="bench", rich_help_panel=MACHINE)
+app.add_typer(bench.app, cls=_Verbs, name="bench", rich_help_panel=MACHINE)
 app.command("doctor", rich_help_panel=MACHINE)(doctor.doctor)
 app.command("sync", rich_help_panel=MIRROR)(sync)
 

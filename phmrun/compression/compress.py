@@ -88,7 +88,7 @@ def layer_of(name: str, options: Mapping[str, Any]) -> LayerConfig:
     known = {option.name: option.default for option in options_of(name)}
     for option in options:
         if option not in known:
-            raise unknown(f"option of layer {name!r}", option, known)
+            raise unknown("option", option, known, what=f"the layer {name!r} has no option {option!r}")
     return LayerConfig(structure=name, **options).with_defaults(known)
 
 
@@ -144,8 +144,9 @@ def make_plan(
             advance(1)
     if not any(choices.values()):
         reasons = [_misfit(layer.arguments, old.out_features, old.in_features) for old in dense.values()]
+        already = f"all are {', '.join(sorted({one.name for one in present.values() if one.name != 'dense'}))} already"
         raise PhmrunError(
-            f"no map of the run fits the layer {layer.structure!r}: {reasons[0] if reasons else 'none is dense'}",
+            f"no map of the run fits the layer {layer.structure!r}: {reasons[0] if reasons else already}",
             where=trained.run.id,
         )
     kept = {name: (_dense(name, old), old) for name, old in dense.items()}

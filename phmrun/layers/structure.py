@@ -345,7 +345,7 @@ def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]
     annotations = {option.name: option.annotation for option in known}
     for name, value in given.items():
         if name not in annotations:
-            raise unknown(f"option of {what}", name, annotations)
+            raise unknown("option", name, annotations, what=f"{what} has no option {name!r}")
         if get_origin(annotations[name]) is Literal and value not in get_args(annotations[name]):
             raise unknown(f"{name} of {what}", str(value), get_args(annotations[name]))
 

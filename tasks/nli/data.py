@@ -123,7 +123,7 @@ def _corpus(
 ) -> ClassificationCorpus:
     """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
     files = {split: [path] for split, path in paths.items()} if whole else {}
-    mapped = {} if config.data.labels is None else {"labels": _written(config.data.labels)}
+    mapped = {} if config.data.labels is None else {"mapping": _written(config.data.labels)}
     about = {"format": config.format, **mapped, **reading}
     return ClassificationCorpus(
         readers, list(paths.values()), fingerprints, config.labels, 2, about, split_sources=files

@@ -53,7 +53,7 @@ def test_what_has_no_lower_precision_is_left_out():
 
 @pytest.mark.parametrize(
     ("structure", "text"),
-    [(("phn", {}), "phm"), (("phm", {"m": 2}), "option of layer 'phm' 'm'"), (("phm", {"n": "two"}), "phm.n")],
+    [(("phn", {}), "phm"), (("phm", {"m": 2}), "layer 'phm' has no option 'm'"), (("phm", {"n": "two"}), "phm.n")],
 )
 def test_unknown_names_and_values(structure, text):
     with pytest.raises(PhmrunError) as error:

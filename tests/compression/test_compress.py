@@ -110,6 +110,8 @@ def test_a_layer_that_fits_some_maps_and_a_run_that_has_some_already(parent):
         wanted = structure if name in again.structures else plan.structures[name]
         assert found[name].name == wanted.name
         torch.testing.assert_close(found[name].materialize(), wanted.materialize())
+    with pytest.raises(PhmrunError, match="fits the layer 'phm': all are circulant, phm already"):
+        make_plan(grandchild, layer, budget=None, batches=0, fixed=True)
 
 
 def test_what_cannot_be_is_said(parent):

@@ -218,5 +218,5 @@ def test_an_adaptive_input_as_mapping_shared_with_the_output():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(PhmrunError, match="option of layer 'dense'"):
+    with pytest.raises(PhmrunError, match="layer 'dense' has no option"):
         DeFINE(30, 12, 8, 32, 3, groups=4)

@@ -120,10 +120,10 @@ def test_an_unknown_structure_is_refused_with_the_nearest_names():
 def test_an_unknown_option_is_refused_with_the_nearest_names():
     with pytest.raises(PhmrunError) as caught:
         Linear(4, 4, structure="phm", varient="released")
-    assert "option of layer 'phm'" in str(caught.value)
+    assert "layer 'phm' has no option" in str(caught.value)
     assert "Did you mean 'variant'" in str(caught.value)
     assert caught.value.valid == ("dual", "freeze", "n", "share", "variant")
-    with pytest.raises(PhmrunError, match="option of layer 'dense'"):
+    with pytest.raises(PhmrunError, match="layer 'dense' has no option 'n'"):
         Embedding(4, 4, n=2)
 
 

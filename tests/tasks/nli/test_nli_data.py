@@ -55,6 +55,11 @@ def test_own_files(tmp_path):
     assert data.vocabulary.labels == ("entailment", "neutral", "contradiction")
     assert "vectors" not in data.fingerprints()
     assert "vectors" not in data.statistics()
+    mapping = {"entailment": "yes", "neutral": "yes", "contradiction": "no"}
+    mapped = build_data(experiment(tmp_path, labels=mapping), tmp_path / "cache")
+    assert {item.label for item in items_of(mapped, "dev")} == {"yes", "no"}
+    written = "entailment=yes,neutral=yes,contradiction=no"
+    assert mapped.corpus.reading == {"format": "tsv", "mapping": written}
 
 
 def test_the_built_in_pairs(tmp_path):
