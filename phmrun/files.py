@@ -12,7 +12,7 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,11 @@ def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> 
             before_renaming()
         temporary.replace(path)
     except OSError as error:
-        error.filename = str(path)  # of writing, the system names no file
+        _name(error, temporary, path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # of a disk that is read-only; the error that has brought us here says more
+            temporary.unlink(missing_ok=True)
     _sync_directory(path.parent)
 
 
@@ -68,8 +69,18 @@ def replacing_directory(path: Path) -> Iterator[Path]:
         yield temporary
         _remove(path)
         temporary.rename(path)
+    except OSError as error:
+        _name(error, temporary, path)
+        raise
     finally:
-        _remove(temporary)
+        with suppress(OSError):
+            _remove(temporary)
+
+
+def _name(error: OSError, temporary: Path, path: Path) -> None:
+    """Lets an error tell of the file that was meant; of writing, the system names none."""
+    if error.filename is None or Path(str(error.filename)).is_relative_to(temporary):
+        error.filename = str(path)
 
 
 def _remove(path: Path) -> None:

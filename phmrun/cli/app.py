@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -33,6 +34,8 @@ from phmrun.disk import disk_error
 from phmrun.errors import ExitCode, Interrupted, PhmrunError, unknown
 
 EXPERIMENTS, INSPECT, MACHINE, MIRROR = "Experiments", "Inspect", "Machine", "W&B"
+AGAIN = 0.05
+"""Seconds after which a signal that was lost comes again."""
 _ANYWHERE = ("--debug", "--verbose", "-v", "--quiet", "-q")
 
 
@@ -113,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     moved = _globals_first(given)
     _listen_to_sigterm()
     try:
-        app(moved, prog_name="phmrun")
+        with _lost_interruptions_repeated():
+            app(moved, prog_name="phmrun")
     except SystemExit as end:
         if (interruption := _interruption(end)) is not None:  # Typer has made an exit of it
             sys.exit(_report(interruption, given))
@@ -149,6 +153,30 @@ def _listen_to_sigterm() -> None:
 
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end)
+
+
+@contextmanager
+def _lost_interruptions_repeated() -> Iterator[None]:
+    """Sends a signal again where its exception came up in a destructor or a callback, which nothing leaves.
+
+    Python tells of such an exception, drops it and goes on, so that one Ctrl-C in twenty would have no effect.
+    """
+    tell = sys.unraisablehook
+
+    def hear(lost: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
+            tell(lost)
+            return
+        which = lost.exc_value.which if isinstance(lost.exc_value, Interrupted) else signal.SIGINT
+        again = threading.Timer(AGAIN, signal.pthread_kill, (threading.main_thread().ident, which))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hear
+    try:
+        yield
+    finally:
+        sys.unraisablehook = tell
 
 
 def _report(error: BaseException, arguments: Sequence[str]) -> int:

@@ -9,9 +9,10 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.decoding import Average, Checkpoint
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.cli.options import RUNS, Json, Plugin, RunArgument
 from phmrun.errors import PhmrunError
 from phmrun.registry import TASKS, load_plugins
+from phmrun.shares import share_of
 
 if TYPE_CHECKING:
     from phmrun.compression.compress import Plan
@@ -71,7 +72,16 @@ def compress(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and make no run.")] = False,
     checkpoint: Checkpoint = None,
     average: Average = None,
-    runs_dir: RunsDirectory = Path("runs"),
+    runs_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--runs-dir",
+            envvar="PHMRUN_RUNS",
+            help="Where run directories are (default: runs), and where the new one goes (default: beside the old one).",
+            rich_help_panel=RUNS,
+            file_okay=False,
+        ),
+    ] = None,
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
@@ -89,7 +99,7 @@ def compress(
 
     options = {scope: _options(keys, scope) for scope in ("layer", "embedding", "output")}
     given = {**options["layer"], **({} if n is None else {"n": n})}
-    trained = open_run(Run.find(runs_dir, run))
+    trained = open_run(Run.find(runs_dir or Path("runs"), run))
     if sequences and not (steps and TASKS.get(trained.config.task).converts):
         raise PhmrunError("outputs to learn from need a translator and --steps", where="--sequences")
     own = {"--data": ("data.name", data), "--prefix": ("data.prefix", prefix)}
@@ -116,7 +126,7 @@ def compress(
         result = experiment.train(
             plan.config_of(config, wanted, steps),
             origin={},
-            runs_dir=trained.run.path.parent,
+            runs_dir=runs_dir or trained.run.path.parent,
             plugins=plugins,
             derivation=derivation(trained, plan, weights, calibrate, taught=teacher and steps > 0),
             verbosity=int(console.verbosity()),
@@ -142,11 +152,8 @@ def _share(text: str | None) -> Fraction | None:
     """
     if text is None:
         return None
-    try:
-        share = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
-    if not 0 < share <= 1:
+    share = share_of(text)
+    if share is None:
         raise PhmrunError(f"{text!r} is no share", where="--budget", valid=("1/2", "0.25", "above 0, up to 1"))
     return share
 

@@ -75,8 +75,8 @@ class Questions(_Asked):
     questions: tuple[Question, ...]
 
 
-def restore_all(folder: Path, runs_dir: Path) -> list[Run]:
-    """Makes a run directory of every result below a folder.
+def restore_all(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
+    """Makes a run directory of every result below a folder; see :func:`phmrun.ledger.record.restore`.
 
     Raises:
         PhmrunError: (exit 3) There is none, or one is damaged.
@@ -84,7 +84,7 @@ def restore_all(folder: Path, runs_dir: Path) -> list[Run]:
     paths = sorted(folder.glob("*/*.json"))
     if not paths:
         raise PhmrunError("there are no results below it", where=str(folder), code=ExitCode.DATA)
-    return [restore(path, runs_dir) for path in paths]
+    return restore(paths, runs_dir, durable=durable)
 
 
 def load_questions(folder: Path) -> Questions:
@@ -139,7 +139,7 @@ def page_of(folder: Path) -> Page:
     known: list[tuple[str, str, str, str]] = []
     with TemporaryDirectory() as temporary:
         runs_dir = Path(temporary)
-        runs = restore_all(folder, runs_dir)
+        runs = restore_all(folder, runs_dir, durable=False)
         spent = sum(segment.get("cpu_seconds", 0.0) for run in runs for segment in run.environment())
         sections = []
         for place, question in enumerate(asked.questions, start=1):

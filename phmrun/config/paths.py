@@ -1,10 +1,12 @@
 """Paths of the user's files that hold in every folder."""
 
+import glob
 from pathlib import Path
 from typing import Any, TypeVar
 
 from phmrun.config.experiment import Experiment
 from phmrun.config.schema import is_hashed
+from phmrun.files import data_dir
 
 Config = TypeVar("Config", bound=Experiment)
 
@@ -12,7 +14,7 @@ Config = TypeVar("Config", bound=Experiment)
 def with_absolute_paths(config: Config) -> Config:
     """The configuration with the places of its data made absolute, so that it can be used from another folder.
 
-    A path that leads nowhere from this folder stays as it is: it may be meant from the data directory.
+    A path that leads nowhere from this folder is looked for in the data directory; one that is nowhere stays as it is.
     """
     data = config.data
     own = data.name == "files"
@@ -37,10 +39,11 @@ def _absolute(value: Any, own: bool) -> Any:
         value: What an unhashed key of the data section holds.
         own: Whether its texts name files of the user's.
     """
-    if isinstance(value, Path):
-        return Path.cwd() / value if value.exists() else value
-    if own and isinstance(value, str):
-        path = Path(value)
-        found = path.exists() or path.parent.is_dir()
-        return value if path.is_absolute() or not found else f"{Path.cwd()}/{value}"  # a prefix may end in a slash
+    if (not isinstance(value, Path) and not (own and isinstance(value, str))) or Path(value).is_absolute():
+        return value
+    for folder in (Path.cwd(), data_dir()):
+        path = folder / value
+        begun = isinstance(value, str) and path.parent.glob(f"{glob.escape(path.name)}*")  # a prefix is part of a name
+        if path.exists() or (begun and any(begun)):
+            return path if isinstance(value, Path) else f"{folder}/{value}"  # and may end in a slash
     return value

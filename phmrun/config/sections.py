@@ -361,13 +361,13 @@ class LoggingConfig(Section):
 def _clock(value: Any) -> str:
     """``HH:MM:SS`` of a clock time or of a number of minutes."""
     text = str(value).strip()
-    if match := re.fullmatch(r"(\d+):([0-5]?\d):([0-5]?\d)", text):
+    if match := re.fullmatch(r"(\d{1,6}):([0-5]?\d):([0-5]?\d)", text):
         hours, minutes, seconds = (int(part) for part in match.groups())
         total = hours * 3600 + minutes * 60 + seconds
-    elif re.fullmatch(r"\d+(\.\d+)?", text):
+    elif re.fullmatch(r"\d{1,8}(\.\d+)?", text):
         total = round(float(text) * 60)
     else:
-        raise ValueError("must be HH:MM:SS or a number of minutes")
+        raise ValueError("must be HH:MM:SS or a number of minutes, less than a hundred years")
     if total == 0:
         raise ValueError("must be longer than nothing")
     return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"

@@ -1,13 +1,15 @@
 """Named members out of zip and tar archives, and nothing else from them.
 
 Only members that the catalogue names are written, to the paths that the catalogue names, so an archive cannot choose
-where anything goes. Links, devices and unsafe names are refused all the same.
+where anything goes. Links, devices and unsafe names are refused all the same. What is unpacked is counted as it
+comes, whatever the archive says of its size.
 """
 
 import errno
 import gzip
 import io
 import lzma
+import shutil
 import stat
 import tarfile
 import zipfile
@@ -15,14 +17,15 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from phmrun.datasets.dataset import is_safe
+from phmrun.datasets.limits import MOST_MEMBERS, largest, too_much
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
+from phmrun.text.lines import GZIP_MAGIC, LONGEST_LINE
 
 CHUNK = 1 << 20
-GZIP_MAGIC = b"\x1f\x8b"
 _DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, ValueError),
     *(NotImplementedError, RuntimeError),  # a kind of compression that Python does not know; a password
@@ -36,23 +39,18 @@ def extract(archive: Path, member: str | None, destination: Path, *, limit: int 
         archive: A zip archive, or a tar archive in any compression.
         member: Name of the file within it, or None for the file itself.
         destination: The file to write.
-        limit: Most bytes to write; an archive that holds more is refused.
+        limit: Bytes of the file, as the catalogue knows them.
 
     Raises:
         PhmrunError: (exit 3) The archive is damaged or does not hold that file, or the member is a link, has an unsafe
-            name, or is larger than ``limit``.
+            name, or is larger than ``limit``, or else than :func:`~phmrun.datasets.limits.largest`.
     """
-    with opened(archive, member) as handle, replacing(destination) as temporary, temporary.open("wb") as output:
-        written = 0
-        while piece := handle.read(CHUNK):
-            written += len(piece)
-            if limit is not None and written > limit:
-                raise _refused(f"{member!r} holds more than the {limit:,} bytes that it should", archive)
-            output.write(piece)
+    with opened(archive, member, limit) as handle, replacing(destination) as temporary, temporary.open("wb") as output:
+        shutil.copyfileobj(handle, output, CHUNK)
 
 
 @contextmanager
-def opened(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
+def opened(archive: Path, member: str | None, limit: int | None = None) -> Iterator[IO[bytes]]:
     """The bytes of one regular member, or of the file itself.
 
     Raises:
@@ -63,11 +61,13 @@ def opened(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
     try:
         if member is None:
             with archive.open("rb") as handle:
-                yield handle
+                yield _counted(handle, archive, member, limit) if limit is not None else handle
         elif zipfile.is_zipfile(archive):
-            yield from _zip_member(archive, member)
+            with _zip_member(archive, member) as content:
+                yield _counted(content, archive, member, limit)
         else:
-            yield from _tar_member(archive, member)
+            with _tar_member(archive, member) as content:
+                yield _counted(content, archive, member, limit)
     except (*_DAMAGED, OSError) as error:
         if isinstance(error, OSError) and error.errno not in (
             None,
@@ -81,12 +81,21 @@ def opened(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
 def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
     """As :func:`opened`, but where the member is a gzip file itself, what that holds."""
     with opened(archive, member) as handle:
-        stream = io.BufferedReader(cast(io.RawIOBase, handle))
+        stream = cast(io.BufferedReader, handle)
         if stream.peek(2)[:2] == GZIP_MAGIC:
             with gzip.GzipFile(fileobj=stream) as inner:
-                yield cast(IO[bytes], inner)
+                yield _counted(cast(IO[bytes], inner), archive, member, None)
         else:
             yield stream
+
+
+def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines of what is being unpacked; of one without end, its beginning."""
+    while line := stream.readline(LONGEST_LINE):
+        rest = line
+        while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
+            rest = stream.readline(LONGEST_LINE)
+        yield line
 
 
 def is_archive(path: Path) -> bool:
@@ -106,17 +115,20 @@ def members(archive: Path) -> list[str]:
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as packed:
+                _check_number(len(packed.infolist()), archive)
                 names = [info.filename for info in packed.infolist() if not info.is_dir()]
         else:
             with tarfile.open(archive) as packed_tar:
-                names = [entry.name.removeprefix("./") for entry in packed_tar if entry.isreg()]
+                names = [entry.name.removeprefix("./") for entry in _entries(packed_tar, archive) if entry.isreg()]
     except _DAMAGED as error:
         raise _refused(f"the archive is damaged: {error}", archive) from error
     return [name for name in names if is_safe(name)]
 
 
+@contextmanager
 def _zip_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
     with zipfile.ZipFile(archive) as packed:
+        _check_number(len(packed.infolist()), archive)
         try:
             info = packed.getinfo(member)
         except KeyError as error:
@@ -128,10 +140,11 @@ def _zip_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
             yield handle
 
 
+@contextmanager
 def _tar_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
     with tarfile.open(archive) as packed:
         wanted = {member, f"./{member}"}
-        entry = next((entry for entry in packed if entry.name in wanted), None)
+        entry = next((entry for entry in _entries(packed, archive) if entry.name in wanted), None)
         if entry is None:
             raise _refused(f"there is no {member!r} in it", archive)
         content = packed.extractfile(entry) if entry.isreg() else None
@@ -139,6 +152,49 @@ def _tar_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
             raise _refused(f"{member!r} is not a regular file", archive)
         with content:
             yield content
+
+
+def _entries(packed: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo]:
+    """The entries of a tar archive one by one; what lies between two has to be unpacked to find the second."""
+    passed = 0
+    for number, entry in enumerate(packed, 1):
+        _check_number(number, archive)
+        yield entry
+        passed += entry.size
+        if passed > largest():
+            raise _refused(f"it holds {too_much(largest(), known=False)}", archive)
+
+
+def _check_number(members: int, archive: Path) -> None:
+    if members > MOST_MEMBERS:
+        raise _refused(f"it holds more than the {MOST_MEMBERS:,} files that are looked through", archive)
+
+
+def _counted(content: IO[bytes], archive: Path, member: str | None, limit: int | None) -> IO[bytes]:
+    """What reads the content, and refuses to go on beyond the limit."""
+    known = limit is not None
+    most = largest() if limit is None else limit
+    what = f"{member or archive.name!r} holds {too_much(most, known)}"
+    return cast(IO[bytes], io.BufferedReader(_Counted(content, most, _refused(what, archive)), CHUNK))
+
+
+class _Counted(io.RawIOBase):
+    """Bytes that are counted as they are read, since what an archive says of their number may be wrong."""
+
+    def __init__(self, content: IO[bytes], limit: int, error: PhmrunError) -> None:
+        super().__init__()
+        self._content, self._left, self._error = content, limit, error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._content.read(len(buffer))
+        self._left -= len(piece)
+        if self._left < 0:
+            raise self._error
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 def _refused(what: str, archive: Path) -> PhmrunError:

@@ -6,11 +6,12 @@ becomes single spaces; entities such as ``&amp;`` stay as they are, both as sacr
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
-from phmrun.datasets.archives import unpacked
+from phmrun.datasets.archives import lines_of, unpacked
 from phmrun.datasets.dataset import File, Part
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
@@ -75,9 +76,9 @@ def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path)
             raise PhmrunError(f"{names} differ in length", where=str(folder), code=ExitCode.DATA) from error
 
 
-def _decoded(handle: Iterable[bytes]) -> Iterator[str | None]:
+def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
     """The lines without their ends, None where one is not UTF-8, holds a NUL or is endless."""
-    for number, raw in enumerate(handle):
+    for number, raw in enumerate(lines_of(handle)):
         body = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 0:
             body = body.removeprefix(BYTE_ORDER_MARK)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
+from phmrun.datasets.limits import largest, too_much
+
 CHUNK = 1 << 16
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and between two pieces of data."""
 TRIES = 3
 """Tries at one address, each from where the last one stopped."""
-LARGEST = 16 << 30
-"""Bytes of a file whose size the catalogue does not know."""
 PAUSE = 1.0
 """Seconds before the second try, doubled before each further one."""
 
@@ -29,14 +29,16 @@ class ResumingDownload:
         part: Where to collect what arrives; what is there is continued.
         advance: Told the bytes as they arrive, and those already there.
         pause: Seconds before the second try.
-        limit: Most bytes that are taken.
+        size: Bytes of the file, if the catalogue knows them: no more is taken, else no more than
+            :func:`~phmrun.datasets.limits.largest`.
     """
 
     def __init__(
-        self, part: Path, *, advance: Callable[[int], None], pause: float = PAUSE, limit: int = LARGEST
+        self, part: Path, *, advance: Callable[[int], None], pause: float = PAUSE, size: int | None = None
     ) -> None:
         self.part = part
-        self.limit = limit
+        self.limit = size or largest()
+        self._known = size is not None
         self.resumed = False
         self._advance = advance
         self._pause = pause
@@ -92,7 +94,7 @@ class ResumingDownload:
                 for piece in response.raw.stream(CHUNK, decode_content=False):
                     if self._shown + len(piece) > self.limit:
                         self.part.unlink()
-                        raise requests.RequestException(f"it sends more than the {self.limit:,} bytes that it should")
+                        raise requests.RequestException(f"it sends {too_much(self.limit, self._known)}")
                     handle.write(piece)
                     self._show(self._shown + len(piece))
                 handle.flush()

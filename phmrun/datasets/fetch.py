@@ -10,7 +10,7 @@ import filelock
 from phmrun.datasets.archives import extract
 from phmrun.datasets.assembly import assemble
 from phmrun.datasets.dataset import Dataset, File, Remote
-from phmrun.datasets.download import LARGEST, PAUSE, ResumingDownload
+from phmrun.datasets.download import PAUSE, ResumingDownload
 from phmrun.datasets.locations import (
     Check,
     by_hand,
@@ -192,7 +192,7 @@ def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
     known = None if remote.sha256 is None else f"sha256:{remote.sha256}"
     for _ in range(2):
         with progress(f"fetching {remote.path}", remote.bytes, "bytes") as advance:
-            download = ResumingDownload(part, advance=advance, pause=pause, limit=remote.bytes or LARGEST)
+            download = ResumingDownload(part, advance=advance, pause=pause, size=remote.bytes)
             try:
                 pooch.retrieve(url, known, fname=path.name, path=path.parent, downloader=download)
             except requests.RequestException as error:

@@ -16,13 +16,14 @@ from typing import IO, cast
 
 import filelock
 
-from phmrun.datasets.archives import CHUNK, GZIP_MAGIC, extract, is_archive, members, opened, unpacked
+from phmrun.datasets.archives import CHUNK, extract, is_archive, lines_of, members, opened, unpacked
 from phmrun.datasets.dataset import Dataset, File
 from phmrun.datasets.fetch import build_split, disk_error
 from phmrun.datasets.locations import content_sha256, dataset_dir, find, write_dropped, write_record
 from phmrun.datasets.reading import compare, count
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing, sha256_of
+from phmrun.text.lines import GZIP_MAGIC
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,9 @@ def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
     """Refuses a whole table in the place of one split, which would put the test set into the training set."""
     columns = dict(part.rows for part in file.parts if part.rows)
     for column, value in columns.items():
-        with unpacked(source.path, source.member) as lines:
-            header = next(iter(lines), b"").decode("utf-8", "replace").rstrip("\r\n").split("\t")
+        with unpacked(source.path, source.member) as content:
+            lines = lines_of(content)
+            header = next(lines, b"").decode("utf-8", "replace").rstrip("\r\n").split("\t")
             place = header.index(column) if column in header else None
             others = place is not None and any(_cell(line, place) != value for line in lines)
         if others:

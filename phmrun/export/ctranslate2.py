@@ -6,7 +6,6 @@ every structure is folded into dense matrices first.
 """
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.export.vocabularies import has_model, token_names, write_models
 from phmrun.files import replacing_directory, write_json, write_text
@@ -157,7 +157,7 @@ def digest_of(network: nn.Module) -> str:
 def _read_mark(directory: Path) -> Mapping[str, Any] | None:
     """What a directory says it holds; ``None`` where it holds no whole model."""
     try:
-        mark: Mapping[str, Any] = json.loads((directory / MARK).read_text(encoding="utf-8"))
+        mark: Mapping[str, Any] = parse_json((directory / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return mark if (directory / "model.bin").is_file() else None

@@ -1,6 +1,5 @@
 """A directory with a checkpoint of Hugging Face's: what is in it, read without executing anything."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 
@@ -74,7 +74,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     if not path.is_file():
         raise PhmrunError(f"there is no {path.name} here", where=str(directory), hint=WRITTEN, code=ExitCode.DATA)
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise _damaged(path, str(error)) from error
     if not isinstance(config, dict):

@@ -4,7 +4,6 @@ Their special tokens have other numbers than ours, so that the rows of the embed
 has a row of its own, a copy of the one that their decoders start with; its output is ruled out by its bias.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +13,18 @@ import sentencepiece
 import torch
 from torch import Tensor, nn
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.importing.checkpoint import Checkpoint
 from phmrun.layers import FeedForward, Linear, MultiheadAttention
 from phmrun.layers.structures.dense import Dense
 from phmrun.models.transformer import DecoderLayer, EncoderLayer, Sublayer, Transformer
-from phmrun.text.pieces import PieceVocabulary
+from phmrun.text.pieces import PieceVocabulary, processor_of
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, SPECIALS
 
+T5_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+"""Any of the names that T5's table of word vectors has."""
 RULED_OUT = -1e9
 """The bias of tokens that are never an output."""
 
@@ -88,7 +90,7 @@ def _t5(checkpoint: Checkpoint) -> Imported:
         "feedforward": _size(checkpoint, "d_ff"),
         "heads": heads,
         "encoder_layers": _size(checkpoint, "num_layers"),
-        "decoder_layers": int(config.get("num_decoder_layers") or config["num_layers"]),
+        "decoder_layers": _size(checkpoint, "num_decoder_layers" if config.get("num_decoder_layers") else "num_layers"),
         "norm": "pre",
         "normalization": "rms",
         "positions": "relative",
@@ -96,13 +98,17 @@ def _t5(checkpoint: Checkpoint) -> Imported:
         "bias": False,
         "feedforward_bias": False,
         "output_bias": True,
-        "dropout": float(config.get("dropout_rate", 0.1)),
+        "dropout": _rate(checkpoint, "dropout_rate"),
         "tie": "all",
     }
     spiece = checkpoint.file("spiece.model")
     processor = _processor(checkpoint, spiece)
-    pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+    try:
+        pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+    except UnicodeDecodeError as error:
+        raise _unlike(checkpoint, "its SentencePiece model is damaged") from error
     size = _size(checkpoint, "vocab_size")
+    checkpoint.tensor(*T5_TABLES, shape=(size, width))  # before names are made for so many
     names = [*pieces, *(f"<extra {number}>" for number in range(len(pieces), size))][:size]
     vocabulary, order = _renumbered(checkpoint, spiece, names, _token(checkpoint, "unk_token_id", processor.unk_id()))
     return Imported(model, {"penalty": "power", "alpha": 1.0}, Vocabularies(vocabulary, vocabulary), order)
@@ -133,18 +139,18 @@ def _marian(checkpoint: Checkpoint) -> Imported:
         "bias": True,
         "feedforward_bias": True,
         "output_bias": True,
-        "dropout": float(config.get("dropout", 0.1)),
+        "dropout": _rate(checkpoint, "dropout"),
         "tie": "all",
     }
     try:
-        numbers = json.loads(checkpoint.file("vocab.json"))
+        numbers = parse_json(checkpoint.file("vocab.json"))
         names = [piece for piece, _ in sorted(numbers.items(), key=lambda item: int(item[1]))]
-    except (ValueError, AttributeError, TypeError) as error:
+        unknown_token = int(numbers.get("<unk>", 1))
+    except (ArithmeticError, ValueError, AttributeError, TypeError) as error:
         raise _unlike(checkpoint, f"vocab.json is no list of pieces: {error}") from error
     if len(names) != _size(checkpoint, "vocab_size"):
         raise _unlike(checkpoint, f"vocab.json has {len(names)} pieces, config.json {config['vocab_size']}")
     sides = []
-    unknown_token = int(numbers.get("<unk>", 1))
     for name in ("source.spm", "target.spm"):
         side, order = _renumbered(checkpoint, checkpoint.file(name), names, unknown_token)
         _processor(checkpoint, side.model)
@@ -169,8 +175,7 @@ def _renumbered(
 def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
     width, heads = network.width, cast(MultiheadAttention, cast(EncoderLayer, network.encoder[0]).attention.block)
     scale = math.sqrt(width // heads.num_heads)
-    places = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-    table = checkpoint.tensor(*places, shape=(int(order.max()) + 1, width))
+    table = checkpoint.tensor(*T5_TABLES, shape=(int(order.max()) + 1, width))
     _set_tables(network, table / math.sqrt(width), order, None)
 
     def attention(sublayer: Sublayer, prefix: str, part: str) -> None:
@@ -266,8 +271,8 @@ def _set_norm(checkpoint: Checkpoint, norm: nn.Module, name: str) -> None:
 
 def _processor(checkpoint: Checkpoint, model: bytes) -> sentencepiece.SentencePieceProcessor:
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=model)
-    except RuntimeError as error:
+        return processor_of(model)
+    except ValueError as error:
         raise _unlike(checkpoint, "its SentencePiece model is damaged") from error
 
 
@@ -277,6 +282,14 @@ def _size(checkpoint: Checkpoint, key: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**24:
         raise _unlike(checkpoint, f"{key} is {value!r}, and not a size")
     return value
+
+
+def _rate(checkpoint: Checkpoint, key: str) -> float:
+    """A share of the config that is dropped."""
+    value = checkpoint.config.get(key, 0.1)
+    if not isinstance(value, int | float) or not 0 <= value < 1:
+        raise _unlike(checkpoint, f"{key} is {value!r}, and not a share")
+    return float(value)
 
 
 def _token(checkpoint: Checkpoint, key: str, otherwise: int) -> int:

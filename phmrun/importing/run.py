@@ -9,9 +9,9 @@ from phmrun.config import Experiment, Source, Task, resolve, run_id, to_yaml
 from phmrun.engine.checkpoints import save_start
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.network import build_module
-from phmrun.errors import PhmrunError
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
-from phmrun.importing.checkpoint import read_checkpoint
+from phmrun.importing.checkpoint import WEIGHTS, read_checkpoint
 from phmrun.importing.huggingface import describe, load_weights
 from phmrun.layers import options_of
 from phmrun.ledger import Run, State
@@ -61,6 +61,11 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
         "decoding": dict(imported.decoding),
     }
     config = resolve(description.load("schema"), [Source(f"the checkpoint {kind}", values)], options_of).config
+    counts = count_parameters(config, imported.vocabularies.sizes)
+    held = sum(tensor.numel() for tensor in checkpoint.tensors.values())
+    if counts["total"] > 2 * held:  # not built: it might take all memory
+        what = f"config.json describes {counts['total']:,} parameters, not the {held:,} that {WEIGHTS} holds"
+        raise PhmrunError(what, where=str(directory), code=ExitCode.DATA)
     module = build_module(config, *imported.vocabularies.sizes)
     load_weights(checkpoint, imported, cast(Transformer, module.network))
     name = run_id(config, fingerprints={"imported": checkpoint.sha256})
@@ -68,7 +73,6 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     with run.lock():
         run.set_state(State.RUNNING)
         imported.vocabularies.save(run.vocabulary)
-        counts = count_parameters(config, imported.vocabularies.sizes)
         run.write_parameters(counts)
         run.write_config(to_yaml(with_vocabulary(config, run.vocabulary)))
         write_json(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.budget import share_of
+from phmrun.shares import share_of
 
 
 def block_size(size: int, blocks: int) -> int:

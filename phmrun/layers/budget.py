@@ -1,15 +1,6 @@
 """A share of the dense parameters, which a structure chooses its own sizes for."""
 
-from fractions import Fraction
-
-
-def share_of(budget: float | str) -> Fraction | None:
-    """The budget as an exact number; ``None`` where it is not one above 0 and up to 1."""
-    try:
-        share = Fraction(str(budget))
-    except (ValueError, ZeroDivisionError):
-        return None
-    return share if 0 < share <= 1 else None
+from phmrun.shares import share_of
 
 
 def check_budget(budget: float | str) -> str | None:

@@ -103,5 +103,5 @@ class DataRecord:
                 for name, split in content["splits"].items()
             }
             return cls(splits, {str(key): str(value) for key, value in content["fingerprints"].items()})
-        except (KeyError, TypeError, AttributeError) as error:
+        except (ArithmeticError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"this is no record of a run's data: {error!r}") from error

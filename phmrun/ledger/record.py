@@ -6,6 +6,7 @@ scores and the checksums of the weights.
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import yaml
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import read_regular, write_json, write_text
+from phmrun.files import data_dir, read_regular, write_json, write_text
+from phmrun.ledger.card import shared
 from phmrun.ledger.data import DataRecord, Source, Split
 from phmrun.ledger.run import Run, directory_of
 from phmrun.ledger.status import State, Status
@@ -34,7 +36,8 @@ _LONGEST = 1 << 20
 def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str]) -> dict[str, Any]:
     """What a finished run's directory says of it.
 
-    Left out are weights, outputs, paths, the machine's name and the command line; the course of training is thinned.
+    Left out are weights, outputs, the machine's name and the command line; the course of training is thinned. Paths
+    are those below the data directory: what lies elsewhere has its name alone.
 
     Args:
         run: The run.
@@ -48,17 +51,18 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     if status.state is not State.DONE:
         raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
     parameters = {key: value for key, value in run.parameters().items() if key != "modules"}
+    config = parse_yaml(run.config_path.read_text(encoding="utf-8"), str(run.config_path))
     segments = [_anywhere(each) for each in run.environment()]
     told = {key: value for key, value in status.to_json().items() if key not in ("host", "pid")}
     return {
         "format": FORMAT,
         "run": run.id,
-        "config": parse_yaml(run.config_path.read_text(encoding="utf-8"), str(run.config_path)),
-        "status": told,
-        "metrics": run.metrics(),
-        "parameters": parameters,
+        "config": _portable(config),
+        "status": _portable(told),
+        "metrics": _portable(run.metrics()),
+        "parameters": _portable(parameters),
         "data": _data(run.data()),
-        "environment": segments,
+        "environment": _portable(segments),
         "history": thinned(run.history.read()),
         "items": dict(items),
         "weights": dict(weights),
@@ -95,16 +99,30 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def restore(path: Path, runs_dir: Path) -> Run:
-    """Makes a run directory of a record; one that is there with weights or a newer state is left as it is.
+def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> list[Run]:
+    """Makes run directories of records; one that is there with weights or a newer state is left as it is.
 
     Args:
-        path: The record.
+        paths: The records.
         runs_dir: The directory of all runs.
+        durable: Whether they outlast a power cut: then a directory with a status is whole.
 
     Raises:
-        PhmrunError: (exit 3) The file is no record, or its name is not that of its run.
+        PhmrunError: (exit 3) A file is no record, or its name is not that of its run.
     """
+    runs = [_restored(path, runs_dir) for path in paths]
+    if durable and any(status for _, status in runs):
+        os.sync()  # once for all of them: file by file takes a hundred times as long
+    for run, status in runs:
+        if status is not None and durable:
+            write_json(run.status_path, status.to_json())
+        elif status is not None:
+            _write(run.status_path, status.to_json())
+    return [run for run, _ in runs]
+
+
+def _restored(path: Path, runs_dir: Path) -> tuple[Run, Status | None]:
+    """The directory of a record with all but its status, which is yet to be written; ``None``: it was there."""
     record = read_record(path)
     if not isinstance(record["run"], str) or path.stem != record["run"]:
         raise PhmrunError("a result is named for its run", where=str(path), code=ExitCode.DATA)
@@ -112,11 +130,11 @@ def restore(path: Path, runs_dir: Path) -> Run:
         status = Status.from_json(record["status"])
         data = _record_of_data(record["data"])
         rows = [to_line(row) for row in record["history"]]
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise PhmrunError(f"the result is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
     run = Run(directory_of(runs_dir, record["run"]))
     if run.status_path.exists():
-        return run
+        return run, None
     run.path.mkdir(parents=True, exist_ok=True)
     contents = {
         run.metrics_path: plain(record["metrics"]),
@@ -130,9 +148,12 @@ def restore(path: Path, runs_dir: Path) -> Run:
     run.config_path.write_text(config, encoding="utf-8")
     run.history.path.write_text("".join(rows), encoding="utf-8")
     for file, content in contents.items():
-        file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    write_json(run.status_path, status.to_json())  # last: a directory with a status is whole
-    return run
+        _write(file, content)
+    return run, status
+
+
+def _write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -141,6 +162,21 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     others = [row for row in rows if not any(key.startswith("validation/") for key in row)]
     kept = sorted([*_spaced(checked), *_spaced(others)], key=lambda row: row.get("step", 0))
     return [{key: _short(value) for key, value in row.items()} for row in kept]
+
+
+def _portable(value: Any) -> Any:
+    """A value without the places of this machine: in it, at any depth, paths and texts that name some."""
+    if isinstance(value, Mapping):
+        return {key: _portable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_portable(item) for item in value]
+    if not isinstance(value, str) or os.sep not in value:
+        return value
+    path = Path(value)
+    if not path.is_absolute():
+        return shared(value)
+    below = str(path.relative_to(data_dir())) if path.is_relative_to(data_dir()) else path.name
+    return f"{below}/" if value.endswith("/") else below  # a prefix may be a folder
 
 
 def _anywhere(segment: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def from_json(content: Mapping[str, Any]) -> Items:
         number = int(content["items"])
         columns = [_unpacked(text, number) for text in content["columns"]]
         return Items(np.stack(columns, axis=1), str(content["mark"]), str(content["file"]))
-    except (KeyError, TypeError, zlib.error) as error:
+    except (ArithmeticError, KeyError, TypeError, zlib.error) as error:
         raise ValueError(f"damaged items: {error!r}") from error
 
 

@@ -4,11 +4,11 @@ Nothing but the design is remembered: what has been looked at follows from the s
 seeds. A design cannot be changed once a look is possible, since its boundaries were drawn for it.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.ledger.wording import row_name
@@ -102,7 +102,7 @@ def kept_terms(folder: Path) -> Terms | None:
     """
     path = folder / FILE
     try:
-        return Terms(**json.loads(path.read_text(encoding="utf-8")))
+        return Terms(**parse_json(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

@@ -7,11 +7,26 @@ from pathlib import Path
 
 import sentencepiece
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
-from phmrun.text.vocabulary import SPECIALS, UNK, content, read_model, write_description
+from phmrun.text.vocabulary import SPECIALS, UNK, check_entries, content, read_model, write_description
 
 MODEL = "pieces.json"
+
+
+def processor_of(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    """What encodes and decodes by a serialised SentencePiece model.
+
+    Raises:
+        ValueError: It is none. (SentencePiece takes empty bytes for "no model yet", and then speaks on standard error.)
+    """
+    if not model:
+        raise ValueError("the SentencePiece model is empty")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        raise ValueError(f"this is no SentencePiece model: {error}") from error
 
 
 class PieceVocabulary:
@@ -29,8 +44,8 @@ class PieceVocabulary:
         self._pieces = list(pieces)
         self.requested = self.entries = len(pieces)
         try:
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+            self._processor = processor_of(model)
+        except ValueError as error:
             raise PhmrunError("the SentencePiece model is damaged", code=ExitCode.DATA) from error
         self._numbers = {piece: number for number, piece in enumerate(pieces) if number >= len(SPECIALS)}
 
@@ -79,8 +94,14 @@ class PieceVocabulary:
         Raises:
             PhmrunError: (exit 3) The file is missing or damaged.
         """
-        read = json.loads(read_model(directory, MODEL, description))
-        return cls(bytes.fromhex(read["model"]), read["pieces"])
+        try:
+            read = parse_json(read_model(directory, MODEL, description))
+            model, pieces = bytes.fromhex(read["model"]), [str(piece) for piece in read["pieces"]]
+        except (ValueError, KeyError, TypeError) as error:
+            what = f"the list of pieces is damaged: {error!r}"
+            raise PhmrunError(what, where=str(directory / MODEL), code=ExitCode.DATA) from error
+        check_entries(directory, description, len(pieces))
+        return cls(model, pieces)
 
     def _text(self) -> str:
         return json.dumps({"model": self._model.hex(), "pieces": self._pieces}, ensure_ascii=False)

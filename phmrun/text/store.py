@@ -18,6 +18,7 @@ from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 
+DTYPES = ("<u2", "<u4", "<i8", "<f4")
 BUFFER = 1 << 18
 """Tokens, and sentences, that a writer holds before it writes them."""
 
@@ -37,9 +38,9 @@ class TokenStore:
         try:
             description = parse_json((path / "store.json").read_text(encoding="utf-8"))
             sentences, tokens = int(description["sentences"]), int(description["tokens"])
-            self._tokens: NDArray[np.unsignedinteger] = _mapped(path / "tokens.bin", description["dtype"], tokens)
-            self._offsets: NDArray[np.int64] = _mapped(path / "offsets.bin", "<i8", sentences + 1)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._tokens: NDArray[np.unsignedinteger] = mapped(path / "tokens.bin", description["dtype"], tokens)
+            self._offsets: NDArray[np.int64] = mapped(path / "offsets.bin", "<i8", sentences + 1)
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError) as error:
             raise PhmrunError(
                 f"the token store is missing or damaged ({error})",
                 where=str(path),
@@ -177,8 +178,14 @@ class TokenStoreWriter:
         self._ends.clear()
 
 
-def _mapped(path: Path, dtype: str, count: int) -> NDArray:
-    """The file's ``count`` numbers; a file of another size is an error. An empty file cannot be mapped."""
+def mapped(path: Path, dtype: str, count: int) -> NDArray:
+    """The file's ``count`` numbers; a file of another size is an error. An empty file cannot be mapped.
+
+    Raises:
+        ValueError: The file has another size, or ``dtype`` is no kind of number that stores have.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"numbers of the kind {dtype!r}")
     expected = count * np.dtype(dtype).itemsize
     if (size := path.stat().st_size) != expected:
         raise ValueError(f"{path.name} has {size} bytes, not {expected}")

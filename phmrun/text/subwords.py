@@ -15,6 +15,7 @@ import sentencepiece
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
 from phmrun.ledger.environment import usable_cores
+from phmrun.text.pieces import processor_of
 from phmrun.text.vocabulary import (
     BOS,
     EOS,
@@ -50,7 +51,7 @@ class SubwordVocabulary:
         self.requested = requested
         self._model = model
         self._size = size
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._processor = processor_of(model)
         self.entries: int = self._processor.get_piece_size()
 
     @property
@@ -156,7 +157,7 @@ def train_subwords(
         )
     except RuntimeError as error:
         raise _explained(error, size) from error
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).get_piece_size()
+    pieces = processor_of(model.getvalue()).get_piece_size()
     return SubwordVocabulary(model.getvalue(), kind=kind, size=padded_size(pieces, multiple_of), requested=size)
 
 

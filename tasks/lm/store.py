@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
+from phmrun.text.store import mapped
 
 TOKENS, DESCRIPTION = "tokens.bin", "store.json"
 
@@ -36,10 +37,10 @@ class StreamStore:
         self.path = path
         try:
             description = parse_json((path / DESCRIPTION).read_text(encoding="utf-8"))
-            self.tokens: NDArray[np.unsignedinteger] = np.memmap(
-                path / TOKENS, dtype=description["dtype"], mode="r", shape=(int(description["tokens"]),)
+            self.tokens: NDArray[np.unsignedinteger] = mapped(
+                path / TOKENS, description["dtype"], int(description["tokens"])
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError) as error:
             raise PhmrunError(
                 f"the token store is missing or damaged ({error})",
                 where=str(path),

@@ -104,7 +104,7 @@ class StreamVocabulary:
             if len(loaded.words) > int(description["size"]):
                 raise ValueError(f"size {description['size']} for {len(loaded.words)} words")
             intact = description["sha256"] == loaded.sha256
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError) as error:
             what = f"the vocabulary is missing or damaged: {error!r}"
             raise PhmrunError(what, where=str(directory), code=ExitCode.DATA) from error
         if not intact:

@@ -30,7 +30,9 @@ class NLIDataConfig(ClassificationDataConfig):
     def _as_text(cls, value: Any) -> Any:
         if isinstance(value, dict):
             return {_label(key): _label(name) for key, name in value.items()}
-        return {_label(name): _label(name) for name in value} if isinstance(value, list) else value
+        if isinstance(value, list) and all(isinstance(name, str | int | float) for name in value):
+            return {_label(name): _label(name) for name in value}
+        return value
 
     @model_validator(mode="after")
     def _of_own_files(self) -> Self:

@@ -1,6 +1,5 @@
 """The configuration of dependency parsing."""
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -8,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from phmrun.config import DataConfig, Experiment, FilePath, Formerly, LayerConfig, ModelConfig, Section, Unhashed
 from phmrun.config.schema import MOST_LAYERS
+from phmrun.shares import share_of
 
 SPLITS = ("train", "dev")
 """Splits of a dataset that may be learnt from."""
@@ -81,12 +81,9 @@ class TreebankDataConfig(DataConfig):
     @field_validator("train_fraction", mode="before")
     @classmethod
     def _as_a_fraction(cls, value: Any) -> str:
-        try:
-            share = Fraction(str(value).strip())
-        except (ValueError, ZeroDivisionError) as error:
-            raise ValueError("must be a fraction such as 1/4") from error
-        if not 0 < share <= 1:
-            raise ValueError("must be more than 0 and at most 1")
+        share = share_of(value)
+        if share is None:
+            raise ValueError("must be a fraction such as 1/4, more than 0 and at most 1")
         return str(share)
 
     @model_validator(mode="after")

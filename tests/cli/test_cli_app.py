@@ -1,5 +1,7 @@
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -127,3 +129,30 @@ def test_a_reader_that_leaves_is_no_error():
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
     assert done.stdout == "{\n"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_not_lost_in_a_destructor(phmrun, experiment, monkeypatch, which):
+    """Python drops what a destructor raises, an interruption too; the second time it comes where it can leave."""
+
+    class Gone:
+        def __del__(self):
+            signal.raise_signal(which)
+            went.append("on within the destructor")
+
+    def train(config, **options):
+        Gone()
+        went.append("on after it")
+        time.sleep(10)
+
+    went = []
+    monkeypatch.setattr(experiment, "train", train)
+    hook, handler = sys.unraisablehook, signal.getsignal(signal.SIGTERM)
+    try:
+        result = phmrun("train", "nmt", "--data", "builtin")
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert went == ["on after it"]
+    assert result.code == 128 + which
+    assert "Exception ignored" not in result.err
+    assert sys.unraisablehook is hook

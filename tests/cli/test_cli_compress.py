@@ -47,6 +47,13 @@ def test_a_run_is_compressed(phmrun, tmp_path):
     (outputs,) = (tmp_path / "runs" / report["parent"] / "outputs").iterdir()
     assert str(outputs) in config
     assert len(outputs.read_text().splitlines()) == 150
+    parent = tmp_path / "runs" / report["parent"]
+    before = sorted((tmp_path / "runs").iterdir())
+    fitted = ("--layer", "phm", "--n", "2", "--calibrate", "0", "--json")
+    moved = phmrun("compress", str(parent), *fitted, "--runs-dir", str(tmp_path / "elsewhere"))
+    assert moved.code == 0, moved.err
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [json.loads(moved.out)["run_id"]]
+    assert sorted((tmp_path / "runs").iterdir()) == before
     other = write_corpus(tmp_path / "other", seed=1)
     plans = [
         phmrun("compress", report["parent"], "--layer", "phm", "--n", "2", "--dry-run", "--json", *more, *where)
@@ -62,6 +69,7 @@ def test_a_run_is_compressed(phmrun, tmp_path):
     for arguments, said in (
         (("--layer", "phmm"), "phm"),
         (("--layer", "phm", "--budget", "2"), "no share"),
+        (("--layer", "phm", "--budget", "1e-999999999"), "no share"),
         (("--layer", "phm", "--set", "layer.rank=3"), "rank"),
         (("--layer", "phm", "--n", "3"), "3"),
         (("--layer", "phm", "--sequences"), "--steps"),

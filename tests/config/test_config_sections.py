@@ -19,7 +19,9 @@ def test_time_limits(given, clock, seconds):
     assert training.max_seconds == seconds
 
 
-@pytest.mark.parametrize("given", ["1:2", "x", "-5", -5, "1:60:00", "0", "00:00:00", "1h"])
+@pytest.mark.parametrize(
+    "given", ["1:2", "x", "-5", -5, "1:60:00", "0", "00:00:00", "1h", "9" * 400, "9" * 99 + ":00:00"]
+)
 def test_bad_time_limits(given):
     with pytest.raises(ValidationError):
         TrainingConfig(max_time=given)

@@ -2,6 +2,7 @@
 
 import hashlib
 import http.server
+import ssl
 from dataclasses import replace
 
 import pytest
@@ -19,14 +20,24 @@ class Server(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self):
+    def handle_error(self, request, client_address):
+        """Nothing is printed of a client that leaves."""
+
+    def __init__(self, certificate=None):
         super().__init__(("127.0.0.1", 0), Handler)
+        self.scheme = "http"
+        if certificate is not None:
+            self.scheme = "https"
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         self.files = {"t.en": CONTENT}
+        self.moved = {"moved": "/ok/", "loop": "/loop/"}
         self.asked = []
         self.broken = set()
 
     def url(self, path):
-        return f"http://127.0.0.1:{self.server_port}/{path}"
+        return f"{self.scheme}://127.0.0.1:{self.server_port}/{path}"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -39,14 +50,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         how, name = self.path.strip("/").split("/", 1)
         span = self.headers.get("Range")
         self.server.asked.append((how, span))
-        if how == "moved":
+        if how in self.server.moved:
             self.send_response(302)
-            self.send_header("Location", f"/ok/{name}")
-            self.end_headers()
-            return
-        if how == "loop":
-            self.send_response(302)
-            self.send_header("Location", self.path)
+            self.send_header("Location", f"{self.server.moved[how]}{name}")
             self.end_headers()
             return
         if how == "error" or name not in self.server.files:

@@ -7,8 +7,11 @@ import zipfile
 
 import pytest
 
+from phmrun.datasets import archives
 from phmrun.datasets.archives import extract, is_archive, members, opened, unpacked
+from phmrun.datasets.limits import VARIABLE, largest
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.text.lines import LONGEST_LINE
 
 ENTRIES = {"a/one": b"1\n", "./b/two.gz": gzip.compress(b"2\n"), "../evil": b"x", "/etc/evil": b"x"}
 
@@ -61,6 +64,76 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path, kind, member):
         extract(archive, member, tmp_path / "out")
     assert caught.value.code is ExitCode.DATA
     assert not (tmp_path / "out").exists()
+
+
+def bomb(path, kind):
+    """Two megabytes of zeros in a few kilobytes, before or as the member that is wanted; its headers say less."""
+    zeros = bytes(2_000_000)
+    if kind == "gz":
+        path.write_bytes(gzip.compress(zeros))
+    elif kind == "gz in zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("one", gzip.compress(zeros))
+    elif kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("one", zeros)
+    else:
+        with tarfile.open(path, "w:gz") as archive:
+            for name in ("before", "one") if kind == "before" else ("one",):
+                info = tarfile.TarInfo(name)
+                info.size = 0 if kind == "before" and name == "one" else len(zeros)
+                archive.addfile(info, io.BytesIO(zeros))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["gz", "gz in zip", "zip", "tar", "before"])
+def test_what_unpacks_to_too_much_is_refused_in_words(tmp_path, monkeypatch, kind):
+    archive = bomb(tmp_path / "bomb", kind)
+    assert archive.stat().st_size < 10_000
+    member = None if kind == "gz" else "one"
+    with unpacked(archive, member) as handle:
+        assert len(handle.read()) == (0 if kind == "before" else 2_000_000)
+    monkeypatch.setattr(archives, "largest", lambda: 10**6)
+    with (
+        pytest.raises(PhmrunError, match=r"holds more than .*PHMRUN_LARGEST_GB=") as caught,
+        unpacked(archive, member) as handle,
+    ):
+        handle.read()
+    assert (caught.value.code, caught.value.where) == (ExitCode.DATA, str(archive))
+    if kind in ("zip", "tar", "before"):
+        with pytest.raises(PhmrunError, match="PHMRUN_LARGEST_GB="):
+            extract(archive, "one", tmp_path / "out")
+        assert not [path for path in tmp_path.iterdir() if path != archive]
+
+
+@pytest.mark.parametrize("kind", ["zip", "w:gz"])
+def test_an_archive_of_too_many_files_is_refused(tmp_path, monkeypatch, kind):
+    archive = write(tmp_path / "all", kind)
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
+    for read in (members, lambda path: extract(path, "link", tmp_path / "out")):
+        with pytest.raises(PhmrunError, match="more than the 2 files"):
+            read(archive)
+
+
+def test_a_line_without_end_is_cut_and_the_next_ones_stay():
+    stream = io.BytesIO(b"a\n" + b"b" * (3 * LONGEST_LINE + 5) + b"\nc")
+    assert [line[:1] for line in archives.lines_of(stream)] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(("given", "limit"), [(None, 16 * 10**9), ("1", 10**9), ("", 16 * 10**9)])
+def test_the_limit_can_be_set(monkeypatch, given, limit):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(VARIABLE, given)
+    assert largest() == limit
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "x", "1.5", "9" * 30, "²"])
+def test_a_limit_that_is_none_is_refused(monkeypatch, given):
+    monkeypatch.setenv(VARIABLE, given)
+    with pytest.raises(PhmrunError, match="no number of GB") as caught:
+        largest()
+    assert caught.value.code is ExitCode.USAGE
 
 
 def test_what_is_no_archive_is_said(tmp_path):

@@ -1,13 +1,10 @@
 """Fetching from a server on this machine: verified, resumed, unpacked safely, and clear when it fails."""
 
 import errno
-import io
 import threading
 from dataclasses import replace
 
 import pytest
-import requests
-import urllib3
 from file_server import CONTENT, SHA, fails, left, part_of, single
 
 from phmrun.datasets import Dataset, File, Part, Remote, dataset_dir
@@ -105,50 +102,22 @@ def test_mirrors_are_tried_in_order(server):
     assert message.count("another checksum") == 2
 
 
-class Redirecting(requests.adapters.BaseAdapter):
-    """Sends every address on to the next one of a chain, and the last one a file."""
-
-    def __init__(self, *chain):
-        super().__init__()
-        self.chain, self.asked = list(chain), []
-
-    def send(self, request, **_):
-        self.asked.append(request.url)
-        response = requests.Response()
-        response.url, response.request, response.raw = (
-            request.url,
-            request,
-            urllib3.HTTPResponse(io.BytesIO(CONTENT), preload_content=False),
-        )
-        place = self.chain.index(request.url)
-        last = place == len(self.chain) - 1
-        response.status_code = 200 if last else 302
-        if not last:
-            response.headers["Location"] = self.chain[place + 1]
-        return response
-
-    def close(self):
-        """Nothing is open."""
-
-
-@pytest.mark.parametrize(
-    ("chain", "taken"),
-    [
-        (["https://one.org/t.en", "http://two.org/t.en"], False),
-        (["https://one.org/t.en", "http://two.org/t.en", "https://three.org/t.en"], False),
-        (["https://one.org/t.en", "https://two.org/t.en", "ftp://three.org/t.en"], False),
-        (["https://one.org/t.en", "https://two.org/t.en"], True),
-    ],
-)
-def test_every_hop_of_a_redirect_is_https(server, monkeypatch, chain, taken):
-    adapter = Redirecting(*chain)
-    monkeypatch.setattr(requests.Session, "get_adapter", lambda self, url: adapter)
-    dataset = single(chain[0])
+@pytest.mark.parametrize("secure_server", [True], indirect=True)
+@pytest.mark.parametrize(("hops", "taken"), [(("s", "s"), True), (("p",), False), (("s", "p"), False), (("f",), False)])
+def test_every_hop_of_a_redirect_is_https(server, secure_server, hops, taken):
+    """Hops are to the server with TLS itself (s), to the one without (p), or to FTP (f)."""
+    onward = {"s": secure_server.url(""), "p": server.url(""), "f": "ftp://127.0.0.1/"}
+    names = [f"hop{number}" for number in range(len(hops))]
+    after = [*names[1:], "ok"]
+    secure_server.moved = {name: f"{onward[hop]}{to}/" for name, hop, to in zip(names, hops, after, strict=True)}
+    dataset = single(secure_server.url("hop0/t.en"))
     if taken:
         assert fetch(dataset, pause=0)[0].read_bytes() == CONTENT
+        assert [how for how, _ in secure_server.asked] == [*names, "ok"]
     else:
         assert "redirects from https" in fails(dataset)
-    assert all(url.startswith("https:") for url in adapter.asked)
+        assert left(dataset) == set()
+    assert server.asked == []
 
 
 @pytest.mark.parametrize("sha256", [SHA, None])
@@ -158,17 +127,17 @@ def test_no_more_is_taken_than_the_file_has(server, sha256):
     assert left(dataset) == set()
 
 
-def test_certificates_are_verified(server, monkeypatch):
-    asked = []
+def test_a_file_of_unknown_size_has_a_limit_too(server, monkeypatch):
+    monkeypatch.setattr(download_module, "largest", lambda: 1000)
+    message = fails(single(server.url("ok/t.en"), sha256=None, bytes=None))
+    assert "PHMRUN_LARGEST_GB=" in message
+    assert left(single("")) == set()
 
-    def get(url, **options):
-        asked.append(options)
-        raise requests.exceptions.SSLError("certificate verify failed")
 
-    monkeypatch.setattr(requests.Session, "get", lambda self, url, **options: get(url, **options))
-    assert "certificate verify failed" in fails(single("https://one.org/t.en"))
-    assert len(asked) == 1
-    assert asked[0].get("verify", True) is True
+@pytest.mark.parametrize("secure_server", [False], indirect=True)
+def test_certificates_are_verified(secure_server):
+    assert "certificate verify failed" in fails(single(secure_server.url("ok/t.en")))
+    assert secure_server.asked == []
 
 
 def test_a_file_that_is_here_but_wrong_is_kept_unless_forced(server):

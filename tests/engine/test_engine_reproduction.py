@@ -38,7 +38,7 @@ def test_a_run_of_which_only_the_record_is_left(tmp_path):
     run = run_of(run_experiment(configured("sva", tmp_path / "corpus", SHORT), tmp_path / "runs"))
     weights = {LAST: weights_checksum(run.checkpoints / LAST)}
     record = record_of(run, items={}, weights=weights)
-    left = restore(write_record(record, tmp_path / "results"), tmp_path / "restored")
+    (left,) = restore([write_record(record, tmp_path / "results")], tmp_path / "restored")
     found = reproduce(left, tmp_path / "again")
     assert found.identical
     assert found.tensors > 5

@@ -40,7 +40,7 @@ def test_a_run_comes_back(run, tmp_path):
     items = {"test/accuracy": {"items": 0}}
     path = write_record(record_of(run, items=items, weights={"last.ckpt": "2" * 64}), tmp_path / "results")
     assert path.name == f"{NAME}.json"
-    again = restore(path, tmp_path / "elsewhere")
+    (again,) = restore([path], tmp_path / "elsewhere")
     before, after = summarise(run.path), summarise(again.path)
     assert after.to_json() | {"run_dir": ""} == before.to_json() | {"run_dir": "", "host": None, "pid": None} | {
         "metrics": after.metrics
@@ -59,14 +59,44 @@ def test_nothing_of_the_machine_is_in_it_and_the_bytes_are_the_same_again(run, t
     path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
     text = path.read_text()
     assert "home" not in text
-    again = restore(path, tmp_path / "elsewhere")
+    (again,) = restore([path], tmp_path / "elsewhere")
     assert write_record(record_of(again, items={}, weights={}), tmp_path / "results").read_text() == text
+
+
+def test_paths_are_those_below_the_data_directory(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_DATA", "/home/ada/data")
+    data = {
+        "prefix": "/home/ada/secret project/de-en/",
+        "train": ["/home/ada/data/own/a.txt", "relative/b.txt"],
+        "vocabulary": {"path": "/home/ada/runs/x/vocabulary"},
+    }
+    run.write_config(json.dumps({"task": "toy", "data": data, "seed": 1}))
+    run.set_state(State.DONE, "read /home/ada/data/own/a.txt", step=4, seconds=2.0)
+    record = record_of(run, items={}, weights={})
+    assert record["config"]["data"] == {
+        "prefix": "de-en/", "train": ["own/a.txt", "relative/b.txt"], "vocabulary": {"path": "vocabulary"}
+    }  # fmt: skip
+    assert record["status"]["reason"] == "read $PHMRUN_DATA/own/a.txt"
+    assert "ada" not in json.dumps(record)
+
+
+def test_all_is_on_the_disk_before_a_status_says_so(run, tmp_path, monkeypatch):
+    """A power cut keeps what was synchronised, and of the rest whatever it likes."""
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    made, seen = tmp_path / "elsewhere" / NAME, []
+    monkeypatch.setattr("os.sync", lambda: seen.append({each.name for each in made.iterdir()}))
+    restore([path], tmp_path / "elsewhere")
+    assert seen == [{each.name for each in made.iterdir()} - {"status.json"}]
+    assert len(seen[0]) == 8
+    restore([path], tmp_path / "elsewhere")
+    restore([path], tmp_path / "page", durable=False)
+    assert len(seen) == 1
 
 
 def test_a_run_that_is_there_stays(run, tmp_path):
     path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
     before = sorted(each.name for each in run.path.iterdir())
-    assert restore(path, tmp_path / "runs").path == run.path
+    assert [one.path for one in restore([path], tmp_path / "runs")] == [run.path]
     assert sorted(each.name for each in run.path.iterdir()) == before
 
 
@@ -92,7 +122,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_made(run, tmp_path, change, me
     change(record)
     path.write_text(json.dumps(record))
     with pytest.raises(PhmrunError, match=message) as caught:
-        restore(path, tmp_path / "elsewhere")
+        restore([path], tmp_path / "elsewhere")
     assert caught.value.code is ExitCode.DATA
     assert not (tmp_path / "elsewhere").exists()
 

@@ -1,6 +1,8 @@
 """The token store: what is written comes back, half-written stores do not open, memory stays flat."""
 
 import copy
+import json
+import math
 import pickle
 import tracemalloc
 
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.tasks.lm.store import StreamStore
 from phmrun.text import ParallelStore, TokenStore, TokenStoreWriter
 from phmrun.text import store as store_module
 
@@ -67,6 +70,19 @@ def test_a_truncated_store_does_not_open(tmp_path, name):
         (tmp_path / name).write_text("{")
     with pytest.raises(PhmrunError, match="damaged"):
         TokenStore(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"tokens": math.inf}, {"tokens": -3}, {"sentences": 10**30}, {"dtype": "O"}])
+@pytest.mark.parametrize("open_store", [TokenStore, StreamStore])
+def test_a_store_that_says_what_cannot_be_does_not_open(tmp_path, change, open_store):
+    write(tmp_path, [[1, 2], [3]])
+    description = json.loads((tmp_path / "store.json").read_text())
+    (tmp_path / "store.json").write_text(json.dumps({**description, **change}))
+    if open_store is StreamStore and "sentences" in change:
+        return  # it has none
+    with pytest.raises(PhmrunError, match="damaged") as caught:
+        open_store(tmp_path)
+    assert caught.value.code is ExitCode.DATA
 
 
 def test_indices_out_of_range_end_the_iteration_protocol(tmp_path):

@@ -98,6 +98,16 @@ def test_a_model_whose_unknown_piece_is_no_text_is_refused(tmp_path):
     assert caught.value.code is ExitCode.DATA
 
 
+def test_an_empty_model_is_refused_and_sentencepiece_says_nothing(tmp_path, capfd):
+    train_vocabulary(LINES, kind="bpe", size=60).save(tmp_path)
+    (tmp_path / "subwords.model").write_bytes(b"")
+    description = json.loads((tmp_path / "vocabulary.json").read_text())
+    (tmp_path / "vocabulary.json").write_text(json.dumps({**description, "sha256": hashlib.sha256(b"").hexdigest()}))
+    with pytest.raises(PhmrunError, match="cannot read the vocabulary's model"):
+        load_vocabulary(tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"format": 99, "kind": "word"}'])
 def test_a_directory_without_a_readable_vocabulary_is_refused(tmp_path, content):
     if content is not None:

@@ -96,7 +96,7 @@ def open_vectors(path: Path, cache: Path) -> WordVectors:
         vectors = WordVectors(place, int(description["words"]), int(description["width"]))
         if (place / "vectors.bin").stat().st_size != 4 * vectors.words * vectors.width:
             raise ValueError("vectors.bin has another size than it says")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ArithmeticError, ValueError, KeyError, TypeError) as error:
         what, hint = f"the prepared vectors are damaged: {error}", "Remove the directory; it is made again."
         raise PhmrunError(what, where=str(place), hint=hint, code=ExitCode.DATA) from error
     return vectors

@@ -24,6 +24,12 @@ def items_of(data, split):
     return [item for item in data.files[split]() if isinstance(item, Item)]
 
 
+@pytest.mark.parametrize("labels", [[{"yes": 1}, "no"], [["yes"], "no"], [None], "yes"])
+def test_labels_that_are_no_labels(tmp_path, labels):
+    with pytest.raises(ConfigError, match=r"data\.labels"):
+        experiment(tmp_path, labels=labels)
+
+
 def left_out(data, split):
     return [item for item in data.files[split]() if isinstance(item, LeftOut)]
 

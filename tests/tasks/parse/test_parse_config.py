@@ -63,6 +63,7 @@ def test_fractions(given, kept):
         ({"data": {"train_fraction": "0"}}, "data.train_fraction", "more than 0"),
         ({"data": {"train_fraction": "a/4"}}, "data.train_fraction", "a fraction such as 1/4"),
         ({"data": {"train_fraction": "1/0"}}, "data.train_fraction", "a fraction such as 1/4"),
+        ({"data": {"train_fraction": "1e-999999999"}}, "data.train_fraction", "a fraction such as 1/4"),
         ({"data": {"train": "a.conllu"}}, "data", "missing: dev"),
         ({"data": {"name": "ud/X", "dev": "a"}}, "data", "needs name=files"),
         ({"data": {"name": "ud/X", "train": "test"}}, "data", "valid: train, dev"),

@@ -1,0 +1,36 @@
+"""Files that are written whole or not at all."""
+
+import errno
+
+import pytest
+
+from phmrun.files import replacing, replacing_directory, write_text
+
+
+@pytest.mark.parametrize("make", [replacing, replacing_directory])
+def test_an_error_of_a_read_only_disk_names_the_file_that_was_meant(tmp_path, monkeypatch, make):
+    """There, what was never made cannot be removed either, and the system names what it was asked to remove."""
+
+    def refuse(path, *_, **options):
+        if path != tmp_path:
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    for name in ("mkdir", "unlink", "open"):
+        monkeypatch.setattr(f"pathlib.Path.{name}", refuse)
+    monkeypatch.setattr("phmrun.files._remove_abandoned", lambda path: None)
+    with pytest.raises(OSError, match="Read-only") as caught, make(tmp_path / "page.svg") as temporary:
+        temporary.open("w")
+    assert caught.value.filename == str(tmp_path / "page.svg")
+
+
+def test_an_error_about_another_file_names_that(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "page.svg"):
+        (tmp_path / "other").read_text()
+    assert caught.value.filename == str(tmp_path / "other")
+
+
+def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path):
+    write_text(tmp_path / "page", "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(tmp_path / "page", "new \ud800")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("page", "old")]

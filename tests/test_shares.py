@@ -1,0 +1,23 @@
+"""Shares as they are written."""
+
+from fractions import Fraction
+
+import pytest
+
+from phmrun.shares import share_of
+
+
+@pytest.mark.parametrize(
+    ("written", "share"),
+    [("1/4", Fraction(1, 4)), (0.25, Fraction(1, 4)), ("1e-3", Fraction(1, 1000)), (1, 1), (" .5 ", Fraction(1, 2))],
+)
+def test_shares(written, share):
+    assert share_of(written) == share
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["0", "5/4", "1/0", "x", "", ".", "nan", "inf", "-1/2", "1e-999999999", "1e999999999", "1" * 5000, None, []],
+)
+def test_what_is_none_is_told_at_once(written):
+    assert share_of(written) is None
