@@ -16,13 +16,14 @@ def run() -> int:
     """The command."""
     import forks
     import torch
-    from trials import CASES, SURVIVALS, Site, attempt
+    from trials import SURVIVALS, Site, attempt, cases
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="how many trainings to kill")
     parser.add_argument("--signals", action="store_true", help="interrupt them by SIGINT and SIGTERM instead")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--only", default="", help="cases whose name holds this: nmt-2")
+    parser.add_argument("--only", action="append", help="cases whose name holds this, nmt-2; may be repeated")
+    parser.add_argument("--processes", type=int, action="append", help="of a training; may be repeated (default: 1, 2)")
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -30,12 +31,12 @@ def run() -> int:
     draw = random.Random(given.seed)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="kills-"))
     os.environ["PHMRUN_CACHE"] = str(folder / "cache")
-    cases = [case for case in CASES if given.only in str(case)]
+    wanted = [case for case in cases(*(given.processes or (1, 2))) if any(map(str(case).count, given.only or [""]))]
     sites: dict[str, Site] = {}
     done = moved = trials = 0
     failed = []
     while done < given.kills:
-        order = draw.sample(cases, len(cases))
+        order = draw.sample(wanted, len(wanted))
         for case in order:
             if done >= given.kills:
                 break

@@ -51,7 +51,9 @@ class Case:
         return f"{self.task}-{self.world}-{self.precision}"
 
 
-CASES = [Case(*parts) for parts in product(SETTINGS, (1, 2), ("32", "64", "bf16-mixed"))]
+def cases(*worlds: int) -> list[Case]:
+    """Every task in every precision, in so many processes."""
+    return [Case(*parts) for parts in product(SETTINGS, worlds, ("32", "64", "bf16-mixed"))]
 
 
 @dataclass
