@@ -2,6 +2,7 @@
 
 import json
 
+from tests.fuzz import exchange
 from tests.fuzz.artefacts import (
     HISTORY,
     METRICS,
@@ -76,6 +77,8 @@ READERS = {
         Reader("parameters", "text", fixed(json.dumps(PARAMETERS)), run("parameters.json"), structured=True),
         Reader("samples", "text", fixed(json.dumps(SAMPLES)), run("predictions/samples.json"), structured=True),
         Reader("vocabulary", "text", vocabulary_seeds, vocabularies, structured=True),
+        Reader("import", "text", exchange.checkpoint_seeds, exchange.checkpoints, structured=True),
+        Reader("result", "text", exchange.result_seeds, exchange.results, structured=True),
         Reader("sentencepiece", "binary", lambda: [trained("unigram"), trained("bpe")], subwords),
         Reader("checkpoint", "binary", checkpoint_seeds, checkpoints),
         Reader("store", "binary", store_seeds, stores),
