@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from phmrun.config import Experiment, HardwareConfig, run_id
+from phmrun.config import Experiment, HardwareConfig, run_id, with_absolute_paths
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
 from phmrun.engine.experiment import build_data, fingerprints, train
 from phmrun.engine.trained_model import config_of
@@ -97,7 +97,7 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
         )
     if (directory / run.id).resolve() == run.path.resolve():
         raise PhmrunError("the new run would take the place of the old one", where="--in", hint="Name another folder.")
-    config = _as_before(config_of(run), run.environment())
+    config = with_absolute_paths(_as_before(config_of(run), run.environment()))
     parent = _require_same(run, config, plugins or {})
     there = Run(directory / run.id)
     anew = there.status_path.is_file() and there.status.state is State.DONE

@@ -34,7 +34,8 @@ def test_a_run_of_every_task_is_reproduced_bit_for_bit(task, tmp_path):
     assert entry["ended"] >= entry["started"]
 
 
-def test_a_run_of_which_only_the_record_is_left(tmp_path):
+def test_a_run_of_which_only_the_record_is_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path))
     run = run_of(run_experiment(configured("sva", tmp_path / "corpus", SHORT), tmp_path / "runs"))
     weights = {LAST: weights_checksum(run.checkpoints / LAST)}
     record = record_of(run, items={}, weights=weights)
