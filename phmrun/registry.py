@@ -4,17 +4,21 @@ Listing the names reads package metadata only; the module behind a name is impor
 """
 
 import hashlib
+import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from phmrun.errors import PhmrunError, unknown
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+Part = Literal["schema", "vocabulary", "data", "module", "predictor"]
 
 
 class Registry:
@@ -108,3 +112,41 @@ def load_plugin(path: Path) -> str:
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
     """:func:`load_plugin` for every path that a user gave; the SHA-256 of each source."""
     return {path: load_plugin(path) for path in paths or ()}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task and where its parts are, each as ``module:name``.
+
+    Args:
+        name: The name on the command line.
+        summary: What it is, in one line.
+        schema: A subclass of ``phmrun.config.Experiment``, in a module that imports no torch.
+        vocabulary: A class of what turns text into numbers; see ``phmrun.engine.data.Vocabulary``.
+        data: ``build_data(config, cache)``, which makes a ``phmrun.engine.data.DataModule``.
+        module: ``build_module(config, *sizes)``, which makes a ``phmrun.engine.module.TrainingModule`` for a
+            vocabulary of these sizes.
+        predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which makes a
+            ``phmrun.engine.predictor.Predictor`` of a trained module.
+        converts: Whether the predictor can convert the module for another engine, and takes ``exports=``, the directory
+            where it keeps what it converted.
+    """
+
+    name: str
+    summary: str
+    schema: str
+    vocabulary: str
+    data: str
+    module: str
+    predictor: str
+    converts: bool = False
+
+    def load(self, what: Part) -> Any:
+        """Imports one part and returns it."""
+        return load(getattr(self, what))
+
+
+def load(place: str) -> Any:
+    """Imports what ``module:name`` names."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

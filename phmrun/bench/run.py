@@ -45,7 +45,7 @@ from phmrun.ledger.status import now
 from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
 from phmrun.registry import TASKS
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 from phmrun.text.vocabularies import Vocabularies
 
 LOG = logging.getLogger("phmrun.bench")

@@ -30,8 +30,8 @@ from phmrun.cli import table as table_verb
 from phmrun.cli import train as train_verb
 from phmrun.cli.console import Verbosity
 from phmrun.cli.sync import sync
-from phmrun.disk import disk_error
 from phmrun.errors import ExitCode, Interrupted, PhmrunError, unknown
+from phmrun.files import disk_error
 
 EXPERIMENTS, INSPECT, MACHINE, MIRROR = "Experiments", "Inspect", "Machine", "W&B"
 AGAIN = 0.05

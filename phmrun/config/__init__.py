@@ -25,7 +25,7 @@ from phmrun.config.sections import (
     SplitFilesConfig,
     TrainingConfig,
 )
-from phmrun.config.task import Task
+from phmrun.registry import Task
 
 __all__ = [
     "BatchConfig",

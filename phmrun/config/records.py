@@ -7,9 +7,8 @@ from typing import Any
 from phmrun.config.experiment import Experiment
 from phmrun.config.layering import OptionsOf, read_source, resolve
 from phmrun.config.problems import Problem
-from phmrun.config.task import Task
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.registry import TASKS
+from phmrun.registry import TASKS, Task
 
 _LOG = logging.getLogger(__name__)
 

@@ -167,7 +167,7 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
 
 
 def _parallel(files: Mapping[str, Path]) -> Iterator[Sizes]:
-    from phmrun.text.parallel import read_lines, read_parallel
+    from phmrun.text.lines import read_lines, read_parallel
 
     if len(files) == 2:
         source, target = files.values()

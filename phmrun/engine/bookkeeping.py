@@ -1,19 +1,23 @@
-"""What training writes into the run directory beside its checkpoints: the log, how it ended, what it came to."""
+"""What training writes into the run directory beside its checkpoints: log, environment, outcome, scores."""
 
 import logging
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from phmrun.config import TrainingConfig
+import torch
+
+from phmrun.config import Experiment, TrainingConfig
 from phmrun.engine.data import DataModule
 from phmrun.engine.processes import is_leader
 from phmrun.errors import Interrupted, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.data import DataRecord
+from phmrun.ledger.environment import Segment, facts
 from phmrun.ledger.history import is_share, shown
 from phmrun.ledger.validation import BEST, best_validation
 
@@ -148,3 +152,61 @@ def clear(run: Run, config_yaml: str) -> None:
         else:
             path.unlink()
     Run.create(run.path.parent, run.id, config_yaml)
+
+
+def torch_facts(config: Experiment) -> dict[str, Any]:
+    """Threads, accelerators, and the settings and flags that decide how torch computes."""
+    return {
+        "threads": torch.get_num_threads(),
+        "accelerators": [_accelerator(number) for number in range(torch.cuda.device_count())],
+        "settings": {**config.hardware.model_dump(mode="json"), "precision": config.training.precision},
+        "flags": {
+            "cudnn": torch.backends.cudnn.version(),
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "mkldnn": torch.backends.mkldnn.is_available(),
+        },
+    }
+
+
+@contextmanager
+def recorded(run: Run, config: Experiment, leader: bool) -> Iterator[Segment | None]:
+    """An entry in ``environment.json`` for what this process does in the block; ``None`` for all but the leader."""
+    if not leader:
+        yield None
+        return
+    segment = Segment(run, {**facts(run), **torch_facts(config)})
+    try:
+        yield segment
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit) or run.status.state is State.INTERRUPTED
+        with suppress(OSError):  # a full disk is what has ended it, perhaps
+            segment.end("interrupted" if stopped else "failed")
+        raise
+    if torch.cuda.is_available():
+        segment.entry["peak_accelerator_memory_bytes"] = torch.cuda.max_memory_allocated()
+    segment.end(run.status.state.value)
+
+
+def continued(segment: Segment, step: int) -> None:
+    """Notes where training goes on, and warns where that is in another environment than it was begun in."""
+    changed = segment.resumed(step)
+    if changed:
+        LOG.warning(
+            "from step %s on this run is made in another environment, so it need not end as it would have in one: %s",
+            f"{step:,}",
+            "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else ""),
+        )
+
+
+def _accelerator(number: int) -> dict[str, Any]:
+    found = torch.cuda.get_device_properties(number)
+    return {"name": found.name, "memory_bytes": found.total_memory, "cuda": torch.version.cuda, "driver": _driver()}
+
+
+def _driver() -> str | None:
+    """The version of the GPU's driver, as the system tells it."""
+    try:
+        return Path("/sys/module/nvidia/version").read_text(encoding="ascii").strip()
+    except OSError:
+        return None

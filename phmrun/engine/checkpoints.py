@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phmrun.disk import disk_errors
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import replacing
+from phmrun.files import disk_errors, replacing
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 LAYOUT = "layout"

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
-from phmrun.engine.network import build_module
+from phmrun.engine.module import build_module
 from phmrun.engine.optimizers import STATE
 from phmrun.layers import Embedding, Linear, Structure
 from phmrun.layers.structure import Application

@@ -10,14 +10,14 @@ import torch
 
 from phmrun.config import Experiment, Task, TrainingConfig, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
-from phmrun.disk import disk_errors
-from phmrun.engine.allocation import keep_freed_memory
 from phmrun.engine.bookkeeping import (
     clear,
+    continued,
     has_begun,
     keep_data,
     log_file,
     outcome_kept,
+    recorded,
     scores_of_training,
     set_outcome,
     tell_validation,
@@ -26,15 +26,13 @@ from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, contents
 from phmrun.engine.distillation import Teacher
-from phmrun.engine.environment import continued, recorded
-from phmrun.engine.module import TrainingModule
-from phmrun.engine.network import build_module
+from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.predictor import Predictor
-from phmrun.engine.processes import ending_with, is_leader, leader_died
+from phmrun.engine.processes import ending_with, is_leader, keep_freed_memory, leader_died
 from phmrun.engine.rates import Rate, rate_table
 from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
-from phmrun.files import cache_dir, remove_unfinished, write_text
+from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Segment

@@ -23,13 +23,19 @@ from phmrun.engine.checkpoints import (
     weights_of,
 )
 from phmrun.engine.data import DataModule
-from phmrun.engine.lightning import Callback, DDPStrategy, MisconfigurationException, pl
-from phmrun.engine.lightning_modules import LightningData, LightningTraining, Unprofiled
-from phmrun.engine.meter import Meter, Record
+from phmrun.engine.lightning import (
+    Callback,
+    DDPStrategy,
+    LightningData,
+    LightningTraining,
+    MisconfigurationException,
+    Unprofiled,
+    pl,
+)
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.periodic_checkpoints import AtomicCheckpointIO, PeriodicCheckpoints
 from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died
-from phmrun.engine.progress import TrainingProgress
+from phmrun.engine.progress import Meter, Record, TrainingProgress
 from phmrun.engine.randomness import Randomness
 from phmrun.engine.stopping import Stopping
 from phmrun.engine.validation import TimeLimit, Validation

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from phmrun.config import Experiment, Task
 from phmrun.engine.distillation import Prediction, Teacher
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule
 from phmrun.errors import PhmrunError
 from phmrun.export.graph import ExportGraph
 from phmrun.layers import Structure, share_parameters
+from phmrun.layers.replacement import replace_structures
+from phmrun.registry import TASKS
 
 
 class Batch(Protocol):
@@ -156,3 +159,25 @@ class TrainingModule(nn.Module):
         sums = torch.stack([*totals.values(), torch.tensor(units, dtype=torch.float64, device=device)])
         *values, count = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
         return {name: value / count for name, value in zip(totals, values, strict=True)}
+
+
+def build_module(config: Experiment, *sizes: int) -> TrainingModule:
+    """The module of an experiment, on the current default device.
+
+    Args:
+        config: The resolved config.
+        *sizes: Of its vocabularies.
+
+    Raises:
+        PhmrunError: Sizes, structures and names of maps that do not go together, or are too large.
+    """
+    task: Task = TASKS.get(config.task)
+    try:
+        module: TrainingModule = task.load("module")(config, *sizes)
+    except RuntimeError as error:
+        if "overflow" not in str(error) and "allocate" not in str(error):
+            raise
+        what = "a matrix of the network has more numbers than the machine can hold"
+        raise PhmrunError(what, where="model", hint="`phmrun count-params` shows what a network has.") from error
+    replace_structures(module.network, {one.name: one.layer.arguments for one in config.maps})
+    return module

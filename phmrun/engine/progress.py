@@ -1,21 +1,33 @@
-"""What a person sees while a model trains: a bar on a terminal, a line every few seconds anywhere else."""
+"""How far training is: a bar on a terminal or a line every few seconds, and the rows of the training loss.
+
+The loss is summed in double precision; a loss that is no number stops the training.
+"""
 
 import logging
+import math
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
+from torch import Tensor
 
+from phmrun.engine.checkpoints import diverged
 from phmrun.engine.lightning import Callback, pl
-from phmrun.engine.meter import current_rate
 from phmrun.engine.periodic_checkpoints import window_completed
+from phmrun.engine.processes import gathered, rank, world
 
 LOG = logging.getLogger("phmrun.engine")
 MEMORY = 0.98
 """How much of the shown loss is its earlier value, per optimizer step."""
+PATIENCE_ON_GPU = 10
+"""Optimizer steps between two looks at the losses on a GPU, where each look waits for it."""
+Record = Callable[[dict[str, Any]], None]
+"""Takes a row of the history."""
 
 
 def training_bar(total: int, console: Console) -> Progress:
@@ -100,3 +112,105 @@ class TrainingProgress(Callback):
         began, first = self._began
         seconds = int((now - began) / max(trainer.global_step - first, 1) * (self.total - trainer.global_step))
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+class Meter(Callback):
+    """Sums the training loss, and writes a history row every so many optimizer steps.
+
+    Args:
+        record: Takes a finished row.
+        every: Optimizer steps between rows.
+    """
+
+    def __init__(self, record: Record, every: int) -> None:
+        self.record = record
+        self.every = every
+        self.nll = 0.0
+        self.units = 0
+        self.seconds = 0.0
+        self.pending: list[tuple[int, Tensor, int]] = []
+        self._since = time.monotonic()
+        self._marked = (0.0, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums since the last row, of every process, so that a resumed run writes the same rows.
+
+        Raises:
+            PhmrunError: (exit 4) A loss is no finite number; such weights are not worth a checkpoint.
+        """
+        self.settle()
+        nll, units = zip(*gathered((self.nll, self.units)), strict=True)
+        return {"nll": list(nll), "units": list(units), "seconds": self.elapsed()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes this process's sums up again; those of processes that are no more go to the first."""
+        nll, units = (_as_list(state_dict[name]) for name in ("nll", "units"))
+        mine = slice(rank(), rank() + 1) if len(nll) == world() else slice(None if rank() == 0 else len(nll), None)
+        self.nll, self.units, self.seconds = sum(nll[mine]), sum(units[mine]), state_dict["seconds"]
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Starts the clock."""
+        self._since = time.monotonic()
+        self._marked = (self.elapsed(), 0)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
+        """Adds the batch; at a due step, writes a row."""
+        completed = window_completed(trainer)
+        step = trainer.global_step if completed else trainer.global_step + 1
+        self.pending.append((step, outputs["nll"], outputs["units"]))
+        self._marked = (self._marked[0], self._marked[1] + outputs["units"])
+        if not completed:
+            return
+        due = trainer.global_step % self.every == 0 or trainer.global_step == trainer.max_steps
+        if due or module.device.type == "cpu" or len(self.pending) >= PATIENCE_ON_GPU:
+            self.settle()
+        if due:
+            self._write(trainer)
+
+    def settle(self) -> None:
+        """Adds the pending losses to the sums.
+
+        Raises:
+            PhmrunError: (exit 4) One of them is no finite number.
+        """
+        if not self.pending:
+            return
+        values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
+        for (step, _, units), value in zip(self.pending, values, strict=True):
+            if not math.isfinite(value):
+                raise diverged(f"the training loss is {value}", step)
+            self.nll += value
+            self.units += units
+        self.pending.clear()
+
+    def elapsed(self) -> float:
+        """Seconds of training, over all the times that the run was continued."""
+        return self.seconds + time.monotonic() - self._since
+
+    def _write(self, trainer: pl.Trainer) -> None:
+        totals = torch.tensor([self.nll, float(self.units)], dtype=torch.float64, device=trainer.strategy.root_device)
+        totals = trainer.strategy.reduce(totals, reduce_op="sum")
+        moment = self.elapsed()
+        pace = self._marked[1] * trainer.world_size / max(moment - self._marked[0], 1e-9)
+        self._marked = (moment, 0)
+        self.nll, self.units = 0.0, 0
+        self.record(
+            {
+                "step": trainer.global_step,
+                "time": round(moment, 3),
+                "train/loss": float(totals[0] / totals[1]),
+                "train/lr": current_rate(trainer),
+                "train/units_per_second": round(pace, 1),
+            }
+        )
+
+
+def _as_list(value: Any) -> list[Any]:
+    """The values of all processes; an earlier release kept only the first one's."""
+    return value if isinstance(value, list) else [value]
+
+
+def current_rate(trainer: pl.Trainer) -> float:
+    """The learning rate of the step that has just been made."""
+    module = trainer.lightning_module.objective
+    return float(module.schedule(max(trainer.global_step, 1)))  # type: ignore[operator, union-attr]

@@ -15,9 +15,9 @@ from typing import Any
 from phmrun.engine.averaging import Averaging
 from phmrun.engine.checkpoints import BEST, diverged
 from phmrun.engine.lightning import Callback, pl
-from phmrun.engine.meter import Meter, Record
 from phmrun.engine.periodic_checkpoints import save_weights, window_completed
 from phmrun.engine.processes import largest
+from phmrun.engine.progress import Meter, Record
 
 LOG = logging.getLogger("phmrun.engine")
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from phmrun.config import Experiment, Source, Task, resolve, run_id, to_yaml
 from phmrun.engine.checkpoints import save_start
 from phmrun.engine.counting import count_parameters
-from phmrun.engine.network import build_module
+from phmrun.engine.module import build_module
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 from phmrun.importing.checkpoint import WEIGHTS, read_checkpoint

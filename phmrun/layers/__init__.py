@@ -5,8 +5,7 @@ from phmrun.layers.attention import MultiheadAttention
 from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.conversion import convert
 from phmrun.layers.define import DeFINE
-from phmrun.layers.embedding import Embedding
-from phmrun.layers.embedding_kinds import build_embedding, register_embedding
+from phmrun.layers.embedding import Embedding, build_embedding, register_embedding
 from phmrun.layers.feedforward import FeedForward
 from phmrun.layers.hgt import HGT
 from phmrun.layers.inference import folded, for_inference

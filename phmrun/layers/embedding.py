@@ -1,12 +1,29 @@
-"""Table lookup over any structure: a drop-in for ``torch.nn.Embedding``."""
+"""Table lookup over any structure, a drop-in for ``torch.nn.Embedding``, and embeddings of several matrices by name.
 
-from typing import Any
+The latter are what ``--embedding`` takes beside the structures. Each is a function from the sizes of a table to a
+module that looks words up in it. Its keyword-only parameters are the options, as those of a structure's constructor
+are; ``inside`` is the structure, with options of its own, of every matrix within.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
+from phmrun.errors import PhmrunError
 from phmrun.layers.linear import on_device
-from phmrun.layers.structure import Structure, build_structure, build_weight, full_precision
+from phmrun.layers.structure import (
+    Option,
+    Structure,
+    build_structure,
+    build_weight,
+    check_options,
+    full_precision,
+    options_of_function,
+)
+from phmrun.registry import EMBEDDINGS
 
 
 class Embedding(nn.Module):
@@ -67,3 +84,120 @@ class Embedding(nn.Module):
     def extra_repr(self) -> str:
         """As ``nn.Embedding``."""
         return f"{self.num_embeddings}, {self.embedding_dim}"
+
+
+Build = Callable[..., nn.Module]
+"""``build(num_embeddings, embedding_dim, *, option=default, …)``: a module with these two sizes as attributes, and the
+table of all vectors as the attribute ``weight``."""
+
+Inside = Annotated[Mapping[str, Any] | None, "Structure of every matrix within, and its options (default: dense)"]
+
+
+class EmbeddingKind:
+    """What a name stands for, and what a listing says of it.
+
+    In its formulas V is the size of the vocabulary, m the size of an embedding vector, n that of a word's own vector.
+
+    Args:
+        name: The name on the command line.
+        build: Makes the module.
+        formula: The vector of word v.
+        count_formula: How many numbers that takes.
+        constraint: Which sizes and options go together.
+        source: The paper.
+        summary: What it is, in one line; the docstring of ``build`` unless given.
+        fixed: Options of ``build`` that the name decides, which are then no options any more.
+        clusters: Whether it has nothing but a table, and a linear map, for each cluster of words: no deep map of its
+            own, so that it is as dense as what is inside.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        build: Build,
+        *,
+        formula: str,
+        count_formula: str,
+        constraint: str,
+        source: str,
+        summary: str | None = None,
+        fixed: Mapping[str, Any] = MappingProxyType({}),
+        clusters: bool = False,
+    ) -> None:
+        self.name = name
+        self.build = build
+        self.formula = formula
+        self.count_formula = count_formula
+        self.constraint = constraint
+        self.source = source
+        self.fixed = fixed
+        self.clusters = clusters
+        self.__doc__ = summary or build.__doc__
+        self.__qualname__ = build.__qualname__
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """What can be chosen."""
+        return tuple(option for option in options_of_function(self.build) if option.name not in self.fixed)
+
+    def __call__(self, num_embeddings: int, embedding_dim: int, **options: Any) -> nn.Module:
+        """The module.
+
+        Raises:
+            PhmrunError: Unknown options, or sizes that do not fit.
+        """
+        check_options(f"embedding {self.name!r}", self.options, options)
+        return self.build(num_embeddings, embedding_dim, **self.fixed, **options)
+
+
+def register_embedding(
+    name: str, *, formula: str, count_formula: str, source: str, constraint: str = "none", clusters: bool = False
+) -> Callable[[Build], EmbeddingKind]:
+    """Function decorator that makes an embedding known under ``name``; see :class:`EmbeddingKind`."""
+
+    def add(build: Build) -> EmbeddingKind:
+        kind = EmbeddingKind(
+            name,
+            build,
+            formula=formula,
+            count_formula=count_formula,
+            constraint=constraint,
+            source=source,
+            clusters=clusters,
+        )
+        EMBEDDINGS.add(name, kind)
+        return kind
+
+    return add
+
+
+def build_embedding(
+    num_embeddings: int,
+    embedding_dim: int,
+    *,
+    structure: str = "dense",
+    any_width: bool = False,
+    **options: Any,
+) -> nn.Module:
+    """A table of word vectors by name.
+
+    Args:
+        num_embeddings: Size of the vocabulary.
+        embedding_dim: Size of an embedding vector.
+        structure: A structure, or an embedding.
+        any_width: Whether what reads the vectors takes any size, which then is the module's ``embedding_dim``.
+        **options: Options of the structure or embedding.
+
+    Raises:
+        PhmrunError: Unknown name or option, or sizes that do not fit.
+    """
+    if structure not in EMBEDDINGS:
+        return Embedding(num_embeddings, embedding_dim, structure=structure, **options)
+    built: nn.Module = EMBEDDINGS.get(structure)(num_embeddings, embedding_dim, **options)
+    if built.embedding_dim != embedding_dim and not any_width:
+        raise PhmrunError(
+            f"the embedding {structure!r} makes vectors of {built.embedding_dim} numbers, but the network reads "
+            f"{embedding_dim}",
+            where="embedding",
+        )
+    return built

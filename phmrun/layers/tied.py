@@ -74,7 +74,7 @@ def tied_output(in_features: int, embedding: nn.Module, bias: bool = False, **st
 
     Args:
         in_features: Size of a hidden vector.
-        embedding: From :func:`phmrun.layers.embedding_kinds.build_embedding`.
+        embedding: From :func:`phmrun.layers.embedding.build_embedding`.
         bias: Whether there is a bias.
         **structure: Structure of the maps that the output has of its own, and its options.
     """

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from phmrun.layers.adaptive import AdaptiveInput
 from phmrun.layers.define import DeFINE
-from phmrun.layers.embedding_kinds import EmbeddingKind, Inside, register_embedding
+from phmrun.layers.embedding import EmbeddingKind, Inside, register_embedding
 from phmrun.layers.hgt import Activation, Connection, Schedule
 from phmrun.registry import EMBEDDINGS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from phmrun.errors import PhmrunError
 from phmrun.files import replacing
-from phmrun.ledger.listing import LOCK
+from phmrun.ledger.lock import LOCK
 from phmrun.ledger.run import Run
 
 _PASSING = (LOCK, "wandb")

@@ -7,10 +7,9 @@ from typing import Any
 
 from phmrun.errors import PhmrunError
 from phmrun.files import read_regular
-from phmrun.ledger.listing import LOCK, holder_of
-from phmrun.ledger.lock import Holder
+from phmrun.ledger.lock import LOCK, Holder
 from phmrun.ledger.run import Run
-from phmrun.ledger.status import Status
+from phmrun.ledger.status import Status, holder_of
 
 _CONTENTS = {
     "README.md": "this run described",

@@ -12,13 +12,12 @@ from phmrun.documents import parse_json
 from phmrun.errors import unknown
 from phmrun.files import read_regular
 from phmrun.ledger.about import about_config
-from phmrun.ledger.lock import Holder, living_holder
-from phmrun.ledger.status import State, Status
+from phmrun.ledger.status import State, Status, as_found
 from phmrun.ledger.times import PREFIX, read_times
 from phmrun.ledger.validation import in_test_units
 from phmrun.ledger.values import parsed
 
-CONFIG, STATUS, METRICS, LOCK = "config.yaml", "status.json", "metrics.json", "lock"
+CONFIG, STATUS, METRICS = "config.yaml", "status.json", "metrics.json"
 DAMAGED = "damaged"
 OTHER_FILE = "file-"
 """How the names of scores begin that belong to another file than the run's own test set."""
@@ -148,21 +147,6 @@ def _is_odd(score: Any) -> bool:
         return isinstance(value, int) and not math.isfinite(float(value))
     except (OverflowError, UnicodeEncodeError, ValueError):
         return True
-
-
-def as_found(status: Status, path: Path) -> Status:
-    """The status as it is in truth: a run that no living process holds is not running, whatever was written last."""
-    if status.state is not State.RUNNING or holder_of(path) is not None:
-        return status
-    said = status.to_json()
-    said.update(state=State.INTERRUPTED, reason="its process ended without a word", ended=status.updated)
-    return Status.from_json(said)
-
-
-def holder_of(path: Path) -> Holder | None:
-    """The living process that holds a run directory, if there is one."""
-    lock = path / LOCK
-    return living_holder(lock) if lock.is_file() else None
 
 
 def list_runs(runs_dir: Path) -> list[RunSummary]:

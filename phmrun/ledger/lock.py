@@ -30,6 +30,8 @@ from typing import NamedTuple, Self
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 
+LOCK = "lock"
+"""The file of a run directory that its holder keeps."""
 HEARTBEAT = 10.0
 """Seconds between two signs of life of a holder."""
 

@@ -9,16 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from phmrun.disk import disk_errors
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.files import read_regular, write_json, write_text
+from phmrun.files import disk_errors, read_regular, write_json, write_text
 from phmrun.ledger.about import about_config
 from phmrun.ledger.data import DataRecord
 from phmrun.ledger.history import History
-from phmrun.ledger.listing import CONFIG, LOCK, METRICS, STATUS, RunSummary, as_found, list_runs, reason_of
-from phmrun.ledger.lock import Holder, Lock, unlock
-from phmrun.ledger.status import State, Status, now
+from phmrun.ledger.listing import CONFIG, METRICS, STATUS, RunSummary, list_runs, reason_of
+from phmrun.ledger.lock import LOCK, Holder, Lock, unlock
+from phmrun.ledger.status import State, Status, as_found, now
 from phmrun.ledger.times import BENCH
 from phmrun.ledger.validation import in_test_units
 from phmrun.ledger.values import parsed, plain

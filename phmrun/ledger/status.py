@@ -1,11 +1,14 @@
-"""What a run is doing: ``status.json``."""
+"""What a run is doing: ``status.json``, and whether a process lives that does it."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
+
+from phmrun.ledger.lock import LOCK, Holder, living_holder
 
 
 class State(StrEnum):
@@ -89,3 +92,18 @@ _KINDS: dict[str, Any] = {
 def now() -> str:
     """The time as ISO 8601 in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def as_found(status: Status, path: Path) -> Status:
+    """The status as it is in truth: a run that no living process holds is not running, whatever was written last."""
+    if status.state is not State.RUNNING or holder_of(path) is not None:
+        return status
+    said = status.to_json()
+    said.update(state=State.INTERRUPTED, reason="its process ended without a word", ended=status.updated)
+    return Status.from_json(said)
+
+
+def holder_of(path: Path) -> Holder | None:
+    """The living process that holds a run directory, if there is one."""
+    lock = path / LOCK
+    return living_holder(lock) if lock.is_file() else None

@@ -24,7 +24,7 @@ from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.kinds import kind_of
 from phmrun.metrics.parsing import sentence_counts
 from phmrun.text import conllu
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 
 
 class Items(NamedTuple):

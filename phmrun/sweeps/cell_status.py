@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from phmrun.ledger.listing import LOCK, RunSummary, summarise
-from phmrun.ledger.lock import Holder, living_holder
+from phmrun.ledger.listing import RunSummary, summarise
+from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.run import directory_of
 from phmrun.ledger.status import State
 from phmrun.sweeps.plan import Cell, Plan

@@ -1,7 +1,7 @@
 """Text to numbers: parallel files, vocabularies, the memory-mapped token store, length-bucketed batches."""
 
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, batches, evaluation_batches
-from phmrun.text.parallel import read_lines, read_parallel
+from phmrun.text.lines import read_lines, read_parallel
 from phmrun.text.store import ParallelStore, TokenStore, TokenStoreWriter
 from phmrun.text.vocabularies import Vocabularies, load_vocabulary, train_vocabulary
 from phmrun.text.vocabulary import BOS, EOS, KINDS, PAD, UNK, Vocabulary

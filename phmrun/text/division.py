@@ -11,8 +11,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json
 from phmrun.progress import note
 from phmrun.text.cache import build_once, content_name
-from phmrun.text.lines import numbered_lines
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import numbered_lines, read_parallel
 
 Files = tuple[Path, ...]
 Sides = TypeVar("Sides", bound=tuple[Path, ...])

@@ -1,6 +1,6 @@
 """Language modelling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
 
-from phmrun.config.task import Task
+from phmrun.registry import Task
 
 TASK = Task(
     name="lm",

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
-from phmrun.config.task import load
 from phmrun.engine.distillation import Prediction
 from phmrun.engine.module import Loss, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.export.graph import ExportGraph
-from phmrun.registry import STRUCTURES
+from phmrun.registry import STRUCTURES, load
 from phmrun.tasks.lm.config import NETWORKS, LanguageModelExperiment
 from phmrun.tasks.lm.language_model import LanguageModel, Reading, State
 from phmrun.tasks.lm.streams import StreamBatch

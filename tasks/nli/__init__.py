@@ -1,6 +1,6 @@
 """Natural language inference: what one sentence says about another."""
 
-from phmrun.config.task import Task
+from phmrun.registry import Task
 
 TASK = Task(
     name="nli",

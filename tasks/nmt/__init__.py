@@ -1,6 +1,6 @@
 """Neural machine translation with the encoder–decoder Transformer."""
 
-from phmrun.config.task import Task
+from phmrun.registry import Task
 
 TASK = Task(
     name="nmt",

@@ -7,11 +7,15 @@ from pathlib import Path
 from phmrun.datasets import builtin
 from phmrun.datasets.own_files import SPLITS
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
-from phmrun.families.sequence_to_sequence.corpus import ParallelCorpus, build_parallel_data, require_languages
-from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.families.sequence_to_sequence.data import (
+    ParallelCorpus,
+    ParallelData,
+    build_parallel_data,
+    require_languages,
+)
 from phmrun.tasks.nmt.baseline import dictionary_baseline
 from phmrun.tasks.nmt.config import TranslationExperiment
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 
 
 def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:

@@ -1,6 +1,6 @@
 """Dependency parsing with the deep biaffine parser."""
 
-from phmrun.config.task import Task
+from phmrun.registry import Task
 
 TASK = Task(
     name="parse",

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from phmrun.engine.data import DataModule
-from phmrun.engine.loading import Loading
+from phmrun.engine.data import DataModule, Loading
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.config import ParsingExperiment, TreebankVocabularyConfig

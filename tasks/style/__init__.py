@@ -1,6 +1,6 @@
 """Style transfer: modern English to Shakespeare's and back, with the encoder–decoder Transformer."""
 
-from phmrun.config.task import Task
+from phmrun.registry import Task
 
 TASK = Task(
     name="style",

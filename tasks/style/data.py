@@ -7,12 +7,16 @@ from pathlib import Path
 from phmrun.datasets import builtin
 from phmrun.datasets.own_files import SPLITS
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
-from phmrun.families.sequence_to_sequence.corpus import ParallelCorpus, build_parallel_data, require_languages
-from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.families.sequence_to_sequence.data import (
+    ParallelCorpus,
+    ParallelData,
+    build_parallel_data,
+    require_languages,
+)
 from phmrun.files import replacing, sha256_of
 from phmrun.tasks.style.config import StyleExperiment
 from phmrun.tasks.style.measures import measures
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 
 STYLES = ("modern", "original")
 

@@ -1,6 +1,6 @@
 """Subject–verb agreement: the number of a verb from the words before it."""
 
-from phmrun.config.task import Task
+from phmrun.registry import Task
 
 TASK = Task(
     name="sva",

@@ -1,12 +1,12 @@
 """The Lightning module and the predictor of subject–verb agreement."""
 
-from phmrun.config.task import load
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.optimizers import optimizer_from, schedule_from
 from phmrun.families.sentence_classification.module import ClassificationModule
 from phmrun.families.sentence_classification.predictor import SentenceClassifier
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.models.lstm_classifier import LSTMClassifier
+from phmrun.registry import load
 from phmrun.tasks.sva.config import NETWORKS, AgreementExperiment
 
 

@@ -178,9 +178,8 @@ def test_help_imports_nothing_heavy():
 def test_every_sample_of_a_format_is_read(phmrun, task, tmp_path):
     from phmrun.text.agreement import read_agreement
     from phmrun.text.conllu import load
-    from phmrun.text.lines import numbered_lines
+    from phmrun.text.lines import numbered_lines, read_parallel
     from phmrun.text.nli_pairs import read_pairs
-    from phmrun.text.parallel import read_parallel
 
     printed = json.loads(phmrun("data", "formats", task, "--json").out)
     assert printed

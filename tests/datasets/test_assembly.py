@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phmrun.datasets.assembly import assemble
 from phmrun.datasets.dataset import File, Part
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 
 
 def put(folder, name, content):

@@ -5,8 +5,7 @@ import math
 import pytest
 from toy import ToyModule, train_toy
 
-from phmrun.engine import fit
-from phmrun.engine import meter as meter_module
+from phmrun.engine import fit, progress
 from phmrun.errors import ExitCode, PhmrunError
 
 
@@ -92,9 +91,9 @@ def test_seconds_go_on_counting(tmp_path):
     ids=["two-two", "two-one", "one-two", "of-an-earlier-release"],
 )
 def test_every_process_takes_up_its_own_sums(kept, world, sums, monkeypatch):
-    monkeypatch.setattr(meter_module, "world", lambda: world)
+    monkeypatch.setattr(progress, "world", lambda: world)
     for number, expected in enumerate(sums):
-        monkeypatch.setattr(meter_module, "rank", lambda number=number: number)
-        meter = meter_module.Meter(lambda row: None, 1)
+        monkeypatch.setattr(progress, "rank", lambda number=number: number)
+        meter = progress.Meter(lambda row: None, 1)
         meter.load_state_dict({"nll": kept[0], "units": kept[1], "seconds": 7.0})
         assert (meter.nll, meter.units, meter.seconds) == (*expected, 7.0)

@@ -10,7 +10,7 @@ from tiny_experiments import write_corpus
 
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sequence_to_sequence.corpus import ParallelCorpus, build_parallel_data, corpus, own_files
+from phmrun.families.sequence_to_sequence.data import ParallelCorpus, build_parallel_data, corpus, own_files
 from phmrun.layers import options_of
 from phmrun.tasks.nmt.config import TranslationExperiment
 

@@ -125,7 +125,7 @@ def read_trees(path: Path) -> None:
 
 
 def _read_parallel(path: Path) -> None:
-    from phmrun.text.parallel import read_parallel
+    from phmrun.text.lines import read_parallel
 
     for _ in read_parallel(path, path.with_name("target")):
         pass

@@ -13,7 +13,7 @@ from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import write_text
 from phmrun.registry import TASKS
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 
 
 def with_outputs_of(trained: TrainedModel, config: Experiment, weights: str) -> Experiment:

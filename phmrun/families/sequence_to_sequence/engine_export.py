@@ -20,7 +20,7 @@ from phmrun.files import cache_dir
 from phmrun.metrics import Score, bleu
 from phmrun.models.transformer import EncoderDecoder, padding_mask
 from phmrun.registry import TASKS
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 SHOWN = 5

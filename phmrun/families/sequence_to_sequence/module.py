@@ -16,7 +16,7 @@ from phmrun.metrics import bleu
 from phmrun.models.delight import DeLighT
 from phmrun.models.transformer import EncoderDecoder, Transformer
 from phmrun.registry import EMBEDDINGS
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 
 
 class SequenceToSequenceModule(TrainingModule):

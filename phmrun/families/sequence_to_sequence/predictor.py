@@ -23,7 +23,7 @@ from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import note
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD
 

@@ -18,7 +18,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of, write_json
 from phmrun.progress import note, progress
 from phmrun.text.cache import build_once, content_name
-from phmrun.text.parallel import read_parallel
+from phmrun.text.lines import read_parallel
 from phmrun.text.statistics import SplitStatistics
 from phmrun.text.store import ParallelStore, TokenStoreWriter
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
