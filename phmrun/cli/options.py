@@ -1,15 +1,15 @@
 """Options that several verbs share, each declared once.
 
-A group of options is a dataclass whose fields are Typer parameters. ``spread`` turns a verb that takes such a group
-into one that takes its fields, so that Typer sees them all and the verb sees one typed object.
+A group of options is a dataclass whose fields are Typer parameters; those of an experiment are made of a table.
+``spread`` turns a verb that takes such a group into one that takes its fields, so that Typer sees them all and the
+verb sees one object.
 """
 
 import dataclasses
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -19,11 +19,144 @@ DATA, LAYER, OPTIMISATION, CONFIG = "Data", "Layer", "Optimisation", "Configurat
 HARDWARE, LOGGING, RUNS = "Hardware", "Logging", "Run"
 
 
-@dataclass(frozen=True)
-class Key:
-    """The dotted configuration key that an option sets."""
+class Flag(NamedTuple):
+    """An option of every verb that takes an experiment; left out, it is ``None``.
 
+    Attributes:
+        panel: Where ``--help`` shows it.
+        name: The parameter's: ``max_steps`` is ``--max-steps``, and ``set_`` is ``--set``.
+        kind: Its type.
+        key: The dotted configuration key that it sets; ``None``: none by itself.
+        text: What ``--help`` says of it.
+        complete: What the shell completes.
+        metavar: What ``--help`` calls its value.
+    """
+
+    panel: str
     name: str
+    kind: Any
+    key: str | None
+    text: str
+    complete: Callable[..., Any] | None = None
+    metavar: str | None = None
+
+    @property
+    def option(self) -> str:
+        """As it is written on the command line."""
+        return f"--{self.name.removesuffix('_').replace('_', '-')}"
+
+    @property
+    def annotation(self) -> Any:
+        """The parameter's, as Typer reads it."""
+        shown = typer.Option(
+            self.option, help=self.text, rich_help_panel=self.panel, autocompletion=self.complete, metavar=self.metavar
+        )
+        return Annotated[self.kind | None, shown]
+
+
+_TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
+    LAYER: (
+        (
+            "layer",
+            str,
+            "layer.structure",
+            "Structure of the weight matrices inside the blocks (default: dense).",
+            completion.layers,
+        ),
+        ("n", int, "layer.n", "Order n of --layer: 1/n of the parameters."),
+        (
+            "embedding",
+            str,
+            "embedding.structure",
+            "Structure of the embedding tables, or an embedding such as define (default: dense); its options: "
+            "--set embedding.n=4.",
+            completion.embeddings,
+        ),
+        ("output", str, "output.structure", "Structure of the output layer (default: dense).", completion.layers),
+        (
+            "model",
+            str,
+            "model.network",
+            "Network, for tasks with several (default: the task's first).",
+            completion.networks,
+        ),
+        ("preset", str, "model.preset", "Size of the model: tiny (default), small, base.", completion.presets),
+        ("plugin", list[Path], None, "Python file that registers your own layers; may be repeated.", None, "FILE"),
+    ),
+    DATA: (
+        ("data", str, "data.name", "Dataset (`phmrun data list`; default: the built-in corpus).", completion.datasets),
+        ("train_src", str, "data.train_source", "Your own training text, one sentence a line, plain or .gz."),
+        ("train_tgt", str, "data.train_target", "Its translation, line by line."),
+        ("dev_src", str, "data.dev_source", "Validation text."),
+        ("dev_tgt", str, "data.dev_target", "Its translation."),
+        ("test_src", str, "data.test_source", "Test text."),
+        ("test_tgt", str, "data.test_target", "Its translation."),
+        (
+            "prefix",
+            str,
+            "data.prefix",
+            "How the names of your files start: corpus/ for corpus/train.en, corpus/train.de, corpus/dev.en …",
+        ),
+        ("train", str, "data.train", "Your own training data, for tasks with one file per split.", None, "FILE"),
+        ("dev", str, "data.dev", "Validation data.", None, "FILE"),
+        ("test", str, "data.test", "Test data.", None, "FILE"),
+        (
+            "train_fraction",
+            str,
+            "data.train_fraction",
+            "Share of the training data to learn from, as 1/4 (default: all).",
+        ),
+        ("source", str, "data.source", "Language or style to start from (default: the task's)."),
+        ("target", str, "data.target", "Language or style to arrive at (default: the task's)."),
+    ),
+    OPTIMISATION: (
+        ("seed", int, "seed", "Of initialisation, order and dropout (default: 1)."),
+        ("max_steps", int, "training.max_steps", "Stop after so many optimizer steps (default: the task's)."),
+        ("max_epochs", int, "training.max_epochs", "Stop after so many passes over the data (default: none)."),
+        ("max_time", str, "training.max_time", "Stop after HH:MM:SS or so many minutes (default: none)."),
+        ("lr", float, "training.optimizer.lr", "Peak learning rate (default: the task's)."),
+        (
+            "batch_size",
+            int,
+            "batch.size",
+            "Target tokens, or sentences with --set batch.unit=sentences, per micro-batch (default: the task's).",
+        ),
+        ("accumulate", int, "training.accumulate", "Micro-batches per optimizer step (default: 1)."),
+        ("precision", str, "training.precision", "Bits: 32 (default), bf16-mixed, 16-mixed, 64."),
+    ),
+    CONFIG: (
+        (
+            "config",
+            list[str],
+            None,
+            "YAML file laid over the task's defaults; may be repeated, the last one wins.",
+            completion.configs,
+            "FILE",
+        ),
+        (
+            "set_",
+            list[str],
+            None,
+            "Any key of the configuration, as in --set model.dropout=0.3; may be repeated, over --config.",
+            completion.keys,
+            "KEY=VALUE",
+        ),
+    ),
+    HARDWARE: (
+        ("accelerator", str, "hardware.accelerator", "auto (default), cpu, gpu, cuda, mps, tpu."),
+        ("devices", str, "hardware.devices", 'How many devices, or which, as "0,2"; auto: all (default: 1).'),
+        ("nodes", int, "hardware.nodes", "Machines (default: 1)."),
+        ("strategy", str, "hardware.strategy", "auto (default), ddp …"),
+        ("workers", int, "hardware.workers", "Processes that load data, per training process (default: 0)."),
+        ("threads", int, "hardware.threads", "CPU threads for arithmetic; 0: torch's own choice (default)."),
+        ("deterministic", bool, "hardware.deterministic", "Refuse operations that differ from call to call."),
+    ),
+    LOGGING: (
+        ("wandb", str, "logging.wandb", "offline (default, or WANDB_MODE), online, disabled."),
+        ("wandb_project", str, "logging.project", "Weights & Biases project (default: phmrun)."),
+    ),
+}
+FLAGS = tuple(Flag(panel, *row) for panel, rows in _TABLE.items() for row in rows)
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
@@ -70,262 +203,23 @@ def optional(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return relax
 
 
-@dataclass(frozen=True)
-class ExperimentOptions:
-    """Everything that says what an experiment is; an option left out is None or empty."""
+TaskArgument = Annotated[
+    str, typer.Argument(help="What is learnt: nmt, style, sva, nli, parse, lm.", autocompletion=completion.tasks)
+]
+_Given = dataclasses.make_dataclass(
+    "_Given",
+    [("task", TaskArgument), *((flag.name, flag.annotation, dataclasses.field(default=None)) for flag in FLAGS)],
+    frozen=True,
+)
 
-    task: Annotated[
-        str, typer.Argument(help="What is learnt: nmt, style, sva, nli, parse, lm.", autocompletion=completion.tasks)
-    ]
 
-    layer: Annotated[
-        str | None,
-        Key("layer.structure"),
-        typer.Option(
-            help="Structure of the weight matrices inside the blocks (default: dense).",
-            rich_help_panel=LAYER,
-            autocompletion=completion.layers,
-        ),
-    ] = None
-    n: Annotated[
-        int | None,
-        Key("layer.n"),
-        typer.Option("--n", help="Order n of --layer: 1/n of the parameters.", rich_help_panel=LAYER),
-    ] = None
-    embedding: Annotated[
-        str | None,
-        Key("embedding.structure"),
-        typer.Option(
-            help="Structure of the embedding tables, or an embedding such as define (default: dense); its options: "
-            "--set embedding.n=4.",
-            rich_help_panel=LAYER,
-            autocompletion=completion.embeddings,
-        ),
-    ] = None
-    output: Annotated[
-        str | None,
-        Key("output.structure"),
-        typer.Option(
-            help="Structure of the output layer (default: dense).",
-            rich_help_panel=LAYER,
-            autocompletion=completion.layers,
-        ),
-    ] = None
-    model: Annotated[
-        str | None,
-        Key("model.network"),
-        typer.Option(
-            help="Network, for tasks with several (default: the task's first).",
-            rich_help_panel=LAYER,
-            autocompletion=completion.networks,
-        ),
-    ] = None
-    preset: Annotated[
-        str | None,
-        Key("model.preset"),
-        typer.Option(
-            help="Size of the model: tiny (default), small, base.",
-            rich_help_panel=LAYER,
-            autocompletion=completion.presets,
-        ),
-    ] = None
-    plugin: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="Python file that registers your own layers; may be repeated.", rich_help_panel=LAYER
-        ),
-    ] = None
-
-    data: Annotated[
-        str | None,
-        Key("data.name"),
-        typer.Option(
-            help="Dataset (`phmrun data list`; default: the built-in corpus).",
-            rich_help_panel=DATA,
-            autocompletion=completion.datasets,
-        ),
-    ] = None
-    train_src: Annotated[
-        str | None,
-        Key("data.train_source"),
-        typer.Option(help="Your own training text, one sentence a line, plain or .gz.", rich_help_panel=DATA),
-    ] = None
-    train_tgt: Annotated[
-        str | None,
-        Key("data.train_target"),
-        typer.Option(help="Its translation, line by line.", rich_help_panel=DATA),
-    ] = None
-    dev_src: Annotated[
-        str | None, Key("data.dev_source"), typer.Option(help="Validation text.", rich_help_panel=DATA)
-    ] = None
-    dev_tgt: Annotated[
-        str | None, Key("data.dev_target"), typer.Option(help="Its translation.", rich_help_panel=DATA)
-    ] = None
-    test_src: Annotated[str | None, Key("data.test_source"), typer.Option(help="Test text.", rich_help_panel=DATA)] = (
-        None
-    )
-    test_tgt: Annotated[
-        str | None, Key("data.test_target"), typer.Option(help="Its translation.", rich_help_panel=DATA)
-    ] = None
-    prefix: Annotated[
-        str | None,
-        Key("data.prefix"),
-        typer.Option(
-            help="How the names of your files start: corpus/ for corpus/train.en, corpus/train.de, corpus/dev.en …",
-            rich_help_panel=DATA,
-        ),
-    ] = None
-    train: Annotated[
-        str | None,
-        Key("data.train"),
-        typer.Option(
-            metavar="FILE", help="Your own training data, for tasks with one file per split.", rich_help_panel=DATA
-        ),
-    ] = None
-    dev: Annotated[
-        str | None, Key("data.dev"), typer.Option(metavar="FILE", help="Validation data.", rich_help_panel=DATA)
-    ] = None
-    test: Annotated[
-        str | None, Key("data.test"), typer.Option(metavar="FILE", help="Test data.", rich_help_panel=DATA)
-    ] = None
-    train_fraction: Annotated[
-        str | None,
-        Key("data.train_fraction"),
-        typer.Option(help="Share of the training data to learn from, as 1/4 (default: all).", rich_help_panel=DATA),
-    ] = None
-    source: Annotated[
-        str | None,
-        Key("data.source"),
-        typer.Option("--source", help="Language or style to start from (default: the task's).", rich_help_panel=DATA),
-    ] = None
-    target: Annotated[
-        str | None,
-        Key("data.target"),
-        typer.Option("--target", help="Language or style to arrive at (default: the task's).", rich_help_panel=DATA),
-    ] = None
-
-    seed: Annotated[
-        int | None,
-        Key("seed"),
-        typer.Option(help="Of initialisation, order and dropout (default: 1).", rich_help_panel=OPTIMISATION),
-    ] = None
-    max_steps: Annotated[
-        int | None,
-        Key("training.max_steps"),
-        typer.Option(help="Stop after so many optimizer steps (default: the task's).", rich_help_panel=OPTIMISATION),
-    ] = None
-    max_epochs: Annotated[
-        int | None,
-        Key("training.max_epochs"),
-        typer.Option(help="Stop after so many passes over the data (default: none).", rich_help_panel=OPTIMISATION),
-    ] = None
-    max_time: Annotated[
-        str | None,
-        Key("training.max_time"),
-        typer.Option(help="Stop after HH:MM:SS or so many minutes (default: none).", rich_help_panel=OPTIMISATION),
-    ] = None
-    lr: Annotated[
-        float | None,
-        Key("training.optimizer.lr"),
-        typer.Option(help="Peak learning rate (default: the task's).", rich_help_panel=OPTIMISATION),
-    ] = None
-    batch_size: Annotated[
-        int | None,
-        Key("batch.size"),
-        typer.Option(
-            help="Target tokens, or sentences with --set batch.unit=sentences, per micro-batch (default: the task's).",
-            rich_help_panel=OPTIMISATION,
-        ),
-    ] = None
-    accumulate: Annotated[
-        int | None,
-        Key("training.accumulate"),
-        typer.Option(help="Micro-batches per optimizer step (default: 1).", rich_help_panel=OPTIMISATION),
-    ] = None
-    precision: Annotated[
-        str | None,
-        Key("training.precision"),
-        typer.Option(help="Bits: 32 (default), bf16-mixed, 16-mixed, 64.", rich_help_panel=OPTIMISATION),
-    ] = None
-
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="YAML file laid over the task's defaults; may be repeated, the last one wins.",
-            rich_help_panel=CONFIG,
-            autocompletion=completion.configs,
-        ),
-    ] = None
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any key of the configuration, as in --set model.dropout=0.3; may be repeated, over --config.",
-            rich_help_panel=CONFIG,
-            autocompletion=completion.keys,
-        ),
-    ] = None
-
-    accelerator: Annotated[
-        str | None,
-        Key("hardware.accelerator"),
-        typer.Option(help="auto (default), cpu, gpu, cuda, mps, tpu.", rich_help_panel=HARDWARE),
-    ] = None
-    devices: Annotated[
-        str | None,
-        Key("hardware.devices"),
-        typer.Option(help='How many devices, or which, as "0,2"; auto: all (default: 1).', rich_help_panel=HARDWARE),
-    ] = None
-    nodes: Annotated[
-        int | None,
-        Key("hardware.nodes"),
-        typer.Option(help="Machines (default: 1).", rich_help_panel=HARDWARE),
-    ] = None
-    strategy: Annotated[
-        str | None,
-        Key("hardware.strategy"),
-        typer.Option(help="auto (default), ddp …", rich_help_panel=HARDWARE),
-    ] = None
-    workers: Annotated[
-        int | None,
-        Key("hardware.workers"),
-        typer.Option(help="Processes that load data, per training process (default: 0).", rich_help_panel=HARDWARE),
-    ] = None
-    threads: Annotated[
-        int | None,
-        Key("hardware.threads"),
-        typer.Option(help="CPU threads for arithmetic; 0: torch's own choice (default).", rich_help_panel=HARDWARE),
-    ] = None
-    deterministic: Annotated[
-        bool | None,
-        Key("hardware.deterministic"),
-        typer.Option(
-            "--deterministic", help="Refuse operations that differ from call to call.", rich_help_panel=HARDWARE
-        ),
-    ] = None
-
-    wandb: Annotated[
-        str | None,
-        Key("logging.wandb"),
-        typer.Option(help="offline (default, or WANDB_MODE), online, disabled.", rich_help_panel=LOGGING),
-    ] = None
-    wandb_project: Annotated[
-        str | None,
-        Key("logging.project"),
-        typer.Option(help="Weights & Biases project (default: phmrun).", rich_help_panel=LOGGING),
-    ] = None
+class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
+    """Everything that says what an experiment is: ``task``, and a field for each of :data:`FLAGS`."""
 
     def explicit(self) -> dict[str, tuple[str, Any]]:
         """The flags that were given: configuration key to the flag's name and value."""
-        given = {}
-        for name, hint in get_type_hints(type(self), include_extras=True).items():
-            value = getattr(self, name)
-            for mark in get_args(hint):
-                if isinstance(mark, Key) and value is not None:
-                    given[mark.name] = (f"--{name.replace('_', '-')}", value)
-        return given
+        given = ((flag, getattr(self, flag.name)) for flag in FLAGS)
+        return {flag.key: (flag.option, value) for flag, value in given if flag.key and value is not None}
 
 
 RunArgument = Annotated[

@@ -1,18 +1,17 @@
 import dataclasses
 import inspect
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated
 
-import pytest
 import typer
 
-from phmrun.cli.options import ExperimentOptions, Key, spread
+from phmrun.cli.options import ExperimentOptions, spread
 from phmrun.registry import TASKS
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
     first: Annotated[str, typer.Argument()]
-    second: Annotated[int | None, Key("a.b"), typer.Option("--second")] = None
+    second: Annotated[int | None, typer.Option("--second")] = None
 
 
 def test_spread_puts_a_group_in_place_of_itself():
@@ -39,12 +38,6 @@ def test_explicit_holds_what_was_given():
     }
 
 
-def keys():
-    for hint in get_type_hints(ExperimentOptions, include_extras=True).values():
-        yield from (mark.name for mark in get_args(hint) if isinstance(mark, Key))
-
-
-@pytest.mark.parametrize("key", [key for key in keys() if key != "layer.n"])
 def test_every_flag_sets_a_key_of_some_task(key):
     assert any(has(TASKS.get(task).load("schema"), key) for task in TASKS.names())
 
