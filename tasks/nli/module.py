@@ -1,10 +1,10 @@
 """The Lightning module and the predictor of natural language inference."""
 
-from phmrun.engine.module import TrainingModule
+from functools import partial
+
 from phmrun.engine.optimizers import optimizer_from, schedule_from
 from phmrun.families.sentence_classification.module import ClassificationModule
-from phmrun.families.sentence_classification.predictor import SentenceClassifier
-from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
+from phmrun.families.sentence_classification.predictor import build_predictor as sentence_classifier
 from phmrun.models.lstm_classifier import LSTMClassifier
 from phmrun.tasks.nli.config import NLIExperiment
 
@@ -48,31 +48,5 @@ def build_module(config: NLIExperiment, words: int, classes: int) -> Classificat
     )
 
 
-def build_predictor(
-    config: NLIExperiment,
-    module: TrainingModule,
-    vocabulary: ClassificationVocabulary,
-    *,
-    weights: str,
-    batch_size: int | None,
-    device: str,
-) -> SentenceClassifier:
-    """The predictor of a trained module.
-
-    Args:
-        config: The resolved config.
-        module: The trained module.
-        vocabulary: Of the run.
-        weights: Which of the run's weights these are.
-        batch_size: Pairs at a time.
-        device: Where to compute.
-    """
-    return SentenceClassifier(
-        module.network,
-        vocabulary,
-        prompt="a premise, a tab, a hypothesis",
-        names=("premise", "hypothesis"),
-        weights=weights,
-        batch=batch_size,
-        device=device,
-    )
+build_predictor = partial(sentence_classifier, prompt="a premise, a tab, a hypothesis", names=("premise", "hypothesis"))
+"""Makes the predictor of a trained module."""

@@ -1,10 +1,10 @@
 """The Lightning module and the predictor of subject–verb agreement."""
 
-from phmrun.engine.module import TrainingModule
+from functools import partial
+
 from phmrun.engine.optimizers import optimizer_from, schedule_from
 from phmrun.families.sentence_classification.module import ClassificationModule
-from phmrun.families.sentence_classification.predictor import SentenceClassifier
-from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
+from phmrun.families.sentence_classification.predictor import build_predictor as sentence_classifier
 from phmrun.models.lstm_classifier import LSTMClassifier
 from phmrun.registry import load
 from phmrun.tasks.sva.config import NETWORKS, AgreementExperiment
@@ -49,31 +49,5 @@ def build_lstm(config: AgreementExperiment, words: int, classes: int) -> LSTMCla
     )
 
 
-def build_predictor(
-    config: AgreementExperiment,
-    module: TrainingModule,
-    vocabulary: ClassificationVocabulary,
-    *,
-    weights: str,
-    batch_size: int | None,
-    device: str,
-) -> SentenceClassifier:
-    """The predictor of a trained module.
-
-    Args:
-        config: The resolved config.
-        module: The trained module.
-        vocabulary: Of the run.
-        weights: Which of the run's weights these are.
-        batch_size: Prefixes at a time.
-        device: Where to compute.
-    """
-    return SentenceClassifier(
-        module.network,
-        vocabulary,
-        prompt="the words before a verb, one prefix a line",
-        names=("prefix",),
-        weights=weights,
-        batch=batch_size,
-        device=device,
-    )
+build_predictor = partial(sentence_classifier, prompt="the words before a verb, one prefix a line", names=("prefix",))
+"""Makes the predictor of a trained module."""

@@ -2,9 +2,10 @@ import dataclasses
 import inspect
 from typing import Annotated
 
+import pytest
 import typer
 
-from phmrun.cli.options import ExperimentOptions, spread
+from phmrun.cli.options import FLAGS, ExperimentOptions, spread
 from phmrun.registry import TASKS
 
 
@@ -38,6 +39,7 @@ def test_explicit_holds_what_was_given():
     }
 
 
+@pytest.mark.parametrize("key", [flag.key for flag in FLAGS if flag.key not in (None, "layer.n")])
 def test_every_flag_sets_a_key_of_some_task(key):
     assert any(has(TASKS.get(task).load("schema"), key) for task in TASKS.names())
 

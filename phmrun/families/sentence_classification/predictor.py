@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from phmrun.config import Experiment
+from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.data import ClassificationData
@@ -183,3 +185,31 @@ def _chunks(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator
             chunk = []
     if chunk:
         yield chunk
+
+
+def build_predictor(
+    config: Experiment,
+    module: TrainingModule,
+    vocabulary: ClassificationVocabulary,
+    *,
+    prompt: str,
+    names: Sequence[str],
+    weights: str,
+    batch_size: int | None,
+    device: str,
+) -> SentenceClassifier:
+    """The predictor of a trained module; a task's own gives ``prompt`` and ``names``.
+
+    Args:
+        config: The resolved config.
+        module: The trained module.
+        vocabulary: Of the run.
+        prompt: See :class:`SentenceClassifier`.
+        names: See :class:`SentenceClassifier`.
+        weights: Which of the run's weights these are.
+        batch_size: Items at a time.
+        device: Where to compute.
+    """
+    return SentenceClassifier(
+        module.network, vocabulary, prompt=prompt, names=names, weights=weights, batch=batch_size, device=device
+    )
