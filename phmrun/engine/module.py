@@ -142,8 +142,6 @@ class TrainingModule(nn.Module):
         Returns:
             ``loss``, the negative log-likelihood in nats, and the shares of the units that count as hits, by name.
         """
-        from phmrun.engine.lightning import move_data_to_device
-
         training, device = self.training, self.device
         self.eval()
         totals = {name: torch.zeros((), dtype=torch.float64, device=device) for name in ("loss", *self.counted)}
@@ -151,7 +149,7 @@ class TrainingModule(nn.Module):
         with torch.inference_mode():
             for batch in batches:
                 with self.trainer.precision_plugin.val_step_context():
-                    loss = self.loss(move_data_to_device(batch, device))
+                    loss = self.loss(self.trainer.strategy.batch_to_device(batch, device))
                 units += loss.units
                 for name, value in {"loss": loss.nll, **loss.hits}.items():
                     totals[name] += value

@@ -92,6 +92,10 @@ class Trainer:
             assert reduce_op == "sum"
             return tensor
 
+        @staticmethod
+        def batch_to_device(batch, device):
+            return batch
+
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_validation_loss_is_the_mean_over_tokens_without_smoothing(corpus, prepared_corpora, training):
