@@ -7,14 +7,14 @@ import typer
 from mkdocs.structure.files import File, Files
 from typer.cli import get_docs_for_click
 
-from phmrun.cli.app import app
+from phmrun.cli.app import whole
 
 PAGE = "reference/cli.md"
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds the page of all commands and their options, from their help texts, and what the page of results shows."""
-    command = typer.main.get_command(app)
+    command = whole()
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="phmrun", title="Command line")
     files.append(File.generated(config, PAGE, content=text))
     project = Path(config["config_file_path"]).parent

@@ -1,8 +1,8 @@
 """A run's model on its own data: training and decoding speed, memory, and others of its size beside it.
 
-By itself, the model is decoded as ``phmrun eval`` does it: every sentence ends where the model ends it. Against others,
-whose random weights would end anywhere, all decode just as many tokens as the batch's longest reference has, so that
-everybody makes the same steps. That gives away what our search gains by letting finished sentences leave the batch.
+The model is decoded as ``phmrun eval`` does it: every sentence ends where the model ends it. Against random weights,
+which would end anywhere, all decode just as many tokens as the batch's longest reference has, so that everybody makes
+the same steps. That gives away what our search gains by letting finished sentences leave the batch.
 """
 
 import logging
@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from phmrun.bench.hugging_face import HuggingFace, has_place_for, transformers_library
 from phmrun.bench.machine import facts, peak_memory, waiter, warn_if_busy
-from phmrun.bench.marian import Marian, transformers_library
 from phmrun.bench.profiling import Operation, profile_call
 from phmrun.bench.systems import (
     Answering,
@@ -51,8 +51,6 @@ from phmrun.text.vocabularies import Vocabularies
 LOG = logging.getLogger("phmrun.bench")
 
 Opponent = Literal["hf", "dense", "ctranslate2", "ctranslate2-int8"] | Run
-RANDOM = ("hf", "dense")
-"""Opponents with random weights, whose outputs would end anywhere."""
 Part = Literal["training", "decoding"]
 BEAMS = (1, 5)
 
@@ -192,10 +190,11 @@ def bench_run(
 
     Args:
         run: A run that has been trained, be it for one step.
-        against: Other runs of the task; "dense": the same model with dense matrices and random weights; "hf": Hugging
-            Face's Marian model of the same sizes; "ctranslate2" and "ctranslate2-int8": the run's own weights in that
-            engine, which decodes only. A task that does not translate has "dense" alone, and measures it in training
-            only, because what its random weights say may take longer to decode.
+        against: Other runs of the task; "dense": the same model with dense matrices and random weights; "hf": a model
+            of Hugging Face's, with the run's weights where it has a place for them, or of the same sizes; "ctranslate2"
+            and "ctranslate2-int8": the run's own weights in that engine, which decodes only. A task that does not
+            translate has "dense" alone, and measures it in training only, because what its random weights say may take
+            longer to decode.
         amount: How much is measured.
         parts: Training, decoding (or whatever answers the task gives), or both.
         profiled: Also say which operations take the time.
@@ -210,10 +209,10 @@ def bench_run(
     warn_if_busy()
     place = choose_device(device)
     trained, data = opened(run)
-    exact = any(opponent in RANDOM for opponent in against)
     ours = _system(trained, place)
     for opponent in against:
         _check_opponent(opponent, trained, ours)
+    exact = "dense" in against or ("hf" in against and _lent(trained, ours) is None)
     plans: list[tuple[Phase, Prepare]] = []
     if "decoding" in parts and isinstance(ours, Ours):
         plans += _decoding(ours, data, amount, exact=exact)
@@ -285,7 +284,7 @@ def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answ
     elif opponent != "dense" and not isinstance(ours, Ours):
         what = f"{opponent} translates; the task {task!r} does not"
     elif opponent == "hf" and not isinstance(ours.module.transformer, Transformer):
-        what = "Hugging Face's Marian is a Transformer; the run's network is another"
+        what = "Hugging Face's model is a Transformer; the run's network is another"
     if what:
         raise PhmrunError(what, where="--against")
 
@@ -311,7 +310,15 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
         return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
     smoothing = config.training.label_smoothing
     model = config.model
-    return Marian(model, *sizes, smoothing=smoothing, alpha=ours.search.alpha, device=ours.device)
+    options: dict[str, Any] = {"smoothing": smoothing, "alpha": ours.search.alpha, "device": ours.device}
+    return HuggingFace(model, *sizes, **options, weights=_lent(trained, ours))
+
+
+def _lent(trained: TrainedModel, ours: Ours | Answering) -> Transformer | None:
+    """The network whose weights Hugging Face's model takes, if it has a place for them."""
+    network = ours.module.network
+    model = trained.config.model
+    return network if isinstance(network, Transformer) and has_place_for(network, model) else None
 
 
 def is_layer(value: object) -> bool:

@@ -158,6 +158,7 @@ class Ours:
             sources.tokens,
             beam=beam,
             alpha=self.search.alpha,
+            penalty=self.search.penalty,
             bos=BOS,
             eos=EOS,
             pad=PAD,

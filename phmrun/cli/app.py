@@ -10,48 +10,25 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from phmrun import __version__
-from phmrun.cli import bench, console, data, doctor, layers, plot, results, runs, sweep
-from phmrun.cli import claims as claims_verb
-from phmrun.cli import compress as compress_verb
-from phmrun.cli import count_params as count_params_verb
-from phmrun.cli import eval as eval_verb
-from phmrun.cli import export as export_verb
-from phmrun.cli import import_model as import_verb
-from phmrun.cli import predict as predict_verb
-from phmrun.cli import report as report_verb
-from phmrun.cli import schema as schema_verb
-from phmrun.cli import table as table_verb
-from phmrun.cli import train as train_verb
+from phmrun.cli import console
 from phmrun.cli.console import Verbosity
-from phmrun.cli.sync import sync
-from phmrun.errors import ExitCode, Interrupted, PhmrunError, unknown
+from phmrun.cli.verbs import VERBS, Unloaded
+from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import disk_error
 
-EXPERIMENTS, INSPECT, MACHINE, MIRROR = "Experiments", "Inspect", "Machine", "W&B"
 AGAIN = 0.05
 """Seconds after which a signal that was lost comes again."""
 _ANYWHERE = ("--debug", "--verbose", "-v", "--quiet", "-q")
 
 
-class _Verbs(TyperGroup):
-    """Verbs; where one is asked for that is none of them, the error names them all."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The verb that the arguments begin with."""
-        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            shown = [name for name, verb in self.commands.items() if not verb.hidden]
-            raise unknown("command", args[0], shown, where=ctx.command_path if ctx.parent else None)
-        return super().resolve_command(ctx, args)
-
-
 app = typer.Typer(
-    cls=_Verbs,
+    cls=Unloaded,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
@@ -81,26 +58,15 @@ def everywhere(
     console.set_verbosity(Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL)
 
 
-app.command("train", rich_help_panel=EXPERIMENTS, epilog=train_verb.EPILOG)(train_verb.train)
-app.add_typer(sweep.app, name="sweep", rich_help_panel=EXPERIMENTS)
-app.command("table", rich_help_panel=EXPERIMENTS, epilog=table_verb.EPILOG)(table_verb.table)
-app.command("claims", rich_help_panel=EXPERIMENTS, epilog=claims_verb.EPILOG)(claims_verb.claims)
-app.command("report", rich_help_panel=EXPERIMENTS, epilog=report_verb.EPILOG)(report_verb.report)
-app.command("eval", rich_help_panel=EXPERIMENTS, epilog=eval_verb.EPILOG)(eval_verb.evaluate)
-app.command("predict", rich_help_panel=EXPERIMENTS, epilog=predict_verb.EPILOG)(predict_verb.predict)
-app.command("import", rich_help_panel=EXPERIMENTS, epilog=import_verb.EPILOG)(import_verb.import_model)
-app.command("compress", rich_help_panel=EXPERIMENTS, epilog=compress_verb.EPILOG)(compress_verb.compress)
-app.command("export", rich_help_panel=EXPERIMENTS, epilog=export_verb.EPILOG)(export_verb.export)
-app.command("count-params", rich_help_panel=INSPECT, epilog=count_params_verb.EPILOG)(count_params_verb.count_params)
-app.add_typer(layers.app, cls=_Verbs, name="layers", rich_help_panel=INSPECT)
-app.add_typer(data.app, cls=_Verbs, name="data", rich_help_panel=INSPECT)
-app.add_typer(runs.app, cls=_Verbs, name="runs", rich_help_panel=INSPECT)
-app.add_typer(plot.app, cls=_Verbs, name="plot", rich_help_panel=INSPECT)
-app.add_typer(results.app, cls=_Verbs, name="results", rich_help_panel=INSPECT)
-app.command("schema", rich_help_panel=INSPECT, epilog=schema_verb.EPILOG)(schema_verb.schema)
-app.add_typer(bench.app, cls=_Verbs, name="bench", rich_help_panel=MACHINE)
-app.command("doctor", rich_help_panel=MACHINE)(doctor.doctor)
-app.command("sync", rich_help_panel=MIRROR)(sync)
+for _verb in VERBS:
+    app.command(_verb.name, rich_help_panel=_verb.panel, help=_verb.summary)(lambda: None)
+
+
+def whole() -> TyperGroup:
+    """The command line with all verbs loaded, for whoever walks through it."""
+    group = typer.main.get_group(app)
+    group.commands = {verb.name: verb.load() for verb in VERBS}
+    return group
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -44,9 +44,9 @@ def bench_run(
         list[str] | None,
         typer.Option(
             metavar="RUN|dense|hf|ctranslate2|ctranslate2-int8",
-            help="Beside it another run, a model of the same sizes (ours with dense matrices, Hugging Face's Marian), "
-            "or its own weights in CTranslate2; may be repeated. With dense or hf, all decode as many tokens as the "
-            "references have.",
+            help="Beside it another run, a model of the same sizes (ours with dense matrices, or Hugging Face's, with "
+            "the run's weights where it has a place for them), or its own weights in CTranslate2; may be repeated. "
+            "With random weights, all decode as many tokens as the references have.",
             rich_help_panel=MEASURED,
         ),
     ] = None,

@@ -10,6 +10,8 @@ from torch.nn.functional import pad as pad_tensor
 # Tokens per block in the two-level search for the largest scores. One pass of vectorised maxima over blocks is three
 # to four times faster than torch.topk over the whole vocabulary; 64 was the fastest of 16, 64 and 125 at 8,000 tokens.
 _BLOCK = 64
+_FEW = 32_768
+"""Up to so many scores, torch.topk alone costs less than the calls that the other search consists of."""
 
 _NEVER = float("-inf")
 
@@ -57,7 +59,7 @@ def top_candidates(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tenso
     _, beam, vocabulary = log_probs.shape
     # One candidate more than asked for: it shows whether the last place is contested.
     size = min(count + 1, beam * vocabulary)
-    search = _largest_by_blocks if vocabulary >= 4 * _BLOCK else _largest
+    search = _largest if log_probs.numel() <= _FEW or vocabulary < 4 * _BLOCK else _largest_by_blocks
     scores, indices = search(log_probs, totals, size)
     # torch.topk promises no order among equals, and which of them it takes varies between devices and sizes. A pair of
     # equals is a neighbouring pair here.

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from phmrun import __version__
+from phmrun.cli import verbs
 from phmrun.cli.app import _globals_first
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -30,6 +31,19 @@ def test_help_lists_every_verb(phmrun):
     result = phmrun("--help")
     assert result.code == 0
     assert all(f" {verb} " in result.out for verb in VERBS)
+
+
+def test_the_list_loads_no_verb():
+    code = (
+        "import sys; from phmrun.cli.app import main\ntry: main(['-h'])\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"pydantic", "yaml", "phmrun.config", "phmrun.cli.train"} & set(done.stderr.split())
+
+
+def test_verbs_are_listed_by_what_they_say_themselves():
+    for verb in verbs.VERBS:
+        assert " ".join(verb.load().help.split("\n\n")[0].split()) == verb.summary
 
 
 def test_version(phmrun):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from phmrun.decoding import candidates
 from phmrun.decoding.candidates import log_probabilities, only_token, top_candidates
 
 
@@ -19,10 +20,16 @@ def sorted_candidates(log_probs, totals, count):
     return rows
 
 
-@pytest.mark.parametrize("vocabulary", [5, 64, 256, 300, 449, 1024])
+@pytest.fixture(params=["by blocks", "in one"])
+def search(request, monkeypatch):
+    """Both ways to search."""
+    monkeypatch.setattr(candidates, "_FEW", 0 if request.param == "by blocks" else 1_000_000)
+
+
+@pytest.mark.parametrize("vocabulary", [5, 256, 300, 449, 1024])
 @pytest.mark.parametrize("levels", [None, 2, 40])
-def test_equals_a_sort_with_ties(vocabulary, levels):
-    for seed in range(6):
+def test_equals_a_sort_with_ties(vocabulary, levels, search):
+    for seed in range(3):
         generator = torch.Generator().manual_seed(seed)
         beam, count = [(1, 2), (3, 6), (5, 10)][seed % 3]
         log_probs = torch.randn(4, beam, vocabulary, generator=generator)
@@ -40,7 +47,7 @@ def test_equals_a_sort_with_ties(vocabulary, levels):
         assert found == expected
 
 
-def test_the_best_are_found_wherever_they_are():
+def test_the_best_are_found_wherever_they_are(search):
     vocabulary = 300
     for place in (0, 63, 64, 255, 256, 299):
         log_probs = torch.full((1, 2, vocabulary), -5.0)
@@ -60,7 +67,7 @@ def test_missing_candidates_are_impossible_ones():
     assert tokens[:, :3].tolist() == [[0, 1, 2]] * 2
 
 
-def test_impossible_tokens_are_never_preferred():
+def test_impossible_tokens_are_never_preferred(search):
     log_probs = torch.full((1, 2, 512), float("-inf"))
     log_probs[0, 1, 500] = -3.0
     scores, parents, tokens = top_candidates(log_probs, torch.zeros(1, 2), 4)

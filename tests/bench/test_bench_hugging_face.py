@@ -14,12 +14,12 @@ from phmrun.text.vocabulary import BOS, EOS, PAD
 
 def marian_of(run, **model):
     pytest.importorskip("transformers")
-    from phmrun.bench.marian import Marian  # which loads transformers
+    from phmrun.bench.hugging_face import HuggingFace  # which loads transformers
 
     trained = open_run(run)
     sizes = len(trained.vocabulary.source), len(trained.vocabulary.target)
     section = trained.config.model.model_copy(update=model)
-    return Marian(section, *sizes, smoothing=0.1, alpha=0.6, device="cpu")
+    return HuggingFace(section, *sizes, smoothing=0.1, alpha=0.6, device="cpu")
 
 
 def test_without_the_extra_one_clear_error(run, monkeypatch):
@@ -77,6 +77,38 @@ def test_every_parameter_is_trained(run, tie):
     assert missing == []
     tied = marian.model.get_output_embeddings().weight is marian.model.model.decoder.embed_tokens.weight
     assert tied == (tie != "none")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_run_s_own_weights_give_its_logits(run, bias):
+    pytest.importorskip("transformers")
+    from phmrun.bench.hugging_face import HuggingFace, has_place_for
+    from phmrun.models.transformer import Transformer, padding_mask
+
+    changes = {"norm": "pre", "width": 16, "heads": 2, "feedforward": 24, "encoder_layers": 2, "decoder_layers": 1}
+    section = open_run(run).config.model.model_copy(update={**changes, "upsample": 1, "tie": "all"})
+    sizes = {"width": 16, "heads": 2, "inner": 24, "encoder_layers": 2, "decoder_layers": 1}
+    ours = Transformer(30, 30, **sizes, attention_bias=bias, layer={"structure": "phm", "n": 2}).eval()
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    assert has_place_for(ours, section)
+    theirs = HuggingFace(section, 30, 30, smoothing=0.1, alpha=1.0, device="cpu", weights=ours).model.eval()
+    source, target = torch.tensor([[4, 5, 6, EOS], [7, EOS, PAD, PAD]]), torch.tensor([[BOS, 8, 9], [BOS, 10, 11]])
+    mask = padding_mask(source, PAD)
+    logits = theirs(input_ids=source, attention_mask=source.ne(PAD), decoder_input_ids=target).logits
+    torch.testing.assert_close(logits, ours.output(ours(source, mask, target)), atol=1e-5, rtol=1e-5)
+
+
+def test_other_forms_have_no_place_for_the_weights(run):
+    pytest.importorskip("transformers")
+    from phmrun.bench.hugging_face import has_place_for
+    from phmrun.models.transformer import Transformer
+
+    section = open_run(run).config.model
+    sizes = {"width": 8, "heads": 2, "inner": 8, "encoder_layers": 1, "decoder_layers": 1}
+    for form in ({"norm": "post"}, {"positions": "relative"}, {"normalization": "rms"}):
+        assert not has_place_for(Transformer(9, 9, **sizes, **form), section)
 
 
 def test_in_the_same_rounds_as_ours(run):

@@ -1,0 +1,191 @@
+"""Hugging Face's model of the same sizes as a run's Transformer: what a user would take instead.
+
+Where norms stand before each block, that is M2M100 with the run's own weights: it has the same logits, and every output
+ends where the model ends it. Any other is a MarianMT model with random weights, whose speed does not depend on their
+values while the number of decoding steps is given.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phmrun.bench.systems import Sources
+from phmrun.errors import PhmrunError
+from phmrun.families.sequence_to_sequence.data import ParallelBatch
+from phmrun.layers import FeedForward, MultiheadAttention, folded
+from phmrun.models.incremental import joined
+from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Transformer, with_tables
+from phmrun.text.vocabulary import BOS, EOS, PAD
+
+LONGEST = 1024
+"""Positions; longer sentences would need more."""
+IGNORED = -100
+"""The label of a position without a next token."""
+
+
+def transformers_library() -> Any:
+    """The package ``transformers``.
+
+    Raises:
+        PhmrunError: It is not installed.
+    """
+    try:
+        import transformers
+    except ImportError as error:
+        raise PhmrunError(
+            "the comparison with Hugging Face needs the package transformers",
+            where="--against",
+            hint='Install it: pip install "phmrun[bench]".',
+        ) from error
+    return transformers
+
+
+class HuggingFace:
+    """A Transformer of that library.
+
+    Args:
+        model: The run's ``model`` section: sizes, dropouts, tying.
+        source_size: Source vocabulary entries.
+        target_size: Target vocabulary entries.
+        smoothing: ε of the label smoothing.
+        alpha: Exponent of its own length penalty in beam search, which divides by ``length ** alpha``.
+        device: Where to compute.
+        weights: The network whose weights it takes (:func:`has_place_for`); unless given, they are random.
+
+    Raises:
+        PhmrunError: The package ``transformers`` is not installed.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        source_size: int,
+        target_size: int,
+        *,
+        smoothing: float,
+        alpha: float,
+        device: Any,
+        weights: Transformer | None = None,
+    ) -> None:
+        transformers = transformers_library()
+        sizes: dict[str, Any] = {
+            "vocab_size": source_size,
+            "d_model": model.width,
+            "encoder_layers": model.encoder_layers,
+            "decoder_layers": model.decoder_layers,
+            "encoder_attention_heads": model.heads,
+            "decoder_attention_heads": model.heads,
+            "encoder_ffn_dim": model.feedforward,
+            "decoder_ffn_dim": model.feedforward,
+            "dropout": model.dropout,
+            "attention_dropout": model.attention_dropout,
+            "activation_dropout": model.activation_dropout,
+            "activation_function": "relu",
+            "max_position_embeddings": LONGEST,
+            "scale_embedding": True,
+            "tie_word_embeddings": model.tie != "none",
+            "pad_token_id": PAD,
+            "bos_token_id": BOS,
+            "eos_token_id": EOS,
+            "decoder_start_token_id": BOS,
+            "forced_eos_token_id": None,
+        }
+        self.model: Any
+        if weights is not None:
+            layers = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}
+            config = transformers.M2M100Config(**sizes, **layers)
+            self.model = transformers.M2M100ForConditionalGeneration(config).to(device)
+            _set_weights(self.model.model, with_tables(folded(weights)))
+        else:
+            tied = {"share_encoder_decoder_embeddings": model.tie == "all", "decoder_vocab_size": target_size}
+            self.model = transformers.MarianMTModel(transformers.MarianConfig(**sizes, **tied)).to(device)
+        self.smoothing = smoothing
+        self.alpha = alpha
+
+    @property
+    def network(self) -> nn.Module:
+        """What is trained."""
+        network: nn.Module = self.model
+        return network
+
+    def loss(self, batch: ParallelBatch) -> Tensor:
+        """Its logits at every position, padding included, and torch's label-smoothed cross-entropy."""
+        logits = self.model(
+            input_ids=batch.source, attention_mask=batch.source.ne(PAD), decoder_input_ids=batch.target, use_cache=False
+        ).logits.flatten(0, 1)
+        labels = torch.full(logits.shape[:1], IGNORED, device=logits.device)
+        labels[batch.positions] = batch.wanted
+        return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing, reduction="sum")
+
+    def decode(self, sources: Sources, beam: int) -> None:
+        """``generate`` with its key–value cache, up to the longest limit, or for just so many steps."""
+        self.generate(sources, beam)
+
+    def generate(self, sources: Sources, beam: int) -> Tensor:
+        """The tokens ``[batch, 1 + steps]``, the first of them the beginning's."""
+        steps = max(sources.limits)
+        outputs: Tensor = self.model.eval().generate(
+            input_ids=sources.tokens,
+            attention_mask=sources.tokens.ne(PAD),
+            num_beams=beam,
+            do_sample=False,
+            min_new_tokens=steps if sources.exact else None,
+            max_new_tokens=steps,
+            length_penalty=self.alpha if beam > 1 else None,
+            use_cache=True,
+        )
+        return outputs
+
+
+def has_place_for(network: Transformer, model: Any) -> bool:
+    """Whether M2M100 can have the weights of a network: norms before each block, and one table for all.
+
+    Args:
+        network: A run's.
+        model: Its ``model`` section.
+    """
+    known = network.positions is not None and isinstance(network.encoder_norm, nn.LayerNorm)
+    return known and model.activation == "relu" and model.tie == "all" and model.upsample == 1 and not model.output_bias
+
+
+@torch.no_grad()
+def _set_weights(theirs: Any, ours: EncoderDecoder) -> None:
+    """Copies all weights of a folded network, and its positions."""
+    theirs.shared.weight.copy_(cast(nn.Embedding, ours.source_embedding).weight)
+    for side, layers, norm in (
+        (theirs.encoder, ours.encoder, ours.encoder_norm),
+        (theirs.decoder, ours.decoder, ours.decoder_norm),
+    ):
+        for place, layer in zip(side.layers, cast(list[EncoderLayer | DecoderLayer], list(layers)), strict=True):
+            _set_attention(place.self_attn, cast(MultiheadAttention, layer.attention.block))
+            _set(place.self_attn_layer_norm, layer.attention.norm)
+            if isinstance(layer, DecoderLayer):
+                _set_attention(place.encoder_attn, cast(MultiheadAttention, layer.cross.block))
+                _set(place.encoder_attn_layer_norm, layer.cross.norm)
+            feedforward = cast(FeedForward, layer.feedforward.block)
+            _set(place.fc1, feedforward.expand)
+            _set(place.fc2, feedforward.contract)
+            _set(place.final_layer_norm, layer.feedforward.norm)
+        _set(side.layer_norm, norm)
+        positions = side.embed_positions.weights  # the first word's comes after that of padding
+        positions[PAD + 1 :] = ours.positions(len(positions) - PAD - 1)  # type: ignore[misc]
+
+
+def _set_attention(theirs: Any, ours: MultiheadAttention) -> None:
+    joint = joined([cast(nn.Linear, project) for project in ours.project])
+    biases = (None,) * 3 if joint.bias is None else joint.bias.chunk(3)
+    for name, weight, bias in zip(("q_proj", "k_proj", "v_proj"), joint.weight.chunk(3), biases, strict=True):
+        _put(getattr(theirs, name), weight, bias)
+    _set(theirs.out_proj, ours.output)
+
+
+def _set(theirs: Any, ours: Any) -> None:
+    _put(theirs, ours.weight, ours.bias)
+
+
+def _put(theirs: Any, weight: Tensor, bias: Tensor | None) -> None:
+    """Sets a map or norm; its bias is 0 where ours has none."""
+    theirs.weight.copy_(weight)
+    theirs.bias.copy_(torch.zeros_like(theirs.bias) if bias is None else bias)
