@@ -112,9 +112,15 @@ def test_nothing_to_learn_from_or_no_file(prepare, tmp_path):
         prepare()
 
 
-def test_a_damaged_store_is_named(prepare):
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_damaged_store_is_named(prepare, cut):
     prepared = prepare()
-    (prepared.path / "dev" / "labels.npy").write_bytes(b"\x93NUMPY")
+    labels = prepared.path / "dev" / "labels.npy"
+    content = labels.read_bytes()
+    number = str(10**30).encode()
+    damaged = content.replace(b"(2,), }" + b" " * len(number), b"(" + number + b",), } ")
+    labels.write_bytes(b"\x93NUMPY" if cut else damaged)
+    assert labels.read_bytes() != content
     with pytest.raises(PhmrunError, match="labels are missing or damaged"):
         prepare()
 

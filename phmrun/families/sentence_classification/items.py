@@ -78,7 +78,7 @@ class ItemStore:
         self.sentences = [TokenStore(path / f"sentence-{number}") for number in range(1, sentences + 1)]
         try:
             self.labels: NDArray[np.int64] = np.load(path / "labels.npy", mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:
+        except (OSError, ArithmeticError, ValueError, EOFError, SyntaxError, TokenError) as error:
             what = f"the labels are missing or damaged ({error})"
             raise PhmrunError(what, where=str(path), hint="Remove its directory.", code=ExitCode.DATA) from error
 
