@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TypeVar
 
 from phmrun.compression.maps import FittedMap
 from phmrun.errors import PhmrunError
 
 ROUNDS = 60
-
-Key = TypeVar("Key")
 
 
 def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict[str, FittedMap]:

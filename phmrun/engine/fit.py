@@ -37,8 +37,8 @@ from phmrun.engine.periodic_checkpoints import AtomicCheckpointIO, PeriodicCheck
 from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died
 from phmrun.engine.progress import Meter, Record, TrainingProgress
 from phmrun.engine.randomness import Randomness
-from phmrun.engine.stopping import Stopping
-from phmrun.engine.validation import TimeLimit, Validation
+from phmrun.engine.stopping import Stopping, TimeLimit
+from phmrun.engine.validation import Validation
 from phmrun.errors import ExitCode, PhmrunError
 
 LOG = logging.getLogger("phmrun.engine")

@@ -1,7 +1,8 @@
-"""SIGINT and SIGTERM during training: it ends after the optimizer step that is being made, with a checkpoint."""
+"""SIGINT, SIGTERM and the time limit: training ends after the optimizer step that is being made, with a checkpoint."""
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -60,3 +61,29 @@ class Stopping(Callback):
         if self.received is not None:
             raise Interrupted(which)
         self.received = which
+
+
+class TimeLimit(Callback):
+    """Stops training, at the end of an optimizer step, once this process has trained for so long.
+
+    Args:
+        seconds: The limit; ``None``: no limit.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.reached = False
+        self._began = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Starts the clock."""
+        self._began = time.monotonic()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+        """Looks at the clock, all processes at the one that began first."""
+        if self.seconds is None or not window_completed(trainer):
+            return
+        over = largest(time.monotonic() - self._began, trainer.strategy.root_device) >= self.seconds
+        if over and trainer.global_step < trainer.max_steps:
+            self.reached = True
+            trainer.should_stop = True

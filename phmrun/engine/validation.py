@@ -7,7 +7,6 @@ restart stages, with other outcomes before and after its end.)
 
 import logging
 import math
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from phmrun.engine.averaging import Averaging
 from phmrun.engine.checkpoints import BEST, diverged
 from phmrun.engine.lightning import Callback, pl
 from phmrun.engine.periodic_checkpoints import save_weights, window_completed
-from phmrun.engine.processes import largest
 from phmrun.engine.progress import Meter, Record
 
 LOG = logging.getLogger("phmrun.engine")
@@ -113,29 +111,3 @@ class Validation(Callback):
         else:
             self.waited += 1
         return value
-
-
-class TimeLimit(Callback):
-    """Stops training, at the end of an optimizer step, once this process has trained for so long.
-
-    Args:
-        seconds: The limit; ``None``: no limit.
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-        self.reached = False
-        self._began = 0.0
-
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Starts the clock."""
-        self._began = time.monotonic()
-
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Looks at the clock, all processes at the one that began first."""
-        if self.seconds is None or not window_completed(trainer):
-            return
-        over = largest(time.monotonic() - self._began, trainer.strategy.root_device) >= self.seconds
-        if over and trainer.global_step < trainer.max_steps:
-            self.reached = True
-            trainer.should_stop = True

@@ -8,7 +8,7 @@ TASK = Task(
     schema="phmrun.tasks.nmt.config:TranslationExperiment",
     vocabulary="phmrun.text.vocabularies:Vocabularies",
     data="phmrun.tasks.nmt.data:build_data",
-    module="phmrun.tasks.nmt.module:build_module",
-    predictor="phmrun.tasks.nmt.module:build_predictor",
+    module="phmrun.families.sequence_to_sequence.module:build_sequence_to_sequence",
+    predictor="phmrun.families.sequence_to_sequence.predictor:build_translator",
     converts=True,
 )

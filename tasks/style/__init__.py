@@ -8,7 +8,7 @@ TASK = Task(
     schema="phmrun.tasks.style.config:StyleExperiment",
     vocabulary="phmrun.text.vocabularies:Vocabularies",
     data="phmrun.tasks.style.data:build_data",
-    module="phmrun.tasks.style.module:build_module",
-    predictor="phmrun.tasks.style.module:build_predictor",
+    module="phmrun.families.sequence_to_sequence.module:build_sequence_to_sequence",
+    predictor="phmrun.families.sequence_to_sequence.predictor:build_translator",
     converts=True,
 )

@@ -6,9 +6,9 @@ from tiny_experiments import configured, everywhere
 
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.errors import PhmrunError
+from phmrun.families.sequence_to_sequence.module import build_sequence_to_sequence as build_module
 from phmrun.layers import options_of
 from phmrun.tasks.nmt.config import TranslationExperiment
-from phmrun.tasks.nmt.module import build_module
 
 
 def module_of(sizes=(64, 64), **values):

@@ -155,7 +155,7 @@ def test_json(rows):
 
 
 def test_a_row_of_a_task_is_what_train_builds():
-    from phmrun.tasks.nmt.module import build_module
+    from phmrun.families.sequence_to_sequence.module import build_sequence_to_sequence as build_module
 
     name = "configs/papers/reproduction/table7.yaml"
     table = load_table(name)
