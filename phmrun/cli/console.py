@@ -132,10 +132,14 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
         stored = metric if isinstance(metric, Mapping) else {"value": metric}
         signature = stored.get("signature")
         number = signatures.setdefault(signature, len(signatures) + 1) if signature else None
-        interval = "{:.2f} – {:.2f}".format(*stored["ci"]) if stored.get("ci") else ""
+        interval = "{:z.2f} – {:z.2f}".format(*stored["ci"]) if stored.get("ci") else ""
         count = f"{stored['n']:,} {stored.get('unit', '')}" if "n" in stored else ""
-        rows.append((name, stored.get("value"), interval, count, f"[{number}]" if number else ""))
-    print_table(("metric", "value", "95 % interval", "over", ""), rows)
+        value = stored.get("value")
+        shown = f"{value:z,.2f}" if count and isinstance(value, float) else _cell(value)[0]
+        rows.append((name, shown, interval, count, f"[{number}]" if number else ""))
+    width = max((len(row[1]) for row in rows), default=0)
+    aligned = [(name, shown.rjust(width), *more) for name, shown, *more in rows]
+    print_table(("metric", "value".rjust(width), "95 % interval", "over", ""), aligned)
     for signature, number in signatures.items():
         stdout().print(f"[{number}] {signature}", markup=False, soft_wrap=True)
     told = [w for each in metrics.values() if isinstance(each, Mapping) for w in each.get("warnings", ())]

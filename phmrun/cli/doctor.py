@@ -14,6 +14,7 @@ import typer
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import ExitCode
+from phmrun.ledger.wording import counted
 
 _MALICIOUS_LIGHTNING = ("2.6.2", "2.6.3")
 _LITTLE_SPACE = 2 * 2**30  # bytes; a few runs of the preset base with their checkpoints
@@ -84,7 +85,11 @@ def _torch() -> Iterator[Check]:
     except (ImportError, OSError) as error:
         yield Check("torch", "failed", f"does not import: {error}", "pip install torch, for your system: pytorch.org.")
         return
-    yield Check("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads on {os.cpu_count()} cores")
+    yield Check(
+        "torch",
+        "ok",
+        f"{torch.__version__}, {counted(torch.get_num_threads(), 'thread')} on {counted(os.cpu_count() or 1, 'core')}",
+    )
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         yield Check("devices", "ok", ", ".join(names))

@@ -64,14 +64,17 @@ def test_a_signature_stands_once_below_the_scores(capsys):
         {
             "test/bleu": {"value": 31.256, "ci": [30.0, 32.5], **same},
             "test/bleu-of-copy": {"value": 0.5, **same},
+            "test/las": {"value": 0.2, "ci": [-0.001, 0.5], **same},
             "test/speed": {"value": 9, "signature": "device:cpu"},
             "loss": 2.5,
         }
     )
     *table, first, second, baseline = capsys.readouterr().out.splitlines()
     assert table[1].split() == ["test/bleu", "31.26", "30.00", "–", "32.50", "1,000", "sentences", "[1]"]
-    assert [row.split()[-1] for row in table[2:4]] == ["[1]", "[2]"]
-    assert table[4].split() == ["loss", "2.50"]
+    assert [row.split()[-1] for row in table[2:5]] == ["[1]", "[1]", "[2]"]
+    assert table[3].split()[1:5] == ["0.20", "0.00", "–", "0.50"]
+    assert table[2].index("0.50") == table[3].index("0.20") == table[1].index("31.26") + 1
+    assert table[5].split() == ["loss", "2.50"]
     assert (first, second) == ("[1] nrefs:1", "[2] device:cpu")
     assert baseline == "copy: the source, copied"
 
