@@ -74,7 +74,7 @@ def plot_correlation(
     weights = trained.load(checkpoint)
     path = out or default_name([found], "correlation")
     panels = correlation_panels(trained.module.network)
-    save_figure(draw_correlation(panels, f"{heading([found])}\n{labels([found])[0]}\n{weights}"), path)
+    save_figure(draw_correlation(panels, f"{heading([found])}\n{labels([found])[0]}\nweights {weights}"), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
@@ -97,8 +97,10 @@ def plot_pareto(
 ) -> None:
     """Draws a score against what it costs: what gives most for its size, and what is beaten on both counts."""
     from phmrun.cli.table_results import results
+    from phmrun.ledger import Run
     from phmrun.papers.costs import points_of, require_cost
     from phmrun.plots.canvas import save_figure
+    from phmrun.plots.history import heading as heading_of
     from phmrun.plots.pareto import draw_pareto
 
     require_cost(over, "--over")
@@ -111,8 +113,8 @@ def plot_pareto(
             f"none of these has a score and {over} on record yet", valid=sorted(set(names)), where="--score"
         )
     path = out or Path(f"pareto-{Path(what[0]).stem}.png")
-    about = table.title or (what[0] if Path(what[0]).suffix else "")
-    save_figure(draw_pareto(points, chosen, size=over, heading=about), path)
+    about = what[0] if Path(what[0]).suffix else heading_of([Run.find(runs_dir, run) for run in what])
+    save_figure(draw_pareto(points, chosen, size=over, heading=table.title or about), path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
