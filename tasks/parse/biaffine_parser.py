@@ -59,6 +59,7 @@ class BiaffineParser(nn.Module):
         embedding_dropout: Share of words that are read without their word vector in training, and of words that are
             read without their tag vector; what is left of the two is scaled up.
         word_dropout: Share of words whose own vector is that of the unknown word in training; their characters stay.
+        vector_std: Standard deviation with which vectors of words, tags and characters begin; ``None``: 1/√width.
         classifier: Structure of the bilinear forms and its options. With one of square matrices only the arc classifier
             has two linear terms and the label classifier no constants, as in equations 6, 7, 10 and 11 of Matsuno et
             al. The dependent's term adds the same to all heads of a word, so no choice of a head depends on it.
@@ -90,6 +91,7 @@ class BiaffineParser(nn.Module):
         recurrent_dropout: float = 0.0,
         embedding_dropout: float = 0.0,
         word_dropout: float = 0.0,
+        vector_std: float | None = None,
         classifier: Mapping[str, Any] | None = None,
         layer: Mapping[str, Any] | None = None,
         embedding: Mapping[str, Any] | None = None,
@@ -98,6 +100,7 @@ class BiaffineParser(nn.Module):
         self.dropout = dropout
         self.embedding_dropout = embedding_dropout
         self.word_dropout = word_dropout
+        self.vector_std = vector_std
         layer, classifier, embedding = layer or {}, classifier or {}, embedding or {}
         cell: dict[str, Any] = {
             "batch_first": True,
@@ -124,9 +127,9 @@ class BiaffineParser(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Vectors uniform with the variance 1 / width; all else as its module has it."""
+        """Vectors uniform with ``vector_std``, or the variance 1 / width; all else as its module has it."""
         for table in (self.embedding, self.tags, self.letters):
-            table.reset_parameters(table.embedding_dim**-0.5)
+            table.reset_parameters(self.vector_std or table.embedding_dim**-0.5)
 
     def forward(
         self,

@@ -160,6 +160,11 @@ class ParserConfig(ModelConfig):
     embedding_dropout: float = Field(
         0.33, ge=0, lt=1, description="Share of words read without their word vector, and share without their tag's."
     )
+    vector_std: float | None = Field(
+        None,
+        gt=0,
+        description="Standard deviation with which vectors of words, tags and characters begin (default: 1/√width).",
+    )
     word_dropout: float = Field(
         0.0,
         ge=0,

@@ -119,6 +119,7 @@ def build_module(config: ParsingExperiment, words: int, tags: int, characters: i
         recurrent_dropout=model.recurrent_dropout,
         embedding_dropout=model.embedding_dropout,
         word_dropout=model.word_dropout,
+        vector_std=model.vector_std,
         classifier=config.output.arguments,
         layer=config.layer.arguments,
         embedding=config.embedding.arguments,

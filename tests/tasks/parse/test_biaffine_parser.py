@@ -166,6 +166,8 @@ def test_vectors_are_uniform_and_of_unit_length_on_average():
     vectors = network.embedding.weight
     assert vectors.square().sum(dim=1).mean().item() == pytest.approx(1, abs=0.02)
     assert vectors.abs().max().item() == pytest.approx((3 / 100) ** 0.5, rel=1e-3)
+    wide = BiaffineParser(2000, 6, 9, 5, vector_std=1.0).embedding.weight
+    assert wide.abs().max().item() == pytest.approx(3**0.5, rel=1e-3)
 
 
 def size(module):
