@@ -116,7 +116,7 @@ def members(archive: Path) -> list[str]:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as packed:
                 _check_number(len(packed.infolist()), archive)
-                names = [info.filename for info in packed.infolist() if not info.is_dir()]
+                names = [info.filename for info in packed.infolist() if not info.filename.endswith("/")]
         else:
             with tarfile.open(archive) as packed_tar:
                 names = [entry.name.removeprefix("./") for entry in _entries(packed_tar, archive) if entry.isreg()]
@@ -134,7 +134,7 @@ def _zip_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
         except KeyError as error:
             raise _refused(f"there is no {member!r} in it", archive) from error
         kind = stat.S_IFMT(info.external_attr >> 16)
-        if info.is_dir() or kind not in (0, stat.S_IFREG):
+        if info.filename.endswith("/") or kind not in (0, stat.S_IFREG):
             raise _refused(f"{member!r} is not a regular file", archive)
         with packed.open(info) as handle:
             yield handle

@@ -140,3 +140,15 @@ def test_what_is_no_archive_is_said(tmp_path):
     (tmp_path / "x").write_bytes(b"nothing of the kind" * 100)
     with pytest.raises(PhmrunError, match="damaged"):
         members(tmp_path / "x")
+
+
+def test_a_member_without_a_name_is_left_out(tmp_path):
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("n", "x")
+        packed.writestr("a.txt", "y")
+    damaged = bytearray(archive.read_bytes())
+    entry = damaged.index(b"PK\x01\x02")
+    damaged[entry + 28], damaged[entry + 30] = 0, 1  # its name is no longer one, but a further field
+    archive.write_bytes(damaged)
+    assert members(archive) == ["a.txt"]
