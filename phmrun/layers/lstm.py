@@ -81,7 +81,7 @@ class GateMaps(nn.Module):
             recurrent_bias = self._four_gates(self.bias[1]) if len(self.bias) == 2 else torch.zeros_like(input_bias)
         recurrent = _stacked(self.recurrent)
         if dropped:
-            recurrent = _thinned(recurrent, dropped)
+            recurrent = F.dropout(recurrent, dropped)
         return GateWeights(
             self._four_gates(_stacked(self.input)), self._four_gates(recurrent), input_bias, recurrent_bias
         )
@@ -89,21 +89,6 @@ class GateMaps(nn.Module):
     def _four_gates(self, rows: Tensor) -> Tensor:
         """Coupled gates are stored f, g, o; since 1 - σ(z) = σ(-z), the rows of i are those of f, negated."""
         return torch.cat([-rows[: self.hidden_size], rows]) if self.coupled else rows
-
-
-def _thinned(weights: Tensor, share: float) -> Tensor:
-    """Dropout of a large matrix, which ``F.dropout`` on a CPU draws number by number: four entries of one number.
-
-    The share is rounded to a multiple of 2⁻¹⁶.
-    """
-    if weights.device.type != "cpu":
-        return F.dropout(weights, share)
-    dropped = round(share * 2**16)
-    if dropped == 2**16:
-        return weights * 0.0
-    numbers = torch.empty(-(-weights.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    kept = numbers.view(torch.int16)[: weights.numel()].view_as(weights) >= dropped - 2**15
-    return weights * kept.to(weights.dtype).mul_(2**16 / (2**16 - dropped))
 
 
 class LSTM(nn.Module):
