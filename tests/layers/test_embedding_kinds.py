@@ -127,7 +127,7 @@ def test_refusals():
     with pytest.raises(PhmrunError, match="no embedding 'defien'") as caught:
         options_of("defien", table=True)
     assert "define" in str(caught.value.hint)
-    with pytest.raises(PhmrunError, match="no option of embedding 'hgt' 'connection'"):
+    with pytest.raises(PhmrunError, match="embedding 'hgt' has no option 'connection'"):
         small("hgt", connection="plain")
     with pytest.raises(PhmrunError, match="no connection of embedding 'define' 'mix'"):
         small("define", connection="mix")
