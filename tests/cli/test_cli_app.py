@@ -164,10 +164,12 @@ def test_a_signal_is_not_lost_in_a_destructor(phmrun, experiment, monkeypatch, w
     went = []
     monkeypatch.setattr(experiment, "train", train)
     hook, handler = sys.unraisablehook, signal.getsignal(signal.SIGTERM)
+    interrupted = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
     try:
         result = phmrun("train", "nmt", "--data", "builtin")
     finally:
         signal.signal(signal.SIGTERM, handler)
+        signal.signal(signal.SIGINT, interrupted)
     assert went == ["on after it"]
     assert result.code == 128 + which
     assert "Exception ignored" not in result.err
