@@ -86,3 +86,8 @@ def unknown(
     close = nearest(name, valid)
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
     return PhmrunError(what or f"there is no {kind} {name!r}", where=where, valid=valid, hint=hint)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: "1 cell", "12 cells"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

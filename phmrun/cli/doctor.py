@@ -13,8 +13,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import ExitCode
-from phmrun.ledger.wording import counted
+from phmrun.errors import ExitCode, counted
 
 _MALICIOUS_LIGHTNING = ("2.6.2", "2.6.3")
 _LITTLE_SPACE = 2 * 2**30  # bytes; a few runs of the preset base with their checkpoints

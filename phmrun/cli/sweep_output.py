@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from phmrun.cli import console
-from phmrun.errors import ExitCode
+from phmrun.errors import ExitCode, counted
 from phmrun.ledger.card import duration
-from phmrun.ledger.wording import counted
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, distinct, tally
 from phmrun.sweeps.estimate import Estimate, progress

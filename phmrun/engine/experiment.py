@@ -10,6 +10,7 @@ import torch
 
 from phmrun.config import Experiment, Task, TrainingConfig, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
+from phmrun.engine.allocation import keep_freed_memory
 from phmrun.engine.bookkeeping import (
     clear,
     continued,
@@ -28,7 +29,7 @@ from phmrun.engine.data import DataModule, contents
 from phmrun.engine.distillation import Teacher
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.predictor import Predictor
-from phmrun.engine.processes import ending_with, is_leader, keep_freed_memory, leader_died
+from phmrun.engine.processes import ending_with, is_leader, leader_died
 from phmrun.engine.rates import Rate, rate_table
 from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError

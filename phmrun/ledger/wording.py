@@ -36,11 +36,6 @@ BASELINES = {
 """What needs no network and is scored beside it, by the end of the score's name: "bleu-of-copy"."""
 
 
-def counted(count: int, noun: str) -> str:
-    """A number of things: "1 cell", "12 cells"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def title(score: str) -> str:
     """A score's name in words, with its unit: "test/accuracy-of-copy" is "test accuracy of copy (%)"."""
     split, _, name = score.rpartition("/")

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.config import to_yaml
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, counted
 from phmrun.files import write_text
 from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.status import now
-from phmrun.ledger.wording import counted
 from phmrun.papers.costs import points_of
 from phmrun.papers.layout import Differences, lay_out
 from phmrun.papers.results import ResultTable

@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from phmrun.ledger.wording import counted
+from phmrun.errors import counted
 from phmrun.text.lines import malformed, numbered_lines
 
 LABELS = ("VBZ", "VBP")

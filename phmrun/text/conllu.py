@@ -17,8 +17,8 @@ from os import PathLike
 from pathlib import Path
 from sys import intern
 
+from phmrun.errors import counted
 from phmrun.files import replacing
-from phmrun.ledger.wording import counted
 from phmrun.text.lines import malformed, raw_lines
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")

@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phmrun.documents import parse_json, require_unicode
-from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.ledger.wording import counted
+from phmrun.errors import ExitCode, PhmrunError, counted, nearest
 from phmrun.text.lines import malformed, numbered_lines
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
