@@ -44,6 +44,18 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
     yield advance
 
 
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Says on a terminal what is being done that has no measure; nothing in a log."""
+    if not (sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO)):
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
 def note(text: str) -> None:
     """One line that the user should see, unless quiet was asked for."""
     _LOGGER.info(text)

@@ -11,6 +11,7 @@ from phmrun.cli import console
 from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import RUNS, Json, Plugin, RunArgument
 from phmrun.errors import PhmrunError
+from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins
 from phmrun.shares import share_of
 
@@ -92,9 +93,10 @@ def compress(
     plugins = load_plugins(plugin)
     share = _share(budget)
     keys = settings(set_ or [])
-    from phmrun.compression.compress import derivation, layer_of, make_plan
-    from phmrun.engine import experiment
-    from phmrun.engine.trained_model import open_run
+    with waiting("preparing"):
+        from phmrun.compression.compress import derivation, layer_of, make_plan
+        from phmrun.engine import experiment
+        from phmrun.engine.trained_model import open_run
     from phmrun.ledger import Run
 
     options = {scope: _options(keys, scope) for scope in ("layer", "embedding", "output")}
@@ -136,7 +138,7 @@ def compress(
         console.print_json({"parent": trained.run.id, "plan": _facts(plan), **made})
     elif result:
         console.print_scores(result.metrics)
-        console.stdout().print(f"run {result.run_id} is {result.state}", markup=False, soft_wrap=True)
+        console.print_outcome(result.run_id, result.state)
 
 
 def _options(keys: list[tuple[str, Any, str]], scope: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from phmrun.errors import PhmrunError
 from phmrun.escaping import printable
+from phmrun.progress import waiting
 
 _WIDTH_OF_A_FILE = 160
 _LONG_TABLE = 500
@@ -86,7 +87,7 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title:
         return
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for column, justified in zip(heads, right, strict=True):
-        table.add_column(column, justify="right" if justified else "left", overflow="fold")
+        table.add_column(Text(column), justify="right" if justified else "left", overflow="fold")
     for row in filled:
         table.add_row(*(Text(text) for text, _ in row))
     stdout().print(table)
@@ -110,16 +111,6 @@ def preparing() -> Iterator[None]:
     if verbosity() is not Verbosity.QUIET and not stderr().is_terminal:
         print("preparing", file=sys.stderr, flush=True)
     with waiting("preparing"):
-        yield
-
-
-@contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Says on a terminal what is being done that has no measure; nothing in a log."""
-    if verbosity() is Verbosity.QUIET or not stderr().is_terminal:
-        yield
-        return
-    with stderr().status(what):
         yield
 
 
@@ -147,6 +138,12 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
         stderr().print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
     for line in explained([*metrics]):
         stdout().print(line, markup=False, soft_wrap=True)
+
+
+def print_outcome(run_id: str, state: str) -> None:
+    """What a run is after a training, and what continues it."""
+    further = "; the same command continues it" if state == "interrupted" else ""
+    stdout().print(f"run {run_id} is {state}{further}", markup=False, soft_wrap=True)
 
 
 def print_error(error: PhmrunError) -> None:

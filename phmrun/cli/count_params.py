@@ -9,6 +9,7 @@ from phmrun.cli.formats import Format, print_formatted
 from phmrun.cli.options import ExperimentOptions, Json, optional, spread
 from phmrun.errors import PhmrunError
 from phmrun.ledger.wording import scope_in_words
+from phmrun.progress import waiting
 
 EPILOG = """Examples:
 
@@ -46,9 +47,10 @@ def count_params(
         raise PhmrunError("name a task, or --paper", hint="phmrun count-params nmt, or phmrun count-params --paper all")
     from phmrun.cli.resolving import resolve_options
 
-    request = resolve_options(options)
-    from phmrun.engine.counting import count_parameters
-    from phmrun.engine.experiment import vocabulary_sizes
+    with waiting("preparing"):
+        request = resolve_options(options)
+        from phmrun.engine.counting import count_parameters
+        from phmrun.engine.experiment import vocabulary_sizes
 
     config = request.resolved.config
     learnt = vocabulary_sizes(config)

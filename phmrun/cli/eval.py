@@ -9,6 +9,7 @@ from phmrun.cli import console
 from phmrun.cli.decoding import DecodingOptions
 from phmrun.cli.options import DATA, Json, RunArgument, RunsDirectory, spread
 from phmrun.errors import PhmrunError
+from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 EPILOG = """Example:
@@ -49,7 +50,8 @@ def evaluate(
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
-    from phmrun.engine import experiment
+    with waiting("preparing"):
+        from phmrun.engine import experiment
 
     metrics = experiment.evaluate(
         found,

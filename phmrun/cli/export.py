@@ -9,6 +9,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError
+from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
@@ -65,10 +66,11 @@ def export(
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
-    from phmrun.engine.trained_model import open_run
-    from phmrun.export import formats as exporting
+    with waiting("preparing"):
+        from phmrun.engine.trained_model import open_run
+        from phmrun.export import formats as exporting
 
-    trained = open_run(found)
+        trained = open_run(found)
     if kind == "ctranslate2":
         path = _to_ctranslate2(trained, out, quantization, split, as_json, checkpoint=checkpoint, average=average)
         if model_card:

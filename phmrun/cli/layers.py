@@ -8,6 +8,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, Plugin
 from phmrun.errors import unknown
+from phmrun.progress import waiting
 from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
 
 app = typer.Typer(help="Weight structures and embeddings: formulas, options, constraints.", no_args_is_help=True)
@@ -15,7 +16,7 @@ app = typer.Typer(help="Weight structures and embeddings: formulas, options, con
 LETTERS = (
     "k: numbers of an output vector (rows of W) · d: of an input vector (columns) · V: words · m: numbers of a word\n"
     "n: order of phm and hypercomplex (1/n of the parameters) · r: rank, or number of terms · g: groups · b: blocks\n"
-    "multiplications: for one vector, of a dense matrix's; 2048 × 512 (square: 512 × 512), 4,096 vectors, usual options"
+    "mult.: multiplications for one vector, of a dense matrix's; 2048 × 512 (square: 512 × 512), 4,096 vectors"
 )
 """What stands in the formulas."""
 
@@ -31,13 +32,14 @@ _FACTS = ("formula", "count_formula", "constraint", "source")
 def list_layers(*, plugin: Plugin = None, as_json: Json = False) -> None:
     """Lists all structures (W of k × d from fewer numbers) and the embeddings that are more than one matrix."""
     load_plugins(plugin)
-    facts = [_facts(name) for name in STRUCTURES.names()]
-    tables = [_facts(name) for name in EMBEDDINGS.names()]
+    with waiting("preparing"):
+        facts = [_facts(name) for name in STRUCTURES.names()]
+        tables = [_facts(name) for name in EMBEDDINGS.names()]
     if as_json:
         console.print_json([*facts, *tables])
         return
     rows = [[*_row(fact), _share(fact["example"], "multiplications")] for fact in facts]
-    console.print_table(("layer", "W [k, d]", "parameters", "constraint", "paper", "multiplications"), rows)
+    console.print_table(("layer", "W [k, d]", "parameters", "constraint", "paper", "mult."), rows)
     console.stdout().print()
     rows = [_row(fact) for fact in tables]
     console.print_table(("embedding", "vector of word v, m numbers", "parameters", "constraint", "paper"), rows)
@@ -55,9 +57,10 @@ def show_layer(
 ) -> None:
     """Shows one structure or embedding: what it is, and its options."""
     load_plugins(plugin)
-    from phmrun.layers import options_of
+    with waiting("preparing"):
+        from phmrun.layers import options_of
 
-    facts = _facts(name)
+        facts = _facts(name)
     options = [
         {"name": option.name, "type": _type(option.annotation), "default": option.default, "help": option.help}
         for option in options_of(name, table=True)

@@ -1,7 +1,7 @@
 """``phmrun predict``: a trained run on the user's own text, line by line."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -12,11 +12,12 @@ from phmrun.cli import console
 from phmrun.cli.decoding import DECODING, DecodingOptions
 from phmrun.cli.options import Json, RunArgument, RunsDirectory, spread
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 EPILOG = """Examples:
 
-phmrun predict nmt-builtin-phm-1 < input.en > output.de
+phmrun predict nmt-builtin-phm-1 input.en > output.de
 
 echo "the child sees the dog ." | phmrun predict nmt-builtin-phm-1 --beam 5 --json"""
 
@@ -25,6 +26,12 @@ echo "the child sees the dog ." | phmrun predict nmt-builtin-phm-1 --beam 5 --js
 def predict(
     run: RunArgument,
     options: DecodingOptions,
+    text: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", exists=True, dir_okay=False, help="Text to read, plain or .gz (default: standard input)."
+        ),
+    ] = None,
     *,
     nbest: Annotated[
         int | None,
@@ -33,42 +40,45 @@ def predict(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Reads standard input and writes the predictions for it to standard output."""
+    """Reads text, line by line, and writes the predictions for it to standard output."""
     load_plugins(options.plugin)
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
-    from phmrun.engine import experiment
+    interactive = text is None and sys.stdin.isatty()
+    with waiting("preparing"):
+        from phmrun.engine import experiment
+        from phmrun.text.lines import raw_lines
 
-    interactive = sys.stdin.isatty()
-    predictor = experiment.predictor(
-        found,
-        decoding=options.decoding(nbest=nbest),
-        checkpoint=options.checkpoint,
-        average=options.average,
-        batch_size=1 if interactive else options.batch_size,
-        device=options.device,
-    )
+        predictor = experiment.predictor(
+            found,
+            decoding=options.decoding(nbest=nbest),
+            checkpoint=options.checkpoint,
+            average=options.average,
+            batch_size=1 if interactive else options.batch_size,
+            device=options.device,
+        )
     exact = getattr(predictor, "exact", False)
-    for answer in predictor.predict(_prompted(predictor.prompt) if interactive else _lines(exact)):
+    given = _lines(raw_lines(text), str(text), exact) if text else _lines(sys.stdin.buffer, "standard input", exact)
+    for answer in predictor.predict(_prompted(predictor.prompt) if interactive else given):
         if as_json:
             console.print_json(answer.values)
         else:
             print(answer.text, flush=True)
 
 
-def _lines(exact: bool = False) -> Iterator[str]:
-    """The lines of standard input without their ends; ``exact``: without the line feed alone.
+def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:
+    """The text of lines without their ends; ``exact``: without the line feed alone.
 
     Raises:
         PhmrunError: A line is not UTF-8.
     """
-    for number, line in enumerate(sys.stdin.buffer, start=1):
+    for number, line in enumerate(raw, start=1):
         try:
             text = line.decode("utf-8")
-            yield text.removesuffix("\n") if exact else text.rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise PhmrunError("the line is not UTF-8", where=f"standard input:{number}", code=ExitCode.DATA) from error
+            raise PhmrunError("the line is not UTF-8", where=f"{source}:{number}", code=ExitCode.DATA) from error
+        yield text.removesuffix("\n") if exact else text.rstrip("\r\n")
 
 
 def _prompted(prompt: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """``phmrun report``: what a sweep has come to, as one page."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import DecidedSeeds, Json, RunsDirectory
-from phmrun.errors import unknown
+from phmrun.errors import PhmrunError, unknown
 
 if TYPE_CHECKING:
     from phmrun.sweeps import Plan
@@ -52,6 +53,7 @@ def report(
     from phmrun.cli.table_results import decided, require_runs, results_of_sweep
     from phmrun.report.content import write_report
 
+    _refuse_run(file, runs_dir)
     found, made, statuses = results_of_sweep(file, runs_dir, seeds=seeds, max_seeds=max_seeds)
     if checklist is not None:
         page = out or Path(f"{Path(file).stem}-checklist-{checklist}.html")
@@ -65,6 +67,26 @@ def report(
         return
     for path in written:
         console.stdout().print(str(path), markup=False, soft_wrap=True)
+
+
+def _refuse_run(name: str, runs_dir: Path) -> None:
+    """Says where a single run's page is.
+
+    Raises:
+        PhmrunError: It is a run that is named.
+    """
+    from phmrun.ledger import Run
+
+    found = None
+    if not name.endswith((".yaml", ".yml")):
+        with suppress(PhmrunError):
+            found = Run.find(runs_dir, name)
+    if found:
+        raise PhmrunError(
+            f"this is a run, and a report is of a sweep; the run's own page is {found.card_path}",
+            where=name,
+            hint=f"`phmrun runs show {name}` prints it, `phmrun table {name} OTHER…` sets it beside others.",
+        )
 
 
 def _checklist(

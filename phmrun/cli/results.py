@@ -7,7 +7,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, counted
 
 if TYPE_CHECKING:
     from phmrun.ledger import Run
@@ -69,7 +69,7 @@ def add(
         console.print_json({"files": [str(path) for path in written]})
         return
     size = sum(path.stat().st_size for path in written)
-    console.stdout().print(f"{len(written)} results in {to}, {size / 1024:,.0f} KiB", markup=False)
+    console.stdout().print(f"{counted(len(written), 'result')} in {to}, {size / 1024:,.0f} KiB", markup=False)
 
 
 def _main_score(run: "Run") -> list[str]:
@@ -113,7 +113,7 @@ def restore(folder: Folder, *, runs_dir: RunsDirectory = Path("runs"), as_json: 
     if as_json:
         console.print_json({"runs": [run.id for run in restored]})
         return
-    console.stdout().print(f"{len(restored)} runs in {runs_dir}", markup=False)
+    console.stdout().print(f"{counted(len(restored), 'run')} in {runs_dir}", markup=False)
 
 
 @app.command("build")

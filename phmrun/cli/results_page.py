@@ -76,14 +76,21 @@ class Questions(_Asked):
 
 
 def restore_all(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
-    """Makes a run directory of every result below a folder; see :func:`phmrun.ledger.record.restore`.
+    """Makes a run directory of every result below a folder of sweeps, or a sweep's own folder.
+
+    See :func:`phmrun.ledger.record.restore`.
 
     Raises:
         PhmrunError: (exit 3) There is none, or one is damaged.
     """
-    paths = sorted(folder.glob("*/*.json"))
+    paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
     if not paths:
-        raise PhmrunError("there are no results below it", where=str(folder), code=ExitCode.DATA)
+        raise PhmrunError(
+            "there are no results below it" if folder.is_dir() else "there is no such folder",
+            where=str(folder),
+            hint="`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
+            code=ExitCode.DATA,
+        )
     return restore(paths, runs_dir, durable=durable)
 
 
@@ -97,7 +104,10 @@ def load_questions(folder: Path) -> Questions:
     try:
         return Questions.model_validate(parse_yaml(path.read_text(encoding="utf-8"), str(path)))
     except OSError as error:
-        raise PhmrunError(f"it cannot be read: {error.strerror}", where=str(path), code=ExitCode.DATA) from error
+        above = folder.parent
+        hint = f"phmrun results build {above}" if (above / QUESTIONS).is_file() else None
+        what = f"it cannot be read: {error.strerror}"
+        raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA) from error
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{path}: {'.'.join(map(str, first['loc']))}"

@@ -24,6 +24,7 @@ RunArguments = Annotated[
 
 FILTER = "Filter"
 _ROWS_OF_HISTORY = 5
+_UNITS = {"time": "time (s)"}
 
 
 @app.command("list")
@@ -288,7 +289,8 @@ def _as_json(description: "Description", changed: dict[str, Any] | None) -> dict
 def _print(description: "Description", changed: dict[str, Any] | None) -> None:
     """The run as a document on standard output."""
     from phmrun.ledger.card import number, score_row
-    from phmrun.ledger.wording import counts_in_words, explained
+    from phmrun.ledger.history import in_shown_units
+    from phmrun.ledger.wording import counts_in_words, explained, title
 
     _heading(description.id)
     console.print_table(("", ""), _state(description))
@@ -310,8 +312,10 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
     if description.history:
         last = description.history[-_ROWS_OF_HISTORY:]
         columns = list({key: None for row in last for key in row})
+        heads = [title(column) if "/" in column else _UNITS.get(column, column) for column in columns]
         _heading(f"The last of {len(description.history):,} rows of history")
-        console.print_table(columns, [[number(row.get(column)) for column in columns] for row in last])
+        shown = map(in_shown_units, last)
+        console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
     if description.environment:
         from phmrun.ledger.environment import said
 

@@ -11,7 +11,7 @@ from phmrun.cli.sweep_output import tell_faults
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import Interrupted
 from phmrun.ledger.environment import usable_cores
-from phmrun.progress import note
+from phmrun.progress import note, waiting
 from phmrun.registry import load_plugins
 from phmrun.sweeps import Plan, load_sweep, plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct
@@ -38,7 +38,7 @@ def planned(
         ledger: A directory of runs, which know the checksums of data that are not here.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
-    with console.waiting("preparing"):
+    with waiting("preparing"):
         inspect, options_of = by_torch(sweep, ledger)
     return plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
 

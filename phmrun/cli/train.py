@@ -71,6 +71,9 @@ def train(
     with console.preparing():
         request = resolve_options(options, parent=_config_of(runs_dir, extend) if extend else None)
         from phmrun.engine import experiment
+
+        if not dry_run:
+            import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
     if dry_run:
         _show(request, experiment.dry_run(request.resolved.config), as_json)
         return
@@ -90,7 +93,7 @@ def train(
         console.print_json({"run_id": result.run_id, "run_dir": str(result.run_dir), "metrics": result.metrics})
     else:
         console.print_scores(result.metrics)
-        console.stdout().print(f"run {result.run_id} is {result.state}", markup=False, soft_wrap=True)
+        console.print_outcome(result.run_id, result.state)
 
 
 def _config_of(runs_dir: Path, reference: str) -> Path:

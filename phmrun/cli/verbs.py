@@ -85,7 +85,7 @@ VERBS = (
         "predict",
         EXPERIMENTS,
         "predict.predict",
-        "Reads standard input and writes the predictions for it to standard output.",
+        "Reads text, line by line, and writes the predictions for it to standard output.",
     ),
     Verb(
         "import",

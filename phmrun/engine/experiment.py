@@ -1,7 +1,7 @@
 """What the verbs do with an experiment: plan it, train it, score it, use it."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Segment
 from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.wandb_mirror import Mirror
+from phmrun.progress import waiting
 from phmrun.registry import TASKS
 from phmrun.text.statistics import doubts
 
@@ -109,7 +110,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
     verify_sizes(config.data.name, cache_dir())
     _check_splits(config, data)
-    _prepare(data)
+    _prepare(config, data)
     sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
     structured = optimizer.rates == "structure"
     rates = rate_table(network_without_weights(config, sizes), optimizer.name) if structured else []
@@ -173,7 +174,7 @@ def train(
         marks |= derivation.marks
     verify_sizes(config.data.name, cache_dir())
     _check_splits(config, data)
-    _prepare(data)
+    _prepare(config, data)
     if derivation and derivation.teacher:
         _check_teacher(derivation.teacher, data)
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
@@ -340,12 +341,22 @@ def _train(
     return _finish(run, fitted, mirror, data, splits, config.training, config.logging.mirrors)
 
 
-def _prepare(data: DataModule) -> None:
+def _prepare(config: Experiment, data: DataModule) -> None:
     """Prepares the data, and says what is odd in them."""
     data.prepare()
     if is_leader():
-        for doubt in doubts(data.statistics()):
+        for doubt in (*_seen_in_training(config, data), *doubts(data.statistics())):
             LOG.warning("%s", doubt)
+
+
+def _seen_in_training(config: Experiment, data: DataModule) -> Iterator[str]:
+    """Own files that a model is both trained and scored on."""
+    if config.data.name != "files":
+        return
+    learnt = {path.resolve() for path in data.sources("train")}
+    for split in ("test",) if config.data.hold_out else ("dev", "test"):
+        if split in data.files and (shared := [p for p in data.sources(split) if p.resolve() in learnt]):
+            yield f"{split} is what the model learns from ({shared[0]}): its scores say nothing of unseen text"
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
@@ -367,16 +378,17 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
         run.path,
     )
     values = semantic_values(config)
-    mirror = Mirror(
-        run,
-        config.logging.wandb,
-        project=config.logging.project,
-        entity=config.logging.entity,
-        config=config.model_dump(mode="json"),
-        tags=[config.layer.structure, *(f"{key}={value}" for key, value in config.layer.options.items())],
-        group=f"{config.task}-{config.data.name}",
-        job_type=config.task,
-    )
+    with waiting("opening the W&B mirror"):
+        mirror = Mirror(
+            run,
+            config.logging.wandb,
+            project=config.logging.project,
+            entity=config.logging.entity,
+            config=config.model_dump(mode="json"),
+            tags=[config.layer.structure, *(f"{key}={value}" for key, value in config.layer.options.items())],
+            group=f"{config.task}-{config.data.name}",
+            job_type=config.task,
+        )
     mirror.summary(
         {
             "parameters": counts["total"],

@@ -16,6 +16,7 @@ from phmrun.ledger.values import flat
 from phmrun.ledger.wording import counts_in_words, explained
 
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
+_OF_A_SCORE = ("value", "signature", "n", "unit", "ci", "extras")
 _OUTCOMES = {
     State.QUEUED: "It has not run yet.",
     State.RUNNING: "It was training when this page was written.",
@@ -70,9 +71,24 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     """A score's name, value, what else was measured with it, and its signature."""
     if not isinstance(score, Mapping):
         return name, number(score), "", ""
-    further = {key: value for key, value in score.items() if key not in ("value", "signature")}
-    notes = ", ".join(f"{key} {number(value)}" for key, value in flat(further).items() if not isinstance(value, list))
-    return name, number(score.get("value")), notes, str(score.get("signature", ""))
+    extras = score.get("extras")
+    further = {key: value for key, value in score.items() if key not in _OF_A_SCORE}
+    told = flat({**further, **(extras if isinstance(extras, Mapping) else {})})
+    notes = [f"{number(score['n'])} {score.get('unit', '')}".rstrip()] if "n" in score else []
+    notes += [str(score["unit"])] if "unit" in score and not notes else []
+    notes += ["95 %: {:z,.2f} – {:z,.2f}".format(*score["ci"])] if _is_interval(score.get("ci")) else []
+    notes += [
+        f"{key.replace('.', ' ').replace('_', ' ')} {number(value)}"
+        for key, value in told.items()
+        if not isinstance(value, list)
+    ]
+    value = score.get("value")
+    shown = f"{value:z,.2f}" if "n" in score and isinstance(value, float) else number(value)
+    return name, shown, ", ".join(notes), str(score.get("signature", ""))
+
+
+def _is_interval(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(end, int | float) for end in value)
 
 
 def _opening(status: Status | None) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics.base import Metric
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.metrics.score import Score
 
 RESAMPLES = 1000
@@ -80,8 +80,13 @@ def _measure(
 ) -> tuple[Any, tuple[float, float] | None, tuple[str, ...]]:
     """The score object of sacreBLEU, the confidence interval, and what sacreBLEU warned of."""
     require_pairs(hypotheses, references)
+    silent = sum(not each.strip() for each in hypotheses)
     resampled = resamples > 1 and len(hypotheses) <= _MOST_RESAMPLED
     with _heard() as warnings:
+        if silent:
+            warnings.append(
+                f"{silent:,} of {counted(len(hypotheses), 'output')} {'is' if silent == 1 else 'are'} empty"
+            )
         try:
             result = metric.corpus_score(
                 list(hypotheses), [list(references)], n_bootstrap=resamples if resampled else 1

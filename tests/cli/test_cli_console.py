@@ -36,8 +36,9 @@ def test_a_panel_on_a_terminal(monkeypatch):
 
 
 def test_numbers_stand_at_the_right_and_text_is_not_markup(capsys):
-    console.print_table(("name", "count"), [("[bold]a[/bold]", 1234567), ("b", None), ("c", 0.12345)])
+    console.print_table(("name [k, d]", "count"), [("[bold]a[/bold]", 1234567), ("b", None), ("c", 0.12345)])
     lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("name [k, d]")
     assert "[bold]a[/bold]" in lines[1]
     assert lines[1].rstrip().endswith("1,234,567")
     assert lines[2].rstrip().endswith("–")

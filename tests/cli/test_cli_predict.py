@@ -1,3 +1,4 @@
+import gzip
 import io
 import json
 import sys
@@ -63,6 +64,19 @@ def test_text_that_is_not_utf8(phmrun, experiment, run_dir, type_in):
     result = phmrun("predict", str(run_dir))
     assert result.code == 3
     assert "standard input:2" in result.err
+
+
+def test_text_of_a_file(phmrun, experiment, run_dir, tmp_path):
+    plain, packed, broken = (tmp_path / name for name in ("a.txt", "a.txt.gz", "b.txt"))
+    plain.write_bytes(b"a\r\n\nb\n")
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    broken.write_bytes(b"a\n\xff\n")
+    assert phmrun("predict", str(run_dir), str(plain)).out == "A\n\nB\n"
+    assert phmrun("predict", str(run_dir), str(packed)).out == "A\n\nB\n"
+    assert f"{broken}:2" in phmrun("predict", str(run_dir), str(broken)).err
+    calls = len(experiment.calls)
+    assert phmrun("predict", str(run_dir), "none.txt").code == 2
+    assert len(experiment.calls) == calls
 
 
 def test_any_key_of_the_decoding_section(phmrun, experiment, run_dir, type_in):

@@ -54,6 +54,8 @@ def test_tables_are_made_of_results_alone(phmrun, clone):
     one = clone / "results" / SWEEP
     restored = phmrun("results", "restore", "results", "--runs-dir", "runs", "--json")
     assert len(json.loads(restored.out)["runs"]) == len(list((clone / "results").glob("*/*.json")))
+    alone = phmrun("results", "restore", str(one), "--runs-dir", "of one sweep")
+    assert alone.out == f"{len(list(one.glob('*.json')))} runs in of one sweep\n"
     options = ["--max-seeds", "6", "--runs-dir", "runs", "--json"]
     cells = json.loads(phmrun("table", str(one / "sweep.yaml"), *options).out)["cells"]
     by_n = {cell["layer.n"]: cell for cell in cells}
@@ -72,6 +74,18 @@ def test_tables_are_made_of_results_alone(phmrun, clone):
     refused = phmrun("eval", by_n["2"]["runs"][0], "--runs-dir", "runs")
     assert refused.code == ExitCode.DATA
     assert "only its result is here" in refused.err
+
+
+def test_a_wrong_folder_or_run_says_what_goes_on(phmrun, clone):
+    assert "no such folder\n`phmrun results add" in phmrun("results", "restore", "none").err
+    assert phmrun("results", "build", f"results/{SWEEP}").err.endswith("phmrun results build results\n")
+    for path in (clone / "results" / SWEEP).glob("*.json"):
+        if path.name != sorted(each.name for each in path.parent.glob("*.json"))[0]:
+            path.unlink()
+    assert phmrun("results", "restore", f"results/{SWEEP}", "--runs-dir", "runs").out == "1 run in runs\n"
+    refused = phmrun("report", "latest", "--runs-dir", "runs")
+    assert refused.code == ExitCode.USAGE
+    assert "README.md\n`phmrun runs show latest`" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,10 @@ def test_list_is_strict_json_for_a_diverged_run(runs_dir: Path) -> None:
 def test_show_reads_as_a_document(runs_dir: Path) -> None:
     run = Run(runs_dir / PHM)
     for step in range(10):
-        run.history.append({"step": step, "train/loss": 2.0 - step / 10})
+        run.history.append({"step": step, "train/loss": 2.0 - step / 10, "val/accuracy": 0.415})
     run.write_parameters({"total": 12345})
+    extras = {"correct": 1, "recall": {"plural": 2.5}, "precisions": [1.0]}
+    run.update_metrics("test/share", {"value": 0.2, "n": 500, "unit": "items", "ci": [0.04, 1.12], "extras": extras})
     run.write_samples(("source", "translation"), [("a [bold] dog", "ein Hund")])
     out, err = phmrun(runs_dir, "runs", "show", "0123456")
     for part in (
@@ -111,6 +113,10 @@ def test_show_reads_as_a_document(runs_dir: Path) -> None:
         "nrefs:1|tok:13a",
         "12,345",
         "The last of 10 rows",
+        "validation accuracy (%)",
+        "41.50",
+        "0.20",
+        "500 items, 95 %: 0.04 – 1.12, correct 1, recall plural 2.50",
         "a [bold] dog",
         "config.yaml",
     ):

@@ -32,6 +32,15 @@ def test_a_dry_run_plans_and_writes_no_run(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
+def test_own_files_that_are_learnt_and_scored(tmp_path):
+    config = configured("nmt", tmp_path / "corpus")
+    data = experiment.build_data(config)
+    assert not list(experiment._seen_in_training(config, data))
+    data.files["test"] = data.files["train"]
+    (doubt,) = experiment._seen_in_training(config, data)
+    assert doubt.startswith("test is what the model learns from (")
+
+
 def test_a_split_to_score_on_that_is_not_there_is_refused_before_anything_is_made(tmp_path):
     config = configured("nmt", tmp_path / "corpus", {"score_on": ["dev", "dve"]})
     for begin in (dry_run, lambda config: run_experiment(config, tmp_path / "runs")):

@@ -31,7 +31,7 @@ def test_card_says_what_the_directory_says(run: Run) -> None:
     text = write_card(run).read_text()
     assert text.startswith(f"# {ID}\n\nA model for the task **nmt** on **multi30k** with **phm n=4**")
     assert "Training is done. 1,200 optimizer steps, 13 min of training (begun 20" in text
-    assert "| test/bleu | 31.46 | interval.low 30.00 | nrefs:1\\|tok:13a |" in text
+    assert "| test/bleu | 31.46 | interval low 30.00 | nrefs:1\\|tok:13a |" in text
     assert "| val/loss | 1.50 |  |  |" in text
     assert "| parameters | 1,234,567 |" in text
     assert "| a \\| b | ein Hund |" in text

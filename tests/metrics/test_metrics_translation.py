@@ -83,7 +83,7 @@ def test_one_right_word_among_wrong_ones():
     assert score.value > 0
     assert score.ci is None
     assert "bs:" not in score.signature
-    assert score.warnings == ("no confidence interval: some of the resampled scores are 0",)
+    assert score.warnings == ("2 of 3 outputs are empty", "no confidence interval: some of the resampled scores are 0")
 
 
 def test_tokenised_text_is_reported(capfd):
@@ -91,6 +91,7 @@ def test_tokenised_text_is_reported(capfd):
     score = bleu(hypotheses, ["the cat sees the dog."] * 120, resamples=0)
     assert any("detokenize" in warning for warning in score.warnings)
     assert bleu(hypotheses[:50], ["the cat sees the dog."] * 50, resamples=0).warnings == ()
+    assert bleu(["a", " "], ["a", "b"], resamples=0).warnings == ("1 of 2 outputs is empty",)
     assert capfd.readouterr().err == ""
 
 
