@@ -226,6 +226,27 @@ def cache_dir() -> Path:
     return user_cache_path("phmrun", appauthor=False) / "prepared"
 
 
+@contextmanager
+def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
+    """Turns whatever is raised by reading what phmrun has written into one error.
+
+    Args:
+        what: What is read, and its verb: "the vocabulary is".
+        where: The file or directory.
+        hint: What mends it.
+
+    Raises:
+        PhmrunError: (exit 3) It is missing or damaged.
+    """
+    try:
+        yield
+    except (OSError, EOFError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = error if isinstance(error, OSError | ValueError) else repr(error)
+        raise PhmrunError(
+            f"{what} missing or damaged: {reason}", where=str(where), hint=hint, code=ExitCode.DATA
+        ) from error
+
+
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 

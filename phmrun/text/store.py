@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import write_json
+from phmrun.files import intact, write_json
 
+REMOVE = "Remove its directory; it is made again from the text."
 DTYPES = ("<u2", "<u4", "<i8", "<f4")
 BUFFER = 1 << 18
 """Tokens, and sentences, that a writer holds before it writes them."""
@@ -35,23 +36,11 @@ class TokenStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with intact("the token store is", path, REMOVE):
             description = parse_json((path / "store.json").read_text(encoding="utf-8"))
             sentences, tokens = int(description["sentences"]), int(description["tokens"])
             self._tokens: NDArray[np.unsignedinteger] = mapped(path / "tokens.bin", description["dtype"], tokens)
             self._offsets: NDArray[np.int64] = mapped(path / "offsets.bin", "<i8", sentences + 1)
-        except (OSError, ArithmeticError, ValueError, KeyError, TypeError) as error:
-            raise PhmrunError(
-                f"the token store is missing or damaged ({error})",
-                where=str(path),
-                hint="Remove its directory; it is made again from the text.",
-                code=ExitCode.DATA,
-            ) from error
-
-    @classmethod
-    def open(cls, path: Path) -> "TokenStore":
-        """The store in a directory."""
-        return cls(path)
 
     def __len__(self) -> int:
         """Sentences."""

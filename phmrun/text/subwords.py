@@ -4,39 +4,25 @@ The text is not normalised, so that ``decode(encode(text))`` gives the text back
 characters outside the alphabet, which become the unknown id, shown as ``⁇``.
 """
 
-import hashlib
 import io
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import sentencepiece
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import replacing
 from phmrun.ledger.environment import usable_cores
 from phmrun.text.pieces import processor_of
-from phmrun.text.vocabulary import (
-    BOS,
-    EOS,
-    PAD,
-    SPECIALS,
-    UNK,
-    check_entries,
-    content,
-    padded_size,
-    read_model,
-    write_description,
-)
+from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, padded_size, without_specials
 
-MODEL = "subwords.model"
 LINES_PER_THREAD = 128
 """Fewer lines are not worth a thread."""
 UNKNOWN_SURFACE = "⁇"
 _TOO_MANY_CHARACTERS = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
-class SubwordVocabulary:
+class SubwordVocabulary(Vocabulary):
     """A SentencePiece model and the size that it is padded to.
 
     Args:
@@ -46,32 +32,14 @@ class SubwordVocabulary:
         requested: The size that was asked for.
     """
 
+    kinds = ("unigram", "bpe")
+    model_file = "subwords.model"
+
     def __init__(self, model: bytes, *, kind: str, size: int, requested: int) -> None:
-        self.kind = kind
-        self.requested = requested
-        self._model = model
-        self._size = size
+        self.model = model
         self._processor = processor_of(model)
-        self.entries: int = self._processor.get_piece_size()
-
-    @property
-    def model(self) -> bytes:
-        """The serialised SentencePiece model."""
-        return self._model
-
-    @property
-    def tokens(self) -> list[str]:
-        """The pieces by id, the special ones first."""
-        return [self._processor.id_to_piece(number) for number in range(self.entries)]
-
-    @property
-    def sha256(self) -> str:
-        """Checksum of the model."""
-        return hashlib.sha256(self._model).hexdigest()
-
-    def __len__(self) -> int:
-        """Rows that an embedding needs, unused ones included."""
-        return self._size
+        pieces = map(self._processor.id_to_piece, range(self._processor.get_piece_size()))
+        super().__init__(kind, pieces, size=size, requested=requested)
 
     def encode(self, text: str) -> list[int]:
         """The token ids of one line, with neither a beginning nor an end."""
@@ -86,37 +54,22 @@ class SubwordVocabulary:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids: stops at the end id, skips padding, the beginning and unused ids."""
-        text: str = self._processor.decode(content(ids, self.entries))
+        text: str = self._processor.decode(without_specials(ids, self.entries))
         return text
 
-    def save(self, directory: Path) -> None:
-        """Writes ``subwords.model`` and ``vocabulary.json`` into ``directory``."""
-        with replacing(directory / MODEL) as temporary:
-            temporary.write_bytes(self._model)
-        write_description(directory, self, MODEL)
+    def content(self) -> bytes:
+        """The serialised SentencePiece model."""
+        return self.model
 
     @classmethod
-    def load(cls, directory: Path, description: dict[str, str | int]) -> "SubwordVocabulary":
-        """Reads what :meth:`save` wrote; ``description`` is the content of ``vocabulary.json``.
-
-        Raises:
-            PhmrunError: (exit 3) The model file is missing or damaged.
-        """
-        model = read_model(directory, MODEL, description)
+    def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
+        """The vocabulary of a SentencePiece model."""
+        sizes = {key: description[key] for key in ("size", "requested")}
         try:
-            loaded = cls(
-                model,
-                kind=str(description["kind"]),
-                size=int(description["size"]),
-                requested=int(description["requested"]),
-            )
-            for number in range(loaded.entries):
-                loaded._processor.id_to_piece(number)  # which may be no text
-            loaded._processor.decode(list(range(loaded.entries)))  # nor may be what stands for the unknown one
-        except (RuntimeError, ValueError) as error:
-            what = "SentencePiece cannot read the vocabulary's model file"
-            raise PhmrunError(what, where=str(directory / MODEL), code=ExitCode.DATA) from error
-        check_entries(directory, description, loaded.entries)
+            loaded = cls(content, kind=description["kind"], **sizes)
+            loaded._processor.decode(list(range(loaded.entries)))  # what stands for the unknown one may be no text
+        except RuntimeError as error:
+            raise ValueError(f"SentencePiece cannot read it: {error}") from error
         return loaded
 
 

@@ -100,9 +100,6 @@ def load_vocabulary(directory: Path) -> Vocabulary:
     Raises:
         PhmrunError: (exit 3) The directory holds no vocabulary, or one that this version cannot read.
     """
-    description = read_description(directory)
-    if description["kind"] == "pieces":
-        return PieceVocabulary.load(directory, description)
-    if description["kind"] == "word":
-        return WordVocabulary.load(directory, description)
-    return SubwordVocabulary.load(directory, description)
+    classes = {kind: each for each in (SubwordVocabulary, WordVocabulary, PieceVocabulary) for kind in each.kinds}
+    kind = read_description(directory, list(classes))["kind"]
+    return classes[kind].load(directory)

@@ -213,7 +213,7 @@ class LanguageModelPredictor:
         if "train" not in data.files or data.vocabulary.sha256 != self.vocabulary.sha256:
             return {}
         train = np.asarray(data.prepared.stores["train"].tokens[:MOST], dtype=np.int64)
-        model = KneserNey(train, len(self.vocabulary.words), order=ORDER, before=self.vocabulary.end)
+        model = KneserNey(train, len(self.vocabulary.tokens), order=ORDER, before=self.vocabulary.end)
         mean = float(model.surprisal(tokens).mean())
         signature = f"{self._unit()}|smoothing:modified-kneser-ney|train-words:{len(train)}"
         return {f"perplexity-of-{ORDER}-gram": Score("perplexity", perplexity(mean), signature, len(tokens), "words")}
@@ -248,7 +248,7 @@ class LanguageModelPredictor:
             hidden, state = self._read([before, *tokens[:-1]], state)
             nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()
             bits = (nats * NAT).tolist()
-            words = [self.vocabulary.words[token] for token in tokens]
+            words = [self.vocabulary.tokens[token] for token in tokens]
             yield Answer(
                 " ".join(f"{word}:{bit:.2f}" for word, bit in zip(words, bits, strict=True)),
                 {"words": words, "bits": bits, "perplexity": perplexity(float(nats.mean()))},
@@ -268,7 +268,7 @@ class LanguageModelPredictor:
         """The words after a prompt, without the end of the line."""
         tokens: list[int] = []
         while len(tokens) < self.prompting.words:
-            known = self.network.output.log_prob(hidden)[: len(self.vocabulary.words)]
+            known = self.network.output.log_prob(hidden)[: len(self.vocabulary.tokens)]
             token = self.prompting.choice.choose(known, generator)
             if token == self.vocabulary.end:
                 break

@@ -115,7 +115,7 @@ def _build(path: Path, *, files: Mapping[str, Path], settings: StreamSettings) -
         )
         splits[split] = {"lines": tally.lines, "characters": tally.characters, **stored}
         splits[split]["unknown_rate"] = stored["unknown"] / stored["tokens"]
-    entries = {"entries": len(vocabulary.words), "size": len(vocabulary), "splitting": vocabulary.splitting}
+    entries = {"entries": len(vocabulary.tokens), "size": len(vocabulary), "splitting": vocabulary.splitting}
     write_json(path / STATISTICS, {"vocabulary": entries, "splits": splits})
     note(f"{entries['entries']:,} different words, {splits[TRAIN]['tokens']:,} tokens to learn from")
 

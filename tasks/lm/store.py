@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import write_json
-from phmrun.text.store import mapped
+from phmrun.files import intact, write_json
+from phmrun.text.store import REMOVE, mapped
 
 TOKENS, DESCRIPTION = "tokens.bin", "store.json"
 
@@ -35,18 +34,11 @@ class StreamStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with intact("the token store is", path, REMOVE):
             description = parse_json((path / DESCRIPTION).read_text(encoding="utf-8"))
             self.tokens: NDArray[np.unsignedinteger] = mapped(
                 path / TOKENS, description["dtype"], int(description["tokens"])
             )
-        except (OSError, ArithmeticError, ValueError, KeyError, TypeError) as error:
-            raise PhmrunError(
-                f"the token store is missing or damaged ({error})",
-                where=str(path),
-                hint="Remove its directory; it is made again from the text.",
-                code=ExitCode.DATA,
-            ) from error
 
     def __len__(self) -> int:
         """Tokens."""

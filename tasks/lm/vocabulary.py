@@ -5,27 +5,24 @@ vocabularies (10,000 words of the Penn Treebank, 33,278 of WikiText-2) hold the 
 word, and nothing else.
 """
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import sha256_of, write_json, write_text
-from phmrun.text.vocabulary import padded_size
+from phmrun.text.vocabulary import Vocabulary, padded_size
 from phmrun.text.words import Splitting, spaced
 
 END, UNKNOWN = "<eos>", "<unk>"
-WORDS, DESCRIPTION = "words.tsv", "vocabulary.json"
 CHUNK = 4096
 """Lines that are split into words at a time."""
 
 
-class StreamVocabulary:
+class StreamVocabulary(Vocabulary):
     """Words in the order of their ids, with what they count in the training text.
+
+    Line k of ``words.tsv`` holds the word of id k - 1, and its count.
 
     Args:
         words: All entries; the end of a line and the unknown word are two of them.
@@ -34,33 +31,26 @@ class StreamVocabulary:
         splitting: How a line becomes words: at white space ("space"), or marks and clitics apart ("punctuation").
     """
 
+    kinds = ("stream",)
+    model_file = "words.tsv"
+
     def __init__(self, words: Sequence[str], counts: Sequence[int], *, size: int, splitting: Splitting) -> None:
-        self.words = list(words)
+        super().__init__("stream", words, size=size, requested=size)
         self.counts = list(counts)
         self.splitting: Splitting = splitting
-        self._size = size
-        self.ids = {word: index for index, word in enumerate(self.words)}
+        self.ids = {word: index for index, word in enumerate(self.tokens)}
         self.end = self.ids[END]
         self.unknown = self.ids[UNKNOWN]
-
-    def __len__(self) -> int:
-        """Rows that an embedding needs, unused ones included."""
-        return self._size
 
     @property
     def sizes(self) -> tuple[int]:
         """What the network is built for."""
-        return (self._size,)
+        return (len(self),)
 
-    @property
-    def sha256(self) -> str:
-        """Checksum of the list of words as it is saved."""
-        return hashlib.sha256(self._text().encode()).hexdigest()
-
-    def encode(self, line: str) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         """The ids of a line's words, without its end."""
         ids, unknown = self.ids, self.unknown
-        return [ids.get(word, unknown) for word in split_line(line, self.splitting)]
+        return [ids.get(word, unknown) for word in split_line(text, self.splitting)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Words joined by single spaces, each end of a line as a line's end."""
@@ -68,51 +58,24 @@ class StreamVocabulary:
         for token in ids:
             if token == self.end:
                 text.append("\n")
-            elif token < len(self.words):
-                text += ["" if not text or text[-1] == "\n" else " ", self.words[token]]
+            elif token < len(self.tokens):
+                text += ["" if not text or text[-1] == "\n" else " ", self.tokens[token]]
         return "".join(text)
 
-    def save(self, directory: Path) -> None:
-        """Writes ``words.tsv`` (line k: the word of id k - 1, and its count) and ``vocabulary.json``."""
-        write_text(directory / WORDS, self._text())
-        description = {
-            "kind": "stream",
-            "size": self._size,
-            "entries": len(self.words),
-            "splitting": self.splitting,
-            "sha256": sha256_of(directory / WORDS),
-        }
-        write_json(directory / DESCRIPTION, description)
+    def content(self) -> bytes:
+        """The words and their counts, one a line."""
+        return "".join(f"{word}\t{count}\n" for word, count in zip(self.tokens, self.counts, strict=True)).encode()
+
+    def description(self) -> dict[str, Any]:
+        """What ``vocabulary.json`` says, beside the checksum."""
+        return {"kind": self.kind, "size": len(self), "entries": self.entries, "splitting": self.splitting}
 
     @classmethod
-    def load(cls, directory: Path) -> Self:
-        """Reads what :meth:`save` wrote.
-
-        Raises:
-            PhmrunError: (exit 3) The directory holds no such vocabulary, or a damaged one.
-        """
-        path = directory / WORDS
-        try:
-            description = parse_json((directory / DESCRIPTION).read_text(encoding="utf-8"))
-            rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-            loaded = cls(
-                [word for word, _ in rows],
-                [int(count) for _, count in rows],
-                size=int(description["size"]),
-                splitting=description["splitting"],
-            )
-            if len(loaded.words) > int(description["size"]):
-                raise ValueError(f"size {description['size']} for {len(loaded.words)} words")
-            intact = description["sha256"] == loaded.sha256
-        except (OSError, ArithmeticError, ValueError, KeyError, TypeError) as error:
-            what = f"the vocabulary is missing or damaged: {error!r}"
-            raise PhmrunError(what, where=str(directory), code=ExitCode.DATA) from error
-        if not intact:
-            raise PhmrunError("the vocabulary's words are not those saved", where=str(path), code=ExitCode.DATA)
-        return loaded
-
-    def _text(self) -> str:
-        return "".join(f"{word}\t{count}\n" for word, count in zip(self.words, self.counts, strict=True))
+    def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
+        """The vocabulary of a list of words and counts."""
+        rows = [line.split("\t") for line in content.decode().split("\n")[:-1]]
+        words, counts = [word for word, _ in rows], [int(count) for _, count in rows]
+        return cls(words, counts, size=description["size"], splitting=description["splitting"])
 
 
 def split_line(line: str, splitting: Splitting) -> list[str]:

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import write_json
+from phmrun.files import intact, write_json
 from phmrun.text.conllu import EMPTY, Sentence, universal
 from phmrun.text.vocabulary import BOS as ROOT
 from phmrun.text.vocabulary import PAD, UNK, padded_size
@@ -111,7 +110,7 @@ class TreebankVocabulary:
             PhmrunError: (exit 3) The directory holds no such vocabulary, or a damaged one.
         """
         path = directory / FILE
-        try:
+        with intact("the vocabulary is", path):
             stored = parse_json(path.read_text(encoding="utf-8"))
             if "letters" in stored:  # what this list was called
                 stored["characters"] = stored.pop("letters")
@@ -119,10 +118,7 @@ class TreebankVocabulary:
             loaded = cls(words, tags, characters, labels, **stored)
             if loaded.column not in get_args(Tags) or min(loaded.longest, loaded.multiple_of) < 1:
                 raise ValueError(f"column {loaded.column}, longest {loaded.longest}, multiple_of {loaded.multiple_of}")
-            return loaded
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"the vocabulary is missing or damaged: {error!r}"
-            raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
+        return loaded
 
 
 def learn_vocabulary(

@@ -196,7 +196,7 @@ def trained(kind: str) -> bytes:
         " ".join(draw.choice(("der", "Hund", "sieht", "eine", "Katze", "Haus", "bunte")) for _ in range(6))
         for _ in range(300)
     ]
-    return train_subwords(lines, kind=kind, size=60)._model
+    return train_subwords(lines, kind=kind, size=60).model
 
 
 def subwords(folder: Path) -> Read:

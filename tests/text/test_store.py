@@ -21,7 +21,7 @@ def write(path, sentences, size=100):
     with TokenStoreWriter(path, vocabulary_size=size) as writer:
         for sentence in sentences:
             writer.append(sentence)
-    return TokenStore.open(path)
+    return TokenStore(path)
 
 
 @given(st.lists(st.lists(st.integers(0, 99), max_size=9), max_size=30), st.sampled_from([3, 1 << 18]))

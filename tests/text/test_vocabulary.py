@@ -93,7 +93,7 @@ def test_a_model_whose_unknown_piece_is_no_text_is_refused(tmp_path):
     description = json.loads((tmp_path / "vocabulary.json").read_text())
     description["sha256"] = hashlib.sha256(model).hexdigest()
     (tmp_path / "vocabulary.json").write_text(json.dumps(description))
-    with pytest.raises(PhmrunError, match="cannot read the vocabulary's model") as caught:
+    with pytest.raises(PhmrunError, match="model file is missing or damaged") as caught:
         load_vocabulary(tmp_path)
     assert caught.value.code is ExitCode.DATA
 
@@ -103,7 +103,7 @@ def test_an_empty_model_is_refused_and_sentencepiece_says_nothing(tmp_path, capf
     (tmp_path / "subwords.model").write_bytes(b"")
     description = json.loads((tmp_path / "vocabulary.json").read_text())
     (tmp_path / "vocabulary.json").write_text(json.dumps({**description, "sha256": hashlib.sha256(b"").hexdigest()}))
-    with pytest.raises(PhmrunError, match="cannot read the vocabulary's model"):
+    with pytest.raises(PhmrunError, match="model file is missing or damaged"):
         load_vocabulary(tmp_path)
     assert capfd.readouterr() == ("", "")
 

@@ -178,7 +178,7 @@ class ClassificationData(DataModule):
                 "to the network's width.",
                 code=ExitCode.DATA,
             )
-        words = self.vocabulary.words.words
+        words = self.vocabulary.words.tokens
         found = stored.find(words[len(SPECIALS) :])
         return Found(found.places + len(SPECIALS), found.vectors)
 

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import write_json
-from phmrun.text.vocabularies import load_vocabulary
+from phmrun.files import intact, write_json
 from phmrun.text.words import Splitting, WordVocabulary, spaced
 
 
@@ -72,13 +70,7 @@ class ClassificationVocabulary:
             PhmrunError: (exit 3) The directory holds no such vocabulary, or a damaged one.
         """
         path = directory / "labels.json"
-        try:
+        with intact("the vocabulary is", path):
             stored = parse_json(path.read_text(encoding="utf-8"))
             labels, lowercase, splitting = stored["labels"], stored["lowercase"], stored["splitting"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            what = f"the vocabulary is missing or damaged: {error!r}"
-            raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
-        words = load_vocabulary(directory / "words")
-        if not isinstance(words, WordVocabulary):
-            raise PhmrunError("the vocabulary is not one of words", where=str(directory), code=ExitCode.DATA)
-        return cls(words, labels, lowercase=lowercase, splitting=splitting)
+        return cls(WordVocabulary.load(directory / "words"), labels, lowercase=lowercase, splitting=splitting)

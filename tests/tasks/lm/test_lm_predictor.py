@@ -160,7 +160,7 @@ def test_evaluation(data, vocabulary):
 
 def test_the_unigram_is_that_of_the_training_text(data, vocabulary):
     evaluation = teller(lstm(vocabulary), vocabulary).evaluate(data, "test")
-    total = sum(vocabulary.counts) + len(vocabulary.words)
+    total = sum(vocabulary.counts) + len(vocabulary.tokens)
     words = ["w01", "w05", "<unk>", "<eos>", "<eos>", "w02", "<eos>"]
     logs = [math.log((vocabulary.counts[vocabulary.ids[word]] + 1) / total) for word in words]
     assert evaluation.scores["perplexity-of-unigram"].value == pytest.approx(math.exp(-sum(logs) / 7))
@@ -191,7 +191,7 @@ def test_greedy_continuations_are_the_most_probable_words(build, vocabulary):
         tokens = vocabulary.encode(prompt)
         for _ in range(6):
             hidden = network(torch.tensor([[vocabulary.end, *tokens]])).hidden[0, -1]
-            best = int(log_probabilities(network.output, hidden)[: len(vocabulary.words)].argmax())
+            best = int(log_probabilities(network.output, hidden)[: len(vocabulary.tokens)].argmax())
             if best == vocabulary.end:
                 break
             tokens.append(best)
@@ -214,9 +214,9 @@ def test_draws_depend_on_the_seed_and_the_line_alone(vocabulary):
 def test_unused_entries_are_never_said(vocabulary):
     network = lstm(vocabulary)
     with torch.no_grad():
-        network.output.tables[0].bias[len(vocabulary.words) :] = 100.0
+        network.output.tables[0].bias[len(vocabulary.tokens) :] = 100.0
     (answer,) = teller(network, vocabulary, prompting=Prompting(words=3)).predict(["w01"])
-    assert set(answer.text.split()) <= set(vocabulary.words)
+    assert set(answer.text.split()) <= set(vocabulary.tokens)
 
 
 @torch.no_grad()

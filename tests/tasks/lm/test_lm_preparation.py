@@ -28,7 +28,7 @@ def files(tmp_path):
 
 def test_ids_and_counts(files, tmp_path):
     prepared = prepare_stream(files, StreamSettings(), cache=tmp_path / "cache")
-    assert prepared.vocabulary.words == ["<eos>", "a", "b", "c", "<unk>"]
+    assert prepared.vocabulary.tokens == ["<eos>", "a", "b", "c", "<unk>"]
     assert prepared.stores["train"].tokens.tolist() == [2, 1, 1, 0, 0, 3, 2, 1, 0]
     assert prepared.stores["dev"].tokens.tolist() == [1, 4, 0, 2, 0]
     splits = prepared.statistics["splits"]

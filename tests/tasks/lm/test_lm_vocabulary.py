@@ -15,20 +15,20 @@ TEXT = ["the cat saw the dog", "", " the dog saw a bird "]
 def test_words_by_falling_frequency_then_alphabet():
     vocabulary = count_words(TEXT)
     counts = [("<eos>", 3), ("the", 3), ("dog", 2), ("saw", 2), ("a", 1), ("bird", 1), ("cat", 1), ("<unk>", 0)]
-    assert list(zip(vocabulary.words, vocabulary.counts, strict=True)) == counts
+    assert list(zip(vocabulary.tokens, vocabulary.counts, strict=True)) == counts
     assert vocabulary.sizes == (8,)
 
 
 def test_unknown_words_of_the_text_itself_are_the_unknown_word():
     vocabulary = count_words(["a <unk> <unk>", "b"])
-    assert vocabulary.words == ["<eos>", "<unk>", "a", "b"]
+    assert vocabulary.tokens == ["<eos>", "<unk>", "a", "b"]
     assert vocabulary.encode("<unk> c a") == [1, 1, 2]
 
 
 def test_the_most_frequent_words_are_kept():
     vocabulary = count_words(TEXT, size=4, multiple_of=3)
-    assert dict(zip(vocabulary.words, vocabulary.counts, strict=True)) == {"<unk>": 5, "<eos>": 3, "the": 3, "dog": 2}
-    assert vocabulary.words[0] == "<unk>"
+    assert dict(zip(vocabulary.tokens, vocabulary.counts, strict=True)) == {"<unk>": 5, "<eos>": 3, "the": 3, "dog": 2}
+    assert vocabulary.tokens[0] == "<unk>"
     assert len(vocabulary) == 6
 
 
@@ -40,7 +40,7 @@ def test_every_line_ends_in_a_word_of_its_own():
 
 def test_punctuation_is_split_off_where_asked_for():
     vocabulary = count_words(["The cat, seen."], splitting="punctuation")
-    assert set(vocabulary.words) == {"The", "cat", ",", "seen", ".", END, UNKNOWN}
+    assert set(vocabulary.tokens) == {"The", "cat", ",", "seen", ".", END, UNKNOWN}
     assert vocabulary.decode(vocabulary.encode("cat,seen.")) == "cat , seen ."
 
 
@@ -57,7 +57,7 @@ def test_saved_words_are_read_back(tmp_path_factory, lines):
     vocabulary = count_words(lines, multiple_of=4)
     vocabulary.save(directory)
     loaded = StreamVocabulary.load(directory)
-    assert (loaded.words, loaded.counts, loaded.sizes) == (vocabulary.words, vocabulary.counts, vocabulary.sizes)
+    assert (loaded.tokens, loaded.counts, loaded.sizes) == (vocabulary.tokens, vocabulary.counts, vocabulary.sizes)
     assert loaded.sha256 == vocabulary.sha256
     for line in lines:
         assert loaded.decode(loaded.encode(line)) == " ".join(line.split())
@@ -82,5 +82,5 @@ def test_no_text():
 
 def test_rare_words_are_unknown():
     vocabulary = count_words(["a a b", "a c c"], min_frequency=2)
-    assert sorted(vocabulary.words) == sorted(["a", "c", END, UNKNOWN])
+    assert sorted(vocabulary.tokens) == sorted(["a", "c", END, UNKNOWN])
     assert vocabulary.counts[vocabulary.unknown] == 1

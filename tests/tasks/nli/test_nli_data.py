@@ -162,8 +162,8 @@ def test_vectors_and_what_they_cover(tmp_path):
     data.prepare()
     words = data.vocabulary.words
     found = data.pretrained
-    covered = [word for word in words.words[4:] if word in {f"w{n}" for n in range(30)}]
-    assert [words.words[place] for place in found.places] == covered
+    covered = [word for word in words.tokens[4:] if word in {f"w{n}" for n in range(30)}]
+    assert [words.tokens[place] for place in found.places] == covered
     np.testing.assert_allclose(found.vectors[0], [int(covered[0][1:]) + k / 10 for k in range(48)], rtol=1e-6)
     tokens = [token for item in items_of(data, "train") for text in item.sentences for token in text.split()]
     coverage = data.statistics()["vectors"]
