@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -226,6 +227,12 @@ def cache_dir() -> Path:
     return user_cache_path("phmrun", appauthor=False) / "prepared"
 
 
+MISREAD = (
+    *(OSError, EOFError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError),
+    *(SyntaxError, TokenError),  # of the head of a NumPy file
+)
+
+
 @contextmanager
 def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
     """Turns whatever is raised by reading what phmrun has written into one error.
@@ -240,7 +247,7 @@ def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, EOFError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except MISREAD as error:
         reason = error if isinstance(error, OSError | ValueError) else repr(error)
         raise PhmrunError(
             f"{what} missing or damaged: {reason}", where=str(where), hint=hint, code=ExitCode.DATA

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import sha256_of, write_json
 from phmrun.progress import note
-from phmrun.text.cache import build_once, content_name
 from phmrun.text.lines import numbered_lines, read_parallel
+from phmrun.text.preparation import build_once
 
 Files = tuple[Path, ...]
 Sides = TypeVar("Sides", bound=tuple[Path, ...])
@@ -91,10 +90,9 @@ def _made(
     cache: Path,
 ) -> Path:
     """The directory of the parts that lines are put into; ``None`` is nowhere."""
-    content = {"kind": kind, "files": [sha256_of(path) for path in files], **settings}
-    path = cache / content_name(content)
-    build_once(path, LAST, partial(_write, rows=_rows(files), sides=_sides(files), parts=parts, part=part))
-    return path
+    content = {"kind": kind, "files": files, **settings}
+    write = partial(_write, rows=_rows(files), sides=_sides(files), parts=parts, part=part)
+    return build_once(cache, content, write, LAST)[0]
 
 
 def _write(
@@ -104,7 +102,7 @@ def _write(
     sides: Sequence[str],
     parts: Sequence[str],
     part: Callable[[int, Row], str | None],
-) -> None:
+) -> dict[str, int]:
     """Puts each line into the files of its part."""
     counts = dict.fromkeys(parts, 0)
     with ExitStack() as stack:
@@ -120,4 +118,4 @@ def _write(
     for name, count in counts.items():
         if not count:
             raise PhmrunError(f"too few lines: none are left for {name}", where="data.hold_out", code=ExitCode.DATA)
-    write_json(path / LAST, counts)
+    return counts

@@ -1,9 +1,10 @@
 """What a split of a corpus holds, counted while it streams by."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from phmrun.text.vocabulary import UNK
 
@@ -51,11 +52,11 @@ class SideStatistics:
         self.longest = 0
         self._seen = np.zeros(vocabulary_size, dtype=bool)
 
-    def add(self, ids: Sequence[int]) -> None:
-        """Counts one sentence."""
+    def add(self, ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+        """Counts sentences: their tokens, one after the other, and their lengths."""
         self.tokens += len(ids)
-        self.unknown += ids.count(UNK)
-        self.longest = max(self.longest, len(ids))
+        self.unknown += int(np.count_nonzero(ids == UNK))
+        self.longest = max(self.longest, int(lengths.max(initial=0)))
         self._seen[ids] = True
 
     def as_dict(self, sentences: int) -> dict[str, Any]:
@@ -66,38 +67,4 @@ class SideStatistics:
             "max_length": self.longest,
             "unknown_rate": self.unknown / self.tokens if self.tokens else 0.0,
             "types": int(self._seen.sum()),
-        }
-
-
-class SplitStatistics:
-    """Counts of both sides of a split, and of the pairs left out.
-
-    Args:
-        source_size: Size of the source vocabulary.
-        target_size: Size of the target vocabulary.
-    """
-
-    def __init__(self, source_size: int, target_size: int) -> None:
-        self.sentences = 0
-        self.dropped = 0
-        self._source = SideStatistics(source_size)
-        self._target = SideStatistics(target_size)
-
-    def add(self, source: Sequence[int], target: Sequence[int]) -> None:
-        """Counts one pair that is kept."""
-        self.sentences += 1
-        self._source.add(source)
-        self._target.add(target)
-
-    def drop(self) -> None:
-        """Counts one pair that is left out because it is too long."""
-        self.dropped += 1
-
-    def as_dict(self) -> dict[str, Any]:
-        """All counts, JSON; lengths and tokens without end tokens."""
-        return {
-            "sentences": self.sentences,
-            "dropped": self.dropped,
-            "source": self._source.as_dict(self.sentences),
-            "target": self._target.as_dict(self.sentences),
         }

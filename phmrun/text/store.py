@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, write_json
+from phmrun.text.statistics import SideStatistics
 
 REMOVE = "Remove its directory; it is made again from the text."
 DTYPES = ("<u2", "<u4", "<i8", "<f4")
@@ -111,16 +112,21 @@ class TokenStoreWriter:
     Args:
         path: The directory to make.
         vocabulary_size: Ids are below this; it decides the bytes a token takes.
+
+    Attributes:
+        statistics: Counts of what has been written; all of it once the ``with`` block has ended.
     """
 
     def __init__(self, path: Path, *, vocabulary_size: int) -> None:
         self.path = path
+        self.statistics = SideStatistics(vocabulary_size)
         self._limit = vocabulary_size
         self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
         self._sentences = 0
         self._tokens = 0
         self._pending: list[int] = []
         self._ends: list[int] = [0]
+        self._written = 0
         path.mkdir(parents=True, exist_ok=True)
         (path / "store.json").unlink(missing_ok=True)
         self._token_file: IO[bytes] = (path / "tokens.bin").open("wb")
@@ -162,7 +168,10 @@ class TokenStoreWriter:
         if tokens.size and not (tokens.min() >= 0 and tokens.max() < self._limit):
             raise ValueError(f"a token id is outside 0..{self._limit - 1}")
         self._token_file.write(tokens.astype(self._dtype).tobytes())
-        self._offset_file.write(np.array(self._ends, dtype="<i8").tobytes())
+        ends = np.array(self._ends, dtype="<i8")
+        self._offset_file.write(ends.tobytes())
+        self.statistics.add(tokens, np.diff(ends, prepend=self._written))
+        self._written = self._tokens
         self._pending.clear()
         self._ends.clear()
 

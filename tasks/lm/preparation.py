@@ -2,23 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import sha256_of, write_json
 from phmrun.progress import note, progress
 from phmrun.tasks.lm.store import StreamStore, write_stream
 from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words, count_words
-from phmrun.text.cache import build_once, content_name
 from phmrun.text.lines import numbered_lines
+from phmrun.text.preparation import TRAIN, Prepared, prepare
 from phmrun.text.words import Splitting
 
 VERSION = 1
 """Raised whenever the same text and settings would give other ids or another layout."""
-TRAIN, STATISTICS, VOCABULARY = "train", "statistics.json", "vocabulary"
 LONGEST_LINE = 1 << 24
 """Bytes; running text may have a paragraph a line, and even a document."""
 STEP = 1024
@@ -42,21 +38,7 @@ class StreamSettings:
     min_frequency: int = 1
 
 
-@dataclass(frozen=True)
-class PreparedStream:
-    """A corpus that is ready to train on.
-
-    Args:
-        path: Its directory in the cache.
-        vocabulary: Of the training text.
-        stores: Token ids by split.
-        statistics: ``vocabulary`` and, by split, ``splits``, all of it JSON.
-    """
-
-    path: Path
-    vocabulary: StreamVocabulary
-    stores: dict[str, StreamStore]
-    statistics: dict[str, Any]
+PreparedStream = Prepared[StreamVocabulary, StreamStore]
 
 
 def prepare_stream(files: Mapping[str, Path], settings: StreamSettings, *, cache: Path) -> PreparedStream:
@@ -72,22 +54,26 @@ def prepare_stream(files: Mapping[str, Path], settings: StreamSettings, *, cache
     """
     if TRAIN not in files:
         raise PhmrunError("there is no training split to take words from", code=ExitCode.DATA)
-    for path in files.values():
-        if not path.is_file():
-            raise PhmrunError("the file does not exist", where=str(path), code=ExitCode.DATA)
-    sums = {split: sha256_of(path) for split, path in sorted(files.items())}
-    content = {"kind": "stream", "version": VERSION, "files": sums, "settings": asdict(settings)}
-    path = cache / content_name(content)
-    build_once(path, STATISTICS, partial(_build, files=files, settings=settings))
-    try:
-        statistics = parse_json((path / STATISTICS).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        what = f"the prepared corpus is damaged: {error}"
-        raise PhmrunError(
-            what, where=str(path), hint=f"Remove {path}; it is made again.", code=ExitCode.DATA
-        ) from error
-    stores = {split: StreamStore(path / split) for split in files}
-    return PreparedStream(path, StreamVocabulary.load(path / VOCABULARY), stores, statistics)
+    content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asdict(settings)}
+
+    def learn() -> StreamVocabulary:
+        lines = text_lines(files[TRAIN], "counting words")
+        return count_words(lines, where=str(files[TRAIN]), **asdict(settings))
+
+    return prepare(
+        cache,
+        content,
+        files,
+        learn=learn,
+        encode=lambda split, vocabulary, path: _encode(split, files[split], vocabulary, path),
+        describe=lambda vocabulary: {
+            "entries": vocabulary.entries,
+            "size": len(vocabulary),
+            "splitting": vocabulary.splitting,
+        },
+        kind=StreamVocabulary,
+        store=StreamStore,
+    )
 
 
 def text_lines(path: Path, label: str) -> Iterator[str]:
@@ -99,25 +85,20 @@ def text_lines(path: Path, label: str) -> Iterator[str]:
             yield line
 
 
-def _build(path: Path, *, files: Mapping[str, Path], settings: StreamSettings) -> None:
-    """Fills ``path``."""
-    vocabulary = count_words(text_lines(files[TRAIN], "counting words"), where=str(files[TRAIN]), **asdict(settings))
-    vocabulary.save(path / VOCABULARY)
-    splits = {}
-    for split, file in files.items():
-        tally = Tally(text_lines(file, f"encoding {split}"))
-        stored = write_stream(
-            path / split,
-            chunks_of_words(tally, settings.splitting),
-            vocabulary.ids,
-            unknown=vocabulary.unknown,
-            vocabulary_size=len(vocabulary),
-        )
-        splits[split] = {"lines": tally.lines, "characters": tally.characters, **stored}
-        splits[split]["unknown_rate"] = stored["unknown"] / stored["tokens"]
-    entries = {"entries": len(vocabulary.tokens), "size": len(vocabulary), "splitting": vocabulary.splitting}
-    write_json(path / STATISTICS, {"vocabulary": entries, "splits": splits})
-    note(f"{entries['entries']:,} different words, {splits[TRAIN]['tokens']:,} tokens to learn from")
+def _encode(split: str, file: Path, vocabulary: StreamVocabulary, path: Path) -> dict[str, Any]:
+    """Streams one split into its store and returns its statistics."""
+    tally = Tally(text_lines(file, f"encoding {split}"))
+    stored = write_stream(
+        path,
+        chunks_of_words(tally, vocabulary.splitting),
+        vocabulary.ids,
+        unknown=vocabulary.unknown,
+        vocabulary_size=len(vocabulary),
+    )
+    if split == TRAIN:
+        note(f"{vocabulary.entries:,} different words, {stored['tokens']:,} tokens to learn from")
+    counts = {"lines": tally.lines, "characters": tally.characters, **stored}
+    return {**counts, "unknown_rate": stored["unknown"] / stored["tokens"]}
 
 
 class Tally:

@@ -12,6 +12,7 @@ from phmrun.engine.fit import build_trainer, run_trainer
 from phmrun.engine.module import TrainingModule
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.families.sequence_to_sequence.preparation import VocabularySettings
 from phmrun.models.transformer import Transformer
 from phmrun.text.vocabulary import PAD
 
@@ -23,9 +24,9 @@ def corpus(tmp_path_factory):
 
 def data_of(corpus, cache, accumulate):
     files = {split: (corpus / f"{split}.aa", corpus / f"{split}.bb") for split in ("train", "dev")}
-    vocabulary = {"kind": "word", "vocabulary_size": 160, "joint": True, "multiple_of": 16, "max_length": 100}
+    vocabulary = VocabularySettings("word", 160, multiple_of=16)
     batches = {"unit": "sentences", "batch_size": 5, "accumulate": accumulate, "seed": 3, "workers": 0}
-    return ParallelData(files, {}, **vocabulary, **batches, cache=cache)
+    return ParallelData(files, {}, vocabulary=vocabulary, max_length=100, **batches, cache=cache)
 
 
 def module_of(size, smoothing=0.1):

@@ -9,6 +9,7 @@ import torch
 from tiny_experiments import write_corpus
 
 from phmrun.families.sequence_to_sequence.data import ParallelBatches, ParallelData, padded_sources
+from phmrun.families.sequence_to_sequence.preparation import VocabularySettings
 from phmrun.text.batches import Batch
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
@@ -58,10 +59,7 @@ def corpus(tmp_path_factory):
 def data_of(corpus: Path, cache: Path, **options) -> ParallelData:
     files = {split: (corpus / f"{split}.aa", corpus / f"{split}.bb") for split in ("train", "dev", "test")}
     settings = {
-        "kind": "word",
-        "vocabulary_size": 160,
-        "joint": True,
-        "multiple_of": 16,
+        "vocabulary": VocabularySettings("word", 160, multiple_of=16),
         "max_length": 100,
         "unit": "tokens",
         "batch_size": 60,
@@ -84,7 +82,7 @@ def equal(one, other):
 def test_an_epoch_holds_every_pair_once(corpus, prepared_corpora):
     data = data_of(corpus, prepared_corpora)
     batches = stream_of(data, len(data.plan))
-    decode = data.prepared.vocabularies.source.decode
+    decode = data.prepared.vocabulary.source.decode
     seen = sorted(decode(row.tolist()) for batch in batches for row in batch.source)
     assert seen == sorted((corpus / "train.aa").read_text().splitlines())
     lengths = [len(line.split()) + 1 for line in (corpus / "train.bb").read_text().splitlines()]
@@ -127,7 +125,7 @@ def test_the_order_depends_on_seed_and_epoch(corpus, prepared_corpora):
 def test_validation_sees_every_pair_once(corpus, prepared_corpora):
     data = data_of(corpus, prepared_corpora)
     batches = list(data.validation_batches())
-    decode = data.prepared.vocabularies.source.decode
+    decode = data.prepared.vocabulary.source.decode
     seen = sorted(decode(row.tolist()) for batch in batches for row in batch.source)
     assert seen == sorted((corpus / "dev.aa").read_text().splitlines())
 

@@ -6,16 +6,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence import preparation as preparation_module
-from phmrun.families.sequence_to_sequence.preparation import prepare_parallel
+from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel
 from phmrun.text import UNK, read_parallel
 
 WORDS = ["the", "a", "big", "small", "old", "red", "house", "tree", "dog", "cat", "sees", "likes", "near", "under"]
+SMALL = VocabularySettings(size=80)
 TRAIN = [" ".join(WORDS[(start * step) % len(WORDS)] for step in range(1, 3 + start % 9)) for start in range(1, 300)]
 
 
@@ -43,20 +45,19 @@ def cache(tmp_path):
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "word"])
 @pytest.mark.parametrize("joint", [True, False])
 def test_the_stores_hold_the_text(files, cache, kind, joint):
-    prepared = prepare_parallel(files, kind=kind, size=80, joint=joint, multiple_of=3, cache=cache)
-    assert prepared.vocabularies.joint is joint
+    prepared = prepare_parallel(files, VocabularySettings(kind, 80, joint, multiple_of=3), cache=cache)
+    assert prepared.vocabulary.joint is joint
     pairs = list(read_parallel(*files["train"]))
     store = prepared.stores["train"]
     assert len(store) == len(pairs)
     for index, (source, target) in enumerate(pairs):
-        assert prepared.vocabularies.source.decode(store.source[index]) == source
-        assert prepared.vocabularies.target.decode(store.target[index]) == target
-    assert prepared.files == files
-    assert len(prepared.vocabularies.target) % 3 == 0
+        assert prepared.vocabulary.source.decode(store.source[index]) == source
+        assert prepared.vocabulary.target.decode(store.target[index]) == target
+    assert len(prepared.vocabulary.target) % 3 == 0
 
 
 def test_statistics_are_those_of_a_count_by_hand(files, cache):
-    prepared = prepare_parallel(files, kind="word", size=200, joint=False, max_length=8, cache=cache)
+    prepared = prepare_parallel(files, VocabularySettings("word", 200, joint=False), max_length=8, cache=cache)
     assert json.loads((prepared.path / "statistics.json").read_text()) == prepared.statistics
     kept = [line.split() for line in TRAIN if len(line.split()) <= 8]
     train = prepared.statistics["splits"]["train"]
@@ -77,31 +78,33 @@ def test_statistics_are_those_of_a_count_by_hand(files, cache):
 
 
 def test_the_same_content_is_prepared_once(files, cache, tmp_path, monkeypatch):
-    first = prepare_parallel(files, size=80, cache=cache)
+    first = prepare_parallel(files, SMALL, cache=cache)
     copies = {split: tuple(path.rename(tmp_path / path.name) for path in pair) for split, pair in files.items()}
-    monkeypatch.setattr(preparation_module, "_build", None)
-    assert prepare_parallel(copies, size=80, cache=cache).path == first.path
+    monkeypatch.setattr(preparation_module, "_learn", None)
+    assert prepare_parallel(copies, SMALL, cache=cache).path == first.path
 
 
 @pytest.mark.parametrize("change", ["text", "size", "kind", "joint", "multiple_of", "max_length"])
 def test_another_content_or_setting_is_another_preparation(files, cache, change):
-    settings = {"size": 80, "kind": "bpe", "joint": True, "multiple_of": 1, "max_length": 99}
-    first = prepare_parallel(files, cache=cache, **settings)
-    other = {"size": 70, "kind": "unigram", "joint": False, "multiple_of": 2, "max_length": 98}
+    settings, length = VocabularySettings("bpe", 80), 99
+    first = prepare_parallel(files, settings, max_length=length, cache=cache)
+    other = {"size": 70, "kind": "unigram", "joint": False, "multiple_of": 2}
     if change == "text":
         write(files["dev"][0].parent, "dev", ["the cat"], ["THE CAT"])
+    elif change == "max_length":
+        length = 98
     else:
-        settings[change] = other[change]
-    second = prepare_parallel(files, cache=cache, **settings)
+        settings = replace(settings, **{change: other[change]})
+    second = prepare_parallel(files, settings, max_length=length, cache=cache)
     assert second.path != first.path
     assert len(second.stores["dev"]) == (1 if change == "text" else 2)
 
 
 def test_given_vocabularies_are_used_and_no_training_split_is_needed(files, cache):
-    own = prepare_parallel(files, size=80, cache=cache).vocabularies
+    own = prepare_parallel(files, SMALL, cache=cache).vocabulary
     prepared = prepare_parallel({"dev": files["dev"]}, vocabularies=own, cache=cache)
-    assert prepared.vocabularies.source.sha256 == own.source.sha256
-    assert prepared.vocabularies.target.decode(prepared.stores["dev"].target[0]) == "THE DOG"
+    assert prepared.vocabulary.source.sha256 == own.source.sha256
+    assert prepared.vocabulary.target.decode(prepared.stores["dev"].target[0]) == "THE DOG"
     with pytest.raises(PhmrunError, match="no training split"):
         prepare_parallel({"dev": files["dev"]}, cache=cache)
 
@@ -116,7 +119,7 @@ def test_a_fault_leaves_nothing_behind(files, cache, fault):
     elif fault == "missing":
         source.unlink()
     with pytest.raises(PhmrunError) as caught:
-        prepare_parallel(files, size=80, max_length=0 if fault == "too long" else 99, cache=cache)
+        prepare_parallel(files, SMALL, max_length=0 if fault == "too long" else 99, cache=cache)
     assert caught.value.code is ExitCode.DATA
     assert not cache.exists() or {path.suffix for path in cache.iterdir()} <= {".lock"}
 
@@ -132,7 +135,7 @@ def test_large_corpora_are_sampled_evenly(files, cache, monkeypatch):
 
     monkeypatch.setattr(preparation_module, "SAMPLE", 2 * sum(map(len, TRAIN)) // 3)
     monkeypatch.setattr(preparation_module, "train_vocabulary", spy)
-    prepare_parallel(files, size=80, cache=cache)
+    prepare_parallel(files, SMALL, cache=cache)
     assert len(seen) == 2 * (len(TRAIN) // 3)
     rows = [TRAIN.index(line) for line in seen[::2]]
     assert rows[0] < 5
@@ -143,10 +146,10 @@ def run(files, cache, *, prelude=""):
     code = (
         "import sys, logging, pathlib; logging.basicConfig(level=logging.INFO)\n"
         "from phmrun.families.sequence_to_sequence import preparation\n"
-        "from phmrun.families.sequence_to_sequence.preparation import prepare_parallel\n"
         f"{prelude}\n"
         "paths = [pathlib.Path(p) for p in sys.argv[2:]]\n"
-        "prepared = prepare_parallel({'train': tuple(paths)}, size=80, cache=pathlib.Path(sys.argv[1]))\n"
+        "settings = preparation.VocabularySettings(size=80)\n"
+        "prepared = preparation.prepare_parallel({'train': tuple(paths)}, settings, cache=pathlib.Path(sys.argv[1]))\n"
         "print(prepared.path)"
     )
     command = [sys.executable, "-c", code, str(cache), *map(str, files["train"])]
@@ -172,7 +175,7 @@ def test_killed_in_the_middle_it_starts_again(files, cache):
     process.communicate()
     assert list(cache.glob(".*.tmp")), "it was killed before the work began"
     assert not list(cache.glob("*/statistics.json"))
-    prepared = prepare_parallel({"train": files["train"]}, size=80, cache=cache)
+    prepared = prepare_parallel({"train": files["train"]}, SMALL, cache=cache)
     assert len(prepared.stores["train"]) == len(TRAIN)
     assert not list(cache.glob(".*.tmp"))
 
@@ -181,7 +184,7 @@ def test_a_second_process_waits_for_the_first(files, cache):
     first = run(files, cache, prelude=STALL.format(seconds=2))
     assert first.stdout.readline() == "encoded\n"
     began = time.monotonic()
-    second = run(files, cache, prelude="preparation._build = None")
+    second = run(files, cache, prelude="preparation._learn = None")
     out, err = second.communicate(timeout=60)
     assert second.returncode == 0, err
     assert "another process prepares these data" in err
@@ -193,10 +196,11 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     """Peak memory of a process for a corpus, and for one twenty times as large (a given vocabulary: learning one is
     bounded by the sample instead)."""
     code = (
-        "import pathlib, resource, sys; from phmrun.families.sequence_to_sequence.preparation import prepare_parallel\n"
+        "import pathlib, resource, sys\n"
+        "from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel\n"
         "small, large, cache = map(pathlib.Path, sys.argv[1:])\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "own = prepare_parallel({'train': (small, small)}, size=80, cache=cache).vocabularies\n"
+        "own = prepare_parallel({'train': (small, small)}, VocabularySettings(size=80), cache=cache).vocabulary\n"
         "before = peak()\n"
         "prepare_parallel({'train': (large, large)}, vocabularies=own, cache=cache)\n"
         "print((peak() - before) * 1024)"
@@ -218,8 +222,8 @@ def test_multi30k(cache):
         pytest.skip("multi30k is not here")
     names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
     files = {split: (folder / f"{name}.en.gz", folder / f"{name}.de.gz") for split, name in names.items()}
-    prepared = prepare_parallel(files, size=1000, cache=cache)
+    prepared = prepare_parallel(files, VocabularySettings(size=1000), cache=cache)
     assert [len(prepared.stores[split]) for split in files] == [29_000, 1_014, 1_000]
-    assert len(prepared.vocabularies.source) == 1000
+    assert len(prepared.vocabulary.source) == 1000
     for (_, target), ids in zip(read_parallel(*files["test"]), prepared.stores["test"].target, strict=True):
-        assert prepared.vocabularies.target.decode(ids) == " ".join(target.split(" ")).strip(" ").replace("  ", " ")
+        assert prepared.vocabulary.target.decode(ids) == " ".join(target.split(" ")).strip(" ").replace("  ", " ")

@@ -7,29 +7,24 @@ The result lies in ``cache/<hash>/``: ``vocabulary/``, and by split a token stor
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
-from phmrun.files import sha256_of, write_json
+from phmrun.files import intact
 from phmrun.progress import note, progress
-from phmrun.text.cache import build_once, content_name
-from phmrun.text.statistics import SideStatistics
-from phmrun.text.store import TokenStore, TokenStoreWriter
+from phmrun.text.preparation import TRAIN, Prepared, prepare
+from phmrun.text.store import REMOVE, TokenStore, TokenStoreWriter
 from phmrun.text.words import spaced, train_words
 
 VERSION = 1
 """Raised whenever the same text and settings would give other ids or another layout."""
-TRAIN, DEV = "train", "dev"
-LAST = "statistics.json"
-"""Written last: a directory that has it is complete."""
+DEV = "dev"
 
 
 class Item(NamedTuple):
@@ -76,11 +71,8 @@ class ItemStore:
     def __init__(self, path: Path, sentences: int) -> None:
         self.path = path
         self.sentences = [TokenStore(path / f"sentence-{number}") for number in range(1, sentences + 1)]
-        try:
+        with intact("the labels are", path, REMOVE):
             self.labels: NDArray[np.int64] = np.load(path / "labels.npy", mmap_mode="r", allow_pickle=False)
-        except (OSError, ArithmeticError, ValueError, EOFError, SyntaxError, TokenError) as error:
-            what = f"the labels are missing or damaged ({error})"
-            raise PhmrunError(what, where=str(path), hint="Remove its directory.", code=ExitCode.DATA) from error
 
     def __len__(self) -> int:
         """Items."""
@@ -91,21 +83,7 @@ class ItemStore:
         return ItemStore, (self.path, len(self.sentences))
 
 
-@dataclass(frozen=True)
-class PreparedItems:
-    """Labelled sentences that are ready to train on.
-
-    Args:
-        path: Their directory in the cache.
-        vocabulary: Words and labels.
-        stores: Token ids and labels by split.
-        statistics: Sizes and rates, all of it JSON: ``vocabulary`` and, by split, ``splits``.
-    """
-
-    path: Path
-    vocabulary: ClassificationVocabulary
-    stores: dict[str, ItemStore]
-    statistics: dict[str, Any]
+PreparedItems = Prepared[ClassificationVocabulary, ItemStore]
 
 
 def prepare_items(
@@ -134,60 +112,40 @@ def prepare_items(
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed, or a split has no items.
     """
-    for path in sources:
-        if not path.is_file():
-            raise PhmrunError("the file does not exist", where=str(path), code=ExitCode.DATA)
     content = {
         "version": VERSION,
-        "sources": [sha256_of(path) for path in sources],
+        "sources": list(sources),
         "reading": dict(reading),
         "labels": list(labels),
         "words": vars(words),
         "max_length": max_length,
         "splits": sorted(readers),
     }
-    path = cache / content_name(content)
-    work = _Work(tuple(labels), sentences, words, max_length)
-    build_once(path, LAST, lambda place: _build(place, readers, work))
-    try:
-        statistics = parse_json((path / LAST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        what = f"the prepared data are damaged: {error}"
-        raise PhmrunError(
-            what, where=str(path), hint="Remove the directory; it is made again.", code=ExitCode.DATA
-        ) from error
-    stores = {split: ItemStore(path / split, sentences) for split in readers}
-    return PreparedItems(path, ClassificationVocabulary.load(path / "vocabulary"), stores, statistics)
+
+    def encode(split: str, vocabulary: ClassificationVocabulary, path: Path) -> dict[str, Any]:
+        return _encode(split, readers[split], vocabulary, sentences, max_length if split == TRAIN else None, path)
+
+    return prepare(
+        cache,
+        content,
+        readers,
+        learn=lambda: _learn(readers[TRAIN], labels, words),
+        encode=encode,
+        describe=_described,
+        kind=ClassificationVocabulary,
+        store=partial(ItemStore, sentences=sentences),
+    )
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What is to be made of the items."""
-
-    labels: tuple[str, ...]
-    sentences: int
-    words: WordSettings
-    max_length: int
+def _described(vocabulary: ClassificationVocabulary) -> dict[str, int]:
+    """The vocabulary's part of the statistics."""
+    words = vocabulary.words
+    sizes = {"size": len(words), "entries": words.entries, "requested": words.requested}
+    return {**sizes, "labels": len(vocabulary.labels)}
 
 
-def _build(path: Path, readers: Mapping[str, Reader], work: _Work) -> None:
-    """Fills ``path``."""
-    vocabulary = _learn(readers[TRAIN], work)
-    vocabulary.save(path / "vocabulary")
-    splits = {}
-    for split, reader in readers.items():
-        limit = work.max_length if split == TRAIN else None
-        splits[split] = _encode(split, reader, vocabulary, work.sentences, limit, path / split)
-        if not splits[split]["items"]:
-            raise PhmrunError(f"there is no item in {split!r}", hint="See data.max_length.", code=ExitCode.DATA)
-    size, entries = len(vocabulary.words), vocabulary.words.entries
-    described = {"size": size, "entries": entries, "requested": vocabulary.words.requested}
-    write_json(path / LAST, {"vocabulary": {**described, "labels": len(work.labels)}, "splits": splits})
-
-
-def _learn(reader: Reader, work: _Work) -> ClassificationVocabulary:
+def _learn(reader: Reader, labels: Sequence[str], settings: WordSettings) -> ClassificationVocabulary:
     """The vocabulary of the training split."""
-    settings = work.words
 
     def lines() -> Iterator[str]:
         with progress("reading text for the vocabulary", None, "items") as advance:
@@ -199,7 +157,7 @@ def _learn(reader: Reader, work: _Work) -> ClassificationVocabulary:
     words = train_words(
         lines(), size=settings.size, multiple_of=settings.multiple_of, min_frequency=settings.min_frequency
     )
-    return ClassificationVocabulary(words, work.labels, lowercase=settings.lowercase, splitting=settings.splitting)
+    return ClassificationVocabulary(words, labels, lowercase=settings.lowercase, splitting=settings.splitting)
 
 
 def _encode(
@@ -208,7 +166,6 @@ def _encode(
     """Streams one split into its stores and returns its statistics."""
     size = len(vocabulary.words)
     numbers = range(1, sentences + 1)
-    sides = [SideStatistics(size) for _ in numbers]
     index = {label: number for number, label in enumerate(vocabulary.labels)}
     left_out: Counter[str] = Counter()
     labels: list[int] = []
@@ -225,11 +182,12 @@ def _encode(
             if limit is not None and max(map(len, encoded)) > limit:
                 left_out[f"more than {limit} words"] += 1
                 continue
-            for writer, side, ids in zip(writers, sides, encoded, strict=True):
+            for writer, ids in zip(writers, encoded, strict=True):
                 writer.append(ids)
-                side.add(ids)
             labels.append(index[item.label])
             advance(1)
+    if not labels:
+        raise PhmrunError(f"there is no item in {split!r}", hint="See data.max_length.", code=ExitCode.DATA)
     np.save(path / "labels.npy", np.array(labels, dtype=np.int64), allow_pickle=False)
     for reason, count in left_out.items():
         note(f"{split}: {count:,} items left out: {reason}")
@@ -239,5 +197,5 @@ def _encode(
         "items": len(labels),
         "left_out": dict(left_out),
         "labels": {label: counts[number] for number, label in enumerate(vocabulary.labels)},
-        **{name: side.as_dict(len(labels)) for name, side in zip(names, sides, strict=True)},
+        **{name: writer.statistics.as_dict(len(labels)) for name, writer in zip(names, writers, strict=True)},
     }

@@ -14,17 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import sha256_of, write_json
+from phmrun.errors import PhmrunError
+from phmrun.files import intact
 from phmrun.progress import progress
-from phmrun.text.cache import build_once, content_name
 from phmrun.text.lines import malformed, numbered_lines
+from phmrun.text.preparation import build_once
 
 VERSION = 1
 """Raised whenever the same file would give another result."""
-LAST = "vectors.json"
-"""Written last: a directory that has it is complete."""
 CHUNK = 2048
 """Lines that are read at a time."""
 
@@ -87,23 +84,17 @@ def open_vectors(path: Path, cache: Path) -> WordVectors:
         PhmrunError: (exit 3) The file is missing or damaged, a line has another number of numbers than the first, or
             something that is no finite number; file and line are named.
     """
-    if not path.is_file():
-        raise PhmrunError("the file does not exist", where=str(path), code=ExitCode.DATA)
-    place = cache / content_name({"vectors": VERSION, "sha256": sha256_of(path)})
-    build_once(place, LAST, lambda directory: _convert(path, directory))
-    try:
-        description = parse_json((place / LAST).read_text(encoding="utf-8"))
+    content = {"vectors": VERSION, "sha256": path}
+    place, description = build_once(cache, content, lambda directory: _convert(path, directory), "vectors.json")
+    with intact("the prepared vectors are", place, "Remove the directory; it is made again."):
         vectors = WordVectors(place, int(description["words"]), int(description["width"]))
         if (place / "vectors.bin").stat().st_size != 4 * vectors.words * vectors.width:
             raise ValueError("vectors.bin has another size than it says")
-    except (OSError, ArithmeticError, ValueError, KeyError, TypeError) as error:
-        what, hint = f"the prepared vectors are damaged: {error}", "Remove the directory; it is made again."
-        raise PhmrunError(what, where=str(place), hint=hint, code=ExitCode.DATA) from error
     return vectors
 
 
-def _convert(path: Path, directory: Path) -> None:
-    """Reads the text file into ``directory``."""
+def _convert(path: Path, directory: Path) -> dict[str, int]:
+    """Reads the text file into ``directory``; how many words there are, and their width."""
     count = width = 0
     with (
         progress(f"reading {path.name}", None, "words") as advance,
@@ -124,7 +115,7 @@ def _convert(path: Path, directory: Path) -> None:
             advance(len(chunk))
     if not count:
         raise malformed("there is no vector in the file", str(path))
-    write_json(directory / LAST, {"words": count, "width": width})
+    return {"words": count, "width": width}
 
 
 def _without_header(path: Path) -> Iterator[tuple[int, str]]:

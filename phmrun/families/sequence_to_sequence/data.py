@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +18,13 @@ from phmrun.datasets.own_files import SPLITS
 from phmrun.engine.data import DataModule, Loading
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
-from phmrun.families.sequence_to_sequence.preparation import Prepared, VocabularySettings, prepare_parallel
+from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel
 from phmrun.files import sha256_of
 from phmrun.metrics import Score
 from phmrun.text.batches import Batch, BatchPlan, Unit
 from phmrun.text.division import held_out, without_empty
 from phmrun.text.lines import read_parallel
+from phmrun.text.preparation import Prepared
 from phmrun.text.store import ParallelStore
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -111,11 +113,7 @@ class ParallelData(DataModule):
         fingerprints: SHA-256 sums that identify the text.
         parts: By split a file that names, line by line, the part of the split that a pair belongs to.
         baselines: Outputs that need no model, by name; scored beside it. Copying the source always is one.
-        kind: Kind of vocabulary: "unigram", "bpe" or "word".
-        vocabulary_size: Entries of each vocabulary.
-        target_size: Entries of the target's own, where it is of another size.
-        joint: One vocabulary for both sides.
-        multiple_of: Vocabulary sizes are padded to a multiple of this.
+        vocabulary: How the vocabularies are learnt.
         vocabularies: To be used instead of learning any.
         max_length: Training pairs with a longer side (tokens) are left out.
         unit: What ``batch_size`` counts: "tokens" or "sentences".
@@ -135,11 +133,7 @@ class ParallelData(DataModule):
         *,
         parts: Mapping[str, Path] | None = None,
         baselines: Mapping[str, Baseline] | None = None,
-        kind: str,
-        vocabulary_size: int,
-        target_size: int | None = None,
-        joint: bool,
-        multiple_of: int,
+        vocabulary: VocabularySettings,
         vocabularies: Vocabularies | None = None,
         max_length: int,
         unit: Unit,
@@ -155,15 +149,13 @@ class ParallelData(DataModule):
         self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
         self.measures: dict[str, OutputMeasure] = {}
         self._fingerprints = dict(fingerprints)
-        self.settings = VocabularySettings(kind, vocabulary_size, joint, multiple_of, target_size=target_size)
+        self.settings = vocabulary
         self.given = vocabularies
         self.max_length = max_length
         self.batch_unit: Unit = unit
         self.batch_size = batch_size
         self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
         self.cache = cache
-        self._prepared: Prepared | None = None
-        self._plan: BatchPlan | None = None
 
     def fingerprints(self) -> dict[str, str]:
         """Checksums of the text."""
@@ -172,23 +164,13 @@ class ParallelData(DataModule):
         sides = {"source": self.given.source.sha256, "target": self.given.target.sha256}
         return {**self._fingerprints, **{f"vocabulary {side}": digest for side, digest in sides.items()}}
 
-    @property
-    def prepared(self) -> Prepared:
+    @cached_property
+    def prepared(self) -> Prepared[Vocabularies, ParallelStore]:
         """The encoded corpus; made on first use."""
-        if self._prepared is None:
-            needed = {split: self.files[split] for split in ("train", "dev")}
-            self._prepared = prepare_parallel(
-                needed,
-                kind=self.settings.kind,
-                size=self.settings.size,
-                target_size=self.settings.target_size,
-                joint=self.settings.joint,
-                multiple_of=self.settings.multiple_of,
-                max_length=self.max_length,
-                cache=self.cache,
-                vocabularies=self.given,
-            )
-        return self._prepared
+        needed = {split: self.files[split] for split in ("train", "dev")}
+        return prepare_parallel(
+            needed, self.settings, max_length=self.max_length, cache=self.cache, vocabularies=self.given
+        )
 
     def prepare(self) -> None:
         """Encodes the corpus unless the cache has it."""
@@ -198,15 +180,11 @@ class ParallelData(DataModule):
         """Sentences, tokens and rates by split, and the vocabulary's."""
         return self.prepared.statistics
 
-    @property
+    @cached_property
     def plan(self) -> BatchPlan:
         """How the training split is cut into batches."""
-        if self._plan is None:
-            store = self.prepared.stores["train"]
-            self._plan = BatchPlan(
-                store.source.lengths, store.target.lengths, unit=self.batch_unit, size=self.batch_size
-            )
-        return self._plan
+        store = self.prepared.stores["train"]
+        return BatchPlan(store.source.lengths, store.target.lengths, unit=self.batch_unit, size=self.batch_size)
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
         """Optimizer steps of ``world`` processes in so many passes over the training pairs."""
@@ -215,7 +193,7 @@ class ParallelData(DataModule):
     @property
     def vocabulary(self) -> Vocabularies:
         """The vocabularies of both sides."""
-        return self.prepared.vocabularies
+        return self.prepared.vocabulary
 
     def inputs(self, split: str) -> Iterator[str]:
         """The source sentences of a split."""
@@ -277,11 +255,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
         found.fingerprints,
         parts=found.parts,
         baselines=found.baselines,
-        kind=vocabulary.kind,
-        vocabulary_size=vocabulary.size,
-        target_size=vocabulary.target_size,
-        joint=vocabulary.joint,
-        multiple_of=vocabulary.multiple_of,
+        vocabulary=VocabularySettings(**vocabulary.model_dump(exclude={"path"})),
         vocabularies=Vocabularies.load(vocabulary.path) if vocabulary.path else None,
         max_length=config.data.max_length,
         unit=config.batch.unit,

@@ -1,10 +1,4 @@
-"""From raw parallel text to a vocabulary and memory-mapped token stores, once per content.
-
-The result lies in ``cache/<hash>/``, where the hash covers the SHA-256 of every file and every setting, so that the
-same text and settings are prepared once and a changed file is never mistaken for the old one. It is built in a
-directory beside and renamed when it is complete; killed at any moment, it leaves nothing that could be taken for a
-result.
-"""
+"""From raw parallel text to vocabularies and token stores; see :mod:`phmrun.text.preparation`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,21 +7,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import sha256_of, write_json
 from phmrun.progress import note, progress
-from phmrun.text.cache import build_once, content_name
 from phmrun.text.lines import read_parallel
-from phmrun.text.statistics import SplitStatistics
+from phmrun.text.preparation import TRAIN, Prepared, prepare
 from phmrun.text.store import ParallelStore, TokenStoreWriter
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
 VERSION = 1
 """Raised whenever the same text and settings would give other ids or another layout."""
-TRAIN = "train"
-LAST = "statistics.json"
-"""Written last: a directory that has it is complete."""
 CHUNK = 1024
 """Sentence pairs encoded at a time."""
 SAMPLE = 100_000_000
@@ -58,50 +46,24 @@ class VocabularySettings:
     target_size: int | None = None
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A corpus that is ready to train on.
-
-    Args:
-        path: Its directory in the cache.
-        vocabularies: Of the source and the target side.
-        stores: Token ids by split.
-        files: Raw (source, target) files by split, whose text scores are computed against.
-        statistics: Sizes and rates, all of it JSON: ``vocabulary`` and, by split, ``splits``.
-    """
-
-    path: Path
-    vocabularies: Vocabularies
-    stores: dict[str, ParallelStore]
-    files: dict[str, tuple[Path, Path]]
-    statistics: dict[str, Any]
+DEFAULT = VocabularySettings()
 
 
 def prepare_parallel(
     files: Mapping[str, tuple[Path, Path]],
+    settings: VocabularySettings = DEFAULT,
     *,
-    kind: str = "unigram",
-    size: int = 8000,
-    target_size: int | None = None,
-    joint: bool = True,
-    multiple_of: int = 1,
-    min_frequency: int = 1,
     max_length: int = 256,
     cache: Path,
     vocabularies: Vocabularies | None = None,
-) -> Prepared:
+) -> Prepared[Vocabularies, ParallelStore]:
     """Checks, learns vocabularies from, and encodes a parallel corpus; or finds it done in the cache.
 
     Memory does not grow with the corpus. A second process that wants the same waits for the first.
 
     Args:
         files: (source, target) files by split; ``train`` is needed unless ``vocabularies`` are given.
-        kind: ``unigram``, ``bpe`` or ``word``.
-        size: Entries of each vocabulary, in all.
-        target_size: Entries of the target's own, where it is of another size.
-        joint: One vocabulary for both sides.
-        multiple_of: Vocabulary sizes are padded to a multiple of this.
-        min_frequency: Rarer words are unknown (kind ``word`` only).
+        settings: How the vocabularies are learnt.
         max_length: Pairs of ``train`` with a side of more tokens are left out and counted; other splits keep all.
         cache: Directory of prepared corpora.
         vocabularies: Vocabularies to encode with instead of learning any, such as those of a finished run.
@@ -109,59 +71,38 @@ def prepare_parallel(
     Raises:
         PhmrunError: A file is missing or malformed (exit 3), or a setting is out of range (exit 2).
     """
-    settings = VocabularySettings(kind, size, joint, multiple_of, min_frequency, target_size)
     if vocabularies is None and TRAIN not in files:
         raise PhmrunError("there is no training split to learn a vocabulary from", code=ExitCode.DATA)
-    for path in (path for pair in files.values() for path in pair):
-        if not path.is_file():
-            raise PhmrunError("the file does not exist", where=str(path), code=ExitCode.DATA)
-    name = _content_hash(files, settings, max_length, vocabularies)
-    path = cache / name
-    build_once(path, LAST, lambda path: _build(path, files, settings, max_length, vocabularies))
-    return open_prepared(path, files)
+    if vocabularies is not None:
+        settings = VocabularySettings("given", 0, vocabularies.joint)
+    content = {
+        "version": VERSION,
+        "files": dict(files),
+        "settings": {name: value for name, value in vars(settings).items() if value is not None},
+        "max_length": max_length,
+        "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256] if vocabularies else None,
+        "sentencepiece": version("sentencepiece"),
+    }
+    sizes: dict[str, tuple[int, int]] = {}
 
+    def learn() -> Vocabularies:
+        """Checks all text first, so that a fault in the last line is known before the long work."""
+        sizes.update({split: _measure(split, *sides) for split, sides in files.items()})
+        return vocabularies or _learn(files[TRAIN], *sizes[TRAIN], settings)
 
-def open_prepared(path: Path, files: Mapping[str, tuple[Path, Path]]) -> Prepared:
-    """Opens a directory that :func:`prepare_parallel` made.
+    def encode(split: str, vocabularies: Vocabularies, path: Path) -> dict[str, Any]:
+        return _encode(split, files[split], sizes[split][0], vocabularies, max_length, path)
 
-    Args:
-        path: The directory.
-        files: Raw (source, target) files by split, as they were given when it was made.
-
-    Raises:
-        PhmrunError: (exit 3) It is damaged.
-    """
-    try:
-        statistics = parse_json((path / LAST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        what = f"the prepared corpus is damaged: {error}"
-        raise PhmrunError(
-            what, where=str(path), hint=f"Remove {path}; it is made again.", code=ExitCode.DATA
-        ) from error
-    stores = {split: ParallelStore(path / split) for split in files}
-    return Prepared(path, Vocabularies.load(path / "vocabulary"), stores, dict(files), statistics)
-
-
-def _build(
-    path: Path,
-    files: Mapping[str, tuple[Path, Path]],
-    settings: VocabularySettings,
-    max_length: int,
-    vocabularies: Vocabularies | None,
-) -> None:
-    """Fills ``path``: checks all text first, so that a fault in the last line is known before the long work."""
-    sizes = {split: _measure(split, *sides) for split, sides in files.items()}
-    if vocabularies is None:
-        vocabularies = _learn(files[TRAIN], *sizes[TRAIN], settings)
-    vocabularies.save(path / "vocabulary")
-    splits = {}
-    for split, sides in files.items():
-        limit = max_length if split == TRAIN else None
-        splits[split] = _encode(split, sides, sizes[split][0], vocabularies, limit, path / split)
-        if not splits[split]["sentences"]:
-            what = f"no pair of {split!r} has at most {max_length} tokens on both sides"
-            raise PhmrunError(what, where=str(sides[0]), code=ExitCode.DATA)
-    write_json(path / LAST, {"vocabulary": _described(vocabularies), "splits": splits})
+    return prepare(
+        cache,
+        content,
+        files,
+        learn=learn,
+        encode=encode,
+        describe=_described,
+        kind=Vocabularies,
+        store=ParallelStore,
+    )
 
 
 def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
@@ -213,10 +154,10 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
 
 
 def _encode(
-    split: str, sides: tuple[Path, Path], pairs: int, vocabularies: Vocabularies, limit: int | None, path: Path
+    split: str, sides: tuple[Path, Path], pairs: int, vocabularies: Vocabularies, max_length: int, path: Path
 ) -> dict[str, Any]:
     """Streams one split into its two stores and returns its statistics."""
-    statistics = SplitStatistics(len(vocabularies.source), len(vocabularies.target))
+    kept = dropped = 0
     text = read_parallel(*sides)
     with (
         progress(f"encoding {split}", pairs, "sentences") as advance,
@@ -227,14 +168,18 @@ def _encode(
             left = vocabularies.source.encode_all([source for source, _ in chunk])
             right = vocabularies.target.encode_all([target for _, target in chunk])
             for source, target in zip(left, right, strict=True):
-                if limit is not None and max(len(source), len(target)) > limit:
-                    statistics.drop()
+                if split == TRAIN and max(len(source), len(target)) > max_length:
+                    dropped += 1
                     continue
                 sources.append(source)
                 targets.append(target)
-                statistics.add(source, target)
+                kept += 1
             advance(len(chunk))
-    return statistics.as_dict()
+    if not kept:
+        what = f"no pair of {split!r} has at most {max_length} tokens on both sides"
+        raise PhmrunError(what, where=str(sides[0]), code=ExitCode.DATA)
+    both = {"source": sources.statistics.as_dict(kept), "target": targets.statistics.as_dict(kept)}
+    return {"sentences": kept, "dropped": dropped, **both}
 
 
 def _described(vocabularies: Vocabularies) -> dict[str, Any]:
@@ -248,23 +193,3 @@ def _described(vocabularies: Vocabularies) -> dict[str, Any]:
             for side, each in sides.items()
         },
     }
-
-
-def _content_hash(
-    files: Mapping[str, tuple[Path, Path]],
-    settings: VocabularySettings,
-    max_length: int,
-    vocabularies: Vocabularies | None,
-) -> str:
-    """The name of everything that the result depends on."""
-    if vocabularies is not None:
-        settings = VocabularySettings("given", 0, vocabularies.joint)
-    content = {
-        "version": VERSION,
-        "files": {split: [sha256_of(path) for path in sides] for split, sides in sorted(files.items())},
-        "settings": {name: value for name, value in vars(settings).items() if value is not None},
-        "max_length": max_length,
-        "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256] if vocabularies else None,
-        "sentencepiece": version("sentencepiece"),
-    }
-    return content_name(content)
