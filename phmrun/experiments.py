@@ -160,10 +160,10 @@ class TrainedRun:
         Raises:
             PhmrunError: There is no such split, file or key.
         """
-        from phmrun.engine import experiment
+        from phmrun.engine import trained_model
 
         others = {"files": [Path(path) for path in files]} if files else {}
-        return experiment.evaluate(self.run, split=split, decoding=decoding, **others)
+        return trained_model.evaluate_run(trained_model.open_run(self.run), split=split, decoding=decoding, **others)
 
     def predict(self, lines: Iterable[str], **decoding: Any) -> list[str]:
         """The answers to lines of text, as ``phmrun predict`` prints them.
@@ -175,9 +175,10 @@ class TrainedRun:
         Raises:
             PhmrunError: A line is malformed, or there is no such key.
         """
-        from phmrun.engine import experiment
+        from phmrun.engine import trained_model
 
-        return [answer.text for answer in experiment.predictor(self.run, decoding=decoding).predict(lines)]
+        predictor = trained_model.open_run(self.run).predictor(decoding=decoding)
+        return [answer.text for answer in predictor.predict(lines)]
 
 
 def train(

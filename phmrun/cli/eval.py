@@ -51,10 +51,10 @@ def evaluate(
 
     found = Run.find(runs_dir, run)
     with waiting("preparing"):
-        from phmrun.engine import experiment
+        from phmrun.engine.trained_model import evaluate_run, open_run
 
-    metrics = experiment.evaluate(
-        found,
+    metrics = evaluate_run(
+        open_run(found),
         split=split or "test",
         decoding=options.decoding(),
         checkpoint=options.checkpoint,

@@ -47,11 +47,10 @@ def predict(
     found = Run.find(runs_dir, run)
     interactive = text is None and sys.stdin.isatty()
     with waiting("preparing"):
-        from phmrun.engine import experiment
+        from phmrun.engine.trained_model import open_run
         from phmrun.text.lines import raw_lines
 
-        predictor = experiment.predictor(
-            found,
+        predictor = open_run(found).predictor(
             decoding=options.decoding(nbest=nbest),
             checkpoint=options.checkpoint,
             average=options.average,

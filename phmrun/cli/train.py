@@ -77,6 +77,7 @@ def train(
     if dry_run:
         _show(request, experiment.dry_run(request.resolved.config), as_json)
         return
+    from phmrun.engine.derivation import taught_by
     from phmrun.ledger import Run
 
     result = experiment.train(
@@ -86,7 +87,7 @@ def train(
         plugins=request.plugins,
         restart=(_agreed if yes else _ask) if restart else None,
         extend=extend,
-        derivation=experiment.taught_by(Run.find(runs_dir, teacher)) if teacher else None,
+        derivation=taught_by(Run.find(runs_dir, teacher)) if teacher else None,
         verbosity=int(console.verbosity()),
     )
     if as_json:

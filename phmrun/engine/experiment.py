@@ -25,13 +25,13 @@ from phmrun.engine.bookkeeping import (
 )
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters, network_without_weights
-from phmrun.engine.data import DataModule, contents
+from phmrun.engine.data import DataModule
+from phmrun.engine.derivation import Derivation, check_extension, check_teacher
 from phmrun.engine.distillation import Teacher
-from phmrun.engine.module import TrainingModule, build_module
-from phmrun.engine.predictor import Predictor
+from phmrun.engine.module import build_module
 from phmrun.engine.processes import ending_with, is_leader, leader_died
 from phmrun.engine.rates import Rate, rate_table
-from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
+from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
 from phmrun.ledger import Run, State
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted
 
 LOG = logging.getLogger("phmrun.engine")
-
-__all__ = ["DryRun", "TrainResult", "dry_run", "evaluate", "predictor", "train"]
 
 
 @dataclass(frozen=True)
@@ -66,21 +64,6 @@ class DryRun:
     parameters: dict[str, Any]
     run_id: str
     rates: list[Rate]
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """Where the first weights of a run come from, if not from its seed.
-
-    Attributes:
-        marks: What of it makes the experiment another one, for the run's name.
-        start: Sets the weights of the module; ``None``: they come from the seed.
-        teacher: A trained run that the module learns from, its weights loaded.
-    """
-
-    marks: Mapping[str, str]
-    start: Callable[[TrainingModule], None] | None = None
-    teacher: TrainedModel | None = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +159,7 @@ def train(
     _check_splits(config, data)
     _prepare(config, data)
     if derivation and derivation.teacher:
-        _check_teacher(derivation.teacher, data)
+        check_teacher(derivation.teacher, data)
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
     text = to_yaml(config, _said(origin))
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
@@ -202,48 +185,6 @@ def train(
             recorded(run, config, is_leader()) as segment,
         ):
             return _train(config, data, run, parent, plugins or {}, derivation, segment)
-
-
-def taught_by(run: Run) -> Derivation:
-    """A training from the seed's weights, with a trained run as the teacher."""
-    trained = open_run(run)
-    weights = trained.load()
-    return Derivation({"teacher": run.id, "teacher's weights": weights}, teacher=trained)
-
-
-def _check_teacher(trained: TrainedModel, data: DataModule) -> None:
-    """Refuses a teacher that has learnt other tokens or labels."""
-    if contents(trained.vocabulary) != contents(data.vocabulary):
-        raise PhmrunError(
-            "the teacher's vocabulary is another one, so that its predictions are of other tokens",
-            where=trained.run.id,
-            hint="Train both on the same data with the same vocabulary.",
-        )
-
-
-def check_extension(parent: Run, config: Experiment) -> None:
-    """Refuses to extend a run to a step that it has passed: nothing would be trained.
-
-    Raises:
-        PhmrunError: (exit 2) There are no further steps.
-    """
-    done, asked = parent.status.step, config.training.max_steps
-    if asked is not None and asked <= done:
-        raise PhmrunError(
-            f"the run {parent.id} has {done:,} optimizer steps already, and --max-steps is {asked:,}",
-            where="--extend",
-            hint=f"Give --max-steps more than {done:,}.",
-        )
-
-
-def evaluate(run: Run, **settings: Any) -> dict[str, Any]:
-    """Scores a trained run again; see :func:`phmrun.engine.trained_model.evaluate_run`."""
-    return evaluate_run(open_run(run), **settings)
-
-
-def predictor(run: Run, **settings: Any) -> Predictor:
-    """A trained run that answers to text; see :meth:`phmrun.engine.trained_model.TrainedModel.predictor`."""
-    return open_run(run).predictor(**settings)
 
 
 def build_data(config: Experiment) -> DataModule:

@@ -36,11 +36,41 @@ class Run:
 
     Args:
         path: The run directory.
+
+    Attributes:
+        config_path: The resolved config.
+        status_path: What the run is doing.
+        metrics_path: The scores.
+        parameters_path: The parameter counts.
+        data_path: The files that the run was trained and tested on, with their checksums.
+        environment_path: What the run was made on, an entry for each process that trained a part of it.
+        card_path: The page that describes the run.
+        log_path: What training said.
+        checkpoints: The directory of the checkpoints.
+        vocabulary: The directory of the vocabulary.
+        predictions: The directory of the model's outputs.
+        samples_path: A few inputs with what the model made of them.
+        wandb_dir: The directory of the W&B mirror.
+        history: The course of training.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.id = path.resolve().name
+        self.config_path = path / CONFIG
+        self.status_path = path / STATUS
+        self.metrics_path = path / METRICS
+        self.parameters_path = path / "parameters.json"
+        self.data_path = path / "data.json"
+        self.environment_path = path / "environment.json"
+        self.card_path = path / "README.md"
+        self.log_path = path / "train.log"
+        self.checkpoints = path / "checkpoints"
+        self.vocabulary = path / "vocabulary"
+        self.predictions = path / "predictions"
+        self.samples_path = self.predictions / "samples.json"
+        self.wandb_dir = path / "wandb"
+        self.history = History(path / "history.jsonl", before_writing=self.require_lock)
         self._lock: Lock | None = None
 
     @classmethod
@@ -101,76 +131,6 @@ class Run:
             f"there is no run {reference!r} in {runs_dir}",
             hint=f"Did you mean {close}?" if close else "`phmrun runs list` shows all runs of a directory.",
         )
-
-    @property
-    def config_path(self) -> Path:
-        """The resolved config."""
-        return self.path / CONFIG
-
-    @property
-    def status_path(self) -> Path:
-        """What the run is doing."""
-        return self.path / STATUS
-
-    @property
-    def metrics_path(self) -> Path:
-        """The scores."""
-        return self.path / METRICS
-
-    @property
-    def parameters_path(self) -> Path:
-        """The parameter counts."""
-        return self.path / "parameters.json"
-
-    @property
-    def data_path(self) -> Path:
-        """The files that the run was trained and tested on, with their checksums."""
-        return self.path / "data.json"
-
-    @property
-    def environment_path(self) -> Path:
-        """What the run was made on, an entry for each process that trained a part of it."""
-        return self.path / "environment.json"
-
-    @property
-    def samples_path(self) -> Path:
-        """A few inputs with what the model made of them."""
-        return self.predictions / "samples.json"
-
-    @property
-    def card_path(self) -> Path:
-        """The page that describes the run."""
-        return self.path / "README.md"
-
-    @property
-    def log_path(self) -> Path:
-        """What training said."""
-        return self.path / "train.log"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The directory of the checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def vocabulary(self) -> Path:
-        """The directory of the vocabulary."""
-        return self.path / "vocabulary"
-
-    @property
-    def predictions(self) -> Path:
-        """The directory of the model's outputs."""
-        return self.path / "predictions"
-
-    @property
-    def wandb_dir(self) -> Path:
-        """The directory of the W&B mirror."""
-        return self.path / "wandb"
-
-    @property
-    def history(self) -> History:
-        """The course of training."""
-        return History(self.path / "history.jsonl", before_writing=self.require_lock)
 
     @property
     def status(self) -> Status:

@@ -7,8 +7,8 @@ import torch
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.compression.compress import derivation, layer_of, make_plan
-from phmrun.engine.experiment import evaluate, train
-from phmrun.engine.trained_model import open_run
+from phmrun.engine.experiment import train
+from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import PhmrunError
 from phmrun.layers.replacement import structures_of
 
@@ -40,7 +40,7 @@ def test_a_full_rank_child_is_its_parent(parent):
     assert plan.loss[1] == pytest.approx(plan.loss[0], abs=1e-4)
     result = child_of(trained, weights, plan, layer, 0)
     assert result.state == "done"
-    wanted, found = evaluate(trained.run), evaluate(run_of(result))
+    wanted, found = evaluate_run(open_run(trained.run)), evaluate_run(open_run(run_of(result)))
     key = next(name for name in wanted if name.startswith("test/") and "per_second" not in name)
     assert found[key]["value"] == pytest.approx(wanted[key]["value"], rel=1e-3)
     again = child_of(trained, weights, plan, layer, 0)

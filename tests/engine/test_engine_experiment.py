@@ -10,7 +10,8 @@ import yaml
 from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot, write_corpus
 
 from phmrun.engine import experiment
-from phmrun.engine.experiment import dry_run, predictor
+from phmrun.engine.experiment import dry_run
+from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 
@@ -106,14 +107,14 @@ def test_a_run_goes_on_in_another_folder_and_with_moved_data(task, tmp_path, mon
     assert run.checkpoints.joinpath("last.ckpt").stat().st_mtime_ns == trained
 
     monkeypatch.chdir(tmp_path)
-    assert experiment.evaluate(run).keys() <= run.metrics().keys()
+    assert evaluate_run(open_run(run)).keys() <= run.metrics().keys()
     shutil.move(tmp_path / "other" / "text", tmp_path / "text")
     with pytest.raises(PhmrunError) as lost:
-        experiment.evaluate(run)
+        evaluate_run(open_run(run))
     assert lost.value.code is ExitCode.DATA
     assert "phmrun train" in str(lost.value)
     assert run_experiment(configured(task, Path("text")), tmp_path / "runs").run_id == run.id  # as it says
-    experiment.evaluate(run)
+    evaluate_run(open_run(run))
 
 
 def _no_longer(*_, **__):
@@ -126,7 +127,7 @@ def test_changed_data_are_not_scored_as_the_old_ones(tmp_path):
     test.write_text("".join(test.read_text().splitlines(keepends=True)[1:]))
     before = snapshot(run)
     with pytest.raises(PhmrunError, match="changed since the run was trained: test") as changed:
-        experiment.evaluate(run)
+        evaluate_run(open_run(run))
     assert changed.value.code is ExitCode.DATA
     assert snapshot(run) == before
 
@@ -292,7 +293,7 @@ def test_a_users_own_layer_travels_with_the_run(tmp_path):
     result = run_experiment(config, tmp_path / "runs", plugins=plugins)
     assert (result.run_dir / "plugins" / "halves.py").read_text() == PLUGIN
     assert yaml.safe_load((result.run_dir / "config.yaml").read_text())["layer"]["scale"] == 0.5
-    assert next(iter(predictor(run_of(result)).predict(["w1 w2"]))).text is not None
+    assert next(iter(open_run(run_of(result)).predictor().predict(["w1 w2"]))).text is not None
     assert dry_run(config, plugins={plugin: "another sum"}).run_id != result.run_id
 
 

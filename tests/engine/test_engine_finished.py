@@ -10,7 +10,8 @@ import torch
 from tiny_experiments import configured, everywhere, run_of, snapshot
 
 from phmrun.config import load_run_config
-from phmrun.engine.experiment import dry_run, evaluate, predictor, train
+from phmrun.engine.experiment import dry_run, train
+from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import State
@@ -181,12 +182,12 @@ def test_another_place_of_the_same_text_is_the_same_run(finished, tmp_path):
 def test_scoring_with_other_settings_goes_under_another_name(finished):
     run = run_of(finished[2])
     before = run.metrics()
-    greedy = evaluate(run, decoding={"beam": 1, "sentence_bleu": True}, checkpoint="last", device="cpu")
+    greedy = evaluate_run(open_run(run), decoding={"beam": 1, "sentence_bleu": True}, checkpoint="last", device="cpu")
     assert {name.partition("/")[0] for name in greedy} == {"test-beam1-last"}
     assert "beam:1" in greedy["test-beam1-last/bleu"]["signature"]
     assert "weights:last@300" in greedy["test-beam1-last/bleu"]["signature"]
     assert (run.predictions / "test-beam1-last.txt").is_file()
-    dev = evaluate(run, split="dev", average=3, decoding={"application": "factored"})
+    dev = evaluate_run(open_run(run), split="dev", average=3, decoding={"application": "factored"})
     assert {name.partition("/")[0] for name in dev} == {"dev-application-factored-average3"}
     after = run.metrics()
     assert {name: after[name] for name in before} == before
@@ -196,13 +197,13 @@ def test_scoring_with_other_settings_goes_under_another_name(finished):
 def test_scoring_again_gives_the_same(finished):
     run = run_of(finished[2])
     for options in ({}, {"batch_size": 1}, {"batch_size": 5}):
-        again = evaluate(run, **options)
+        again = evaluate_run(open_run(run), **options)
         assert again["test/bleu"]["value"] == run.metrics()["test/bleu"]["value"]
 
 
 def test_an_unknown_split(finished):
     with pytest.raises(PhmrunError, match="there is no split 'tset'") as caught:
-        evaluate(run_of(finished[2]), split="tset")
+        evaluate_run(open_run(run_of(finished[2])), split="tset")
     assert "Did you mean 'test'?" in str(caught.value)
     assert caught.value.code is ExitCode.USAGE
 
@@ -210,11 +211,13 @@ def test_an_unknown_split(finished):
 def test_prediction(finished):
     directory, _, result = finished
     lines = (directory / "corpus" / "test.aa").read_text().splitlines()
-    translator = predictor(run_of(result))
+    translator = open_run(run_of(result)).predictor()
     answers = [answer.text for answer in translator.predict(iter([*lines, "", "unheard of words"]))]
     assert answers[:12] == (run_of(result).predictions / "test.txt").read_text().splitlines()
     assert answers[12] == ""
-    several = list(predictor(run_of(result), decoding={"beam": 4, "nbest": 3}, batch_size=1).predict(lines[:2]))
+    several = list(
+        open_run(run_of(result)).predictor(decoding={"beam": 4, "nbest": 3}, batch_size=1).predict(lines[:2])
+    )
     assert all(len(set(each.text.split("\n"))) == len(each.values["prediction"]) == 3 for each in several)
 
 
@@ -224,9 +227,9 @@ def test_a_run_works_without_its_corpus(finished, tmp_path, monkeypatch):
     hidden = directory / "hidden"
     (directory / "corpus").rename(hidden)
     try:
-        assert next(iter(predictor(run_of(result)).predict(["w1 w2"]))).text
+        assert next(iter(open_run(run_of(result)).predictor().predict(["w1 w2"]))).text
         with pytest.raises(PhmrunError, match="does not exist") as caught:
-            evaluate(run_of(result))
+            evaluate_run(open_run(run_of(result)))
         assert caught.value.code is ExitCode.DATA
     finally:
         hidden.rename(directory / "corpus")

@@ -8,7 +8,7 @@ from tiny_experiments import SETTINGS, configured, run_experiment, run_of
 
 from phmrun.config import load_run_config
 from phmrun.engine import experiment
-from phmrun.engine.experiment import evaluate
+from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import State
 from phmrun.ledger.listing import summarise
@@ -37,7 +37,7 @@ def test_a_run_is_continued_and_scored_from_another_folder(tmp_path, monkeypatch
     assert run.data().splits["test"].files[0].path == str(away / "moved" / "test.tsv")
     monkeypatch.chdir(tmp_path)
     first = run.metrics()["test/accuracy"]
-    assert evaluate(run)["test/accuracy"] == first
+    assert evaluate_run(open_run(run))["test/accuracy"] == first
     assert f"data:{run.data().splits['test'].mark}" in first["signature"].split("|")
     _another_file_makes_another_score(run, away / "moved", first)
 
@@ -47,16 +47,16 @@ def _another_file_makes_another_score(run, corpus, first):
     kept = corpus / "kept.tsv"
     shutil.move(corpus / "test.tsv", kept)
     with pytest.raises(PhmrunError, match="does not exist") as caught:
-        evaluate(run)
+        evaluate_run(open_run(run))
     assert "--test FILE" in caught.value.hint
-    assert evaluate(run, files=[kept])["test/accuracy"] == first
+    assert evaluate_run(open_run(run), files=[kept])["test/accuracy"] == first
     shutil.copy(corpus / "dev.tsv", corpus / "test.tsv")
     lines = (corpus / "dev.tsv").read_text().splitlines(keepends=True)[:7]
     (corpus / "test.tsv").write_text("".join(lines))
     with pytest.raises(PhmrunError, match="changed since the run was trained: test") as caught:
-        evaluate(run)
+        evaluate_run(open_run(run))
     assert caught.value.code is ExitCode.DATA
-    scores = evaluate(run, files=[corpus / "test.tsv"])
+    scores = evaluate_run(open_run(run), files=[corpus / "test.tsv"])
     (name,) = (name for name in scores if name.endswith("/accuracy"))
     assert name.startswith("file-test.tsv-")
     assert scores[name]["n"] == 7
@@ -82,7 +82,7 @@ def test_every_task_scores_another_file(task, tmp_path):
         files.append(other / source.name)
         files[-1].write_text(end.join(text.split(end)[:count]) + end)
     shutil.rmtree(corpus)
-    scores = evaluate(run, files=files)
+    scores = evaluate_run(open_run(run), files=files)
     assert scores
     assert {name.partition("/")[0] for name in scores} == {f"file-{files[-1].name}-{_digits(scores)}"}
     assert {name: score for name, score in run.metrics().items() if name in before} == before
@@ -124,5 +124,5 @@ def test_scores_of_a_run_that_cannot_be_written_to_are_told(tmp_path, monkeypatc
 
     monkeypatch.setattr(trained_model, "write_text", refuse)
     before = run.metrics()
-    assert evaluate(run, decoding={})["test/accuracy"]["value"] == before["test/accuracy"]["value"]
+    assert evaluate_run(open_run(run), decoding={})["test/accuracy"]["value"] == before["test/accuracy"]["value"]
     assert run.metrics() == before

@@ -6,7 +6,7 @@ from tiny_experiments import configured, everywhere, run_experiment, run_of
 
 from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.counting import count_parameters
-from phmrun.engine.experiment import predictor
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.families.sentence_classification.module import place_vectors
 from phmrun.families.sentence_classification.vectors import Found
@@ -83,7 +83,7 @@ def test_it_learns_and_answers(tmp_path):
     run = run_of(run_experiment(config, tmp_path / "runs"))
     scores = run.metrics()
     assert scores["test/accuracy"]["value"] > scores["test/accuracy-of-majority"]["value"] + 15
-    (answer,) = predictor(run).predict(["w1 w2 w3\tnot w1"])
+    (answer,) = open_run(run).predictor().predict(["w1 w2 w3\tnot w1"])
     assert set(answer.values["probabilities"]) == {"entailment", "neutral", "contradiction"}
     with pytest.raises(PhmrunError, match="1 columns instead of 2"):
-        list(predictor(run).predict(["no hypothesis"]))
+        list(open_run(run).predictor().predict(["no hypothesis"]))

@@ -5,7 +5,7 @@ from tiny_experiments import configured, everywhere, run_experiment, run_of
 
 from phmrun.config import ConfigError
 from phmrun.engine.counting import count_parameters
-from phmrun.engine.experiment import predictor
+from phmrun.engine.trained_model import open_run
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_it_learns_and_answers(tmp_path):
     run = run_of(run_experiment(config, tmp_path / "runs"))
     scores = run.metrics()
     assert scores["test/accuracy"]["value"] > scores["test/accuracy-of-majority"]["value"] + 15
-    answers = list(predictor(run).predict(["n3s x1", "n3 x1"]))
+    answers = list(open_run(run).predictor().predict(["n3s x1", "n3 x1"]))
     assert [answer.values["prediction"] for answer in answers] == ["plural", "singular"]
     for answer in answers:
         shares = answer.values["probabilities"]
