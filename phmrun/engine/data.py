@@ -1,6 +1,8 @@
 """What every task's data module offers to the rest of the runner, and how prepared items reach the network."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, Self
@@ -45,6 +47,11 @@ class DataModule:
     def __init__(self) -> None:
         self.files: dict[str, Any] = {}
         self.start_step = 0
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """This process's number, and how many there are."""
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def sources(self, split: str) -> Sequence[Path]:
         """The files that a split is read from; a module whose ``files`` holds no paths says so itself."""
@@ -102,62 +109,90 @@ def contents(vocabulary: Vocabulary) -> dict[str, str]:
         return {str(path.relative_to(directory)): sha256_of(path) for path in files}
 
 
-class Loading:
-    """Loaders of one data module's batches; loading draws nothing from the global random state.
+@dataclass(frozen=True)
+class Batching:
+    """How items become batches.
 
     Args:
-        data: Whose batches they are; its ``start_step`` and its trainer say which come next, and to which process.
+        unit: What ``size`` counts: "tokens" or "sentences".
+        size: Most tokens (padded, of the longer side), or items, per micro-batch.
         accumulate: Micro-batches per optimizer step and process.
         seed: Seed of the batch order.
         workers: Processes that load training batches; 0: none beside this one.
     """
 
-    def __init__(self, data: DataModule, *, accumulate: int, seed: int, workers: int) -> None:
-        self.data = data
-        self.accumulate = accumulate
-        self.seed = seed
-        self.workers = workers
+    unit: Unit
+    size: int
+    accumulate: int
+    seed: int
+    workers: int
 
-    @property
-    def share(self) -> tuple[int, int]:
-        """This process's number, and how many there are."""
-        trainer = self.data.trainer
-        return (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
 
-    def steps_in_epochs(self, plan: BatchPlan, epochs: int, world: int) -> int:
-        """Optimizer steps of ``world`` processes in so many epochs of a plan."""
-        return BatchStream(plan, seed=self.seed, accumulate=self.accumulate, world=world).steps_in_epochs(epochs)
+class BucketedData(DataModule):
+    """Items in batches of like length, whose order is a pure function of seed and epoch.
 
-    def training(self, plan: BatchPlan, dataset: Dataset[Any]) -> DataLoader[Any]:
-        """Training batches without end, from the data's ``start_step`` on.
+    Args:
+        batching: How items become batches.
+    """
 
-        Args:
-            plan: How the split is cut into batches.
-            dataset: Turns a :class:`Batch` into tensors.
-        """
+    def __init__(self, batching: Batching) -> None:
+        super().__init__()
+        self.batching = batching
+
+    def batches(self, split: str) -> Dataset[Any]:
+        """Turns a :class:`Batch` of a split into tensors."""
+        raise NotImplementedError
+
+    def lengths(self, split: str) -> tuple[ArrayLike, ...]:
+        """Tokens of each item of a split, of one side or of two."""
+        raise NotImplementedError
+
+    def weights(self) -> ArrayLike | None:
+        """What each training item counts for in the loss; ``None``: its target tokens and the end token."""
+        return None
+
+    @cached_property
+    def plan(self) -> BatchPlan:
+        """How the training split is cut into batches."""
+        first, *_, last = self.lengths("train") * 2
+        return BatchPlan(first, last, unit=self.batching.unit, size=self.batching.size, weights=self.weights())
+
+    def _stream(self, start: int = 0, rank: int = 0, world: int = 1) -> BatchStream:
+        seed, accumulate = self.batching.seed, self.batching.accumulate
+        return BatchStream(self.plan, seed=seed, start=start, accumulate=accumulate, rank=rank, world=world)
+
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Optimizer steps of ``world`` processes in so many passes over the training data."""
+        return self._stream(world=world).steps_in_epochs(epochs)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Training batches without end, from the one after ``start_step`` on; this process's share."""
         rank, world = self.share
-        start = self.data.start_step * self.accumulate * world
-        stream = BatchStream(plan, seed=self.seed, start=start, accumulate=self.accumulate, rank=rank, world=world)
-        return self._loader(stream, dataset, self.workers)
+        stream = self._stream(self.start_step * self.batching.accumulate * world, rank, world)
+        return loader(stream, self.batches("train"), seed=self.batching.seed, workers=self.batching.workers)
 
-    def validation(self, dataset: Dataset[Any], *lengths: ArrayLike, unit: Unit, size: int) -> DataLoader[Any]:
-        """Each item of a split once, longest first.
-
-        Args:
-            dataset: Turns a :class:`Batch` into tensors.
-            *lengths: Of one side or of two, as :func:`phmrun.text.batches.evaluation_batches` takes them.
-            unit: What ``size`` counts.
-            size: Most tokens, or sentences, in one batch.
-        """
+    def validation_batches(self) -> DataLoader[Any]:
+        """The validation data, each item once, longest first; this process's share."""
         rank, world = self.share
-        rows = evaluation_batches(*lengths, unit=unit, size=size, rank=rank, world=world)
-        return self._loader([Batch(number, indices, 1) for number, indices in enumerate(rows)], dataset, 0)
+        unit, size = self.batching.unit, self.batching.size
+        rows = evaluation_batches(*self.lengths("dev"), unit=unit, size=size, rank=rank, world=world)
+        batches = [Batch(number, indices, 1) for number, indices in enumerate(rows)]
+        return loader(batches, self.batches("dev"), seed=self.batching.seed)
 
-    def _loader(self, sampler: Any, dataset: Dataset[Any], workers: int) -> DataLoader[Any]:
-        generator = torch.Generator().manual_seed(self.seed)
-        return DataLoader(
-            dataset, sampler=sampler, batch_size=None, num_workers=workers, generator=generator, collate_fn=_as_it_is
-        )
+
+def loader(sampler: Any, dataset: Dataset[Any], *, seed: int, workers: int = 0) -> DataLoader[Any]:
+    """Loads batches that are made whole by their dataset; draws nothing from the global random state.
+
+    Args:
+        sampler: Which batches.
+        dataset: Makes them.
+        seed: Seed of the loader's own generator.
+        workers: Processes that load; 0: none beside this one.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    return DataLoader(
+        dataset, sampler=sampler, batch_size=None, num_workers=workers, generator=generator, collate_fn=_as_it_is
+    )
 
 
 def _as_it_is(batch: Any) -> Any:

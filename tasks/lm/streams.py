@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from phmrun.engine.data import DataModule
+from phmrun.engine.data import DataModule, loader
 from phmrun.tasks.lm.preparation import PreparedStream, StreamSettings, prepare_stream
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
 from phmrun.tasks.lm.store import StreamStore
@@ -214,11 +214,6 @@ class StreamData(DataModule):
         """Optimizer steps of ``world`` processes in so many readings of the training text."""
         return self.plan(world).steps_in_epochs(epochs)
 
-    @property
-    def share(self) -> tuple[int, int]:
-        """This process's number, and how many there are."""
-        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-
     def inputs(self, split: str) -> Iterator[str]:
         """The lines of a split that have text."""
         return (line for _, line in numbered_lines(self.files[split]) if line.strip())
@@ -227,14 +222,8 @@ class StreamData(DataModule):
         """Training batches without end, from the one after ``start_step`` on."""
         rank, world = self.share
         plan = self.plan(world)
-        return DataLoader(
-            StreamBatches(self.prepared.stores["train"], plan, rank),
-            sampler=Endless(plan, self.start_step),
-            batch_size=None,
-            num_workers=self.workers,
-            generator=torch.Generator().manual_seed(self.seed),
-            collate_fn=_as_it_is,
-        )
+        batches = StreamBatches(self.prepared.stores["train"], plan, rank)
+        return loader(Endless(plan, self.start_step), batches, seed=self.seed, workers=self.workers)
 
     def validation_batches(self) -> Iterable[StreamBatch]:
         """The validation text, each word once; this process's share of its parts."""
@@ -264,8 +253,3 @@ class Endless:
     def __iter__(self) -> Iterator[Segment]:
         """Without end."""
         return self.plan.from_step(self.start_step)
-
-
-def _as_it_is(batch: Any) -> Any:
-    """Batches come as tensors already."""
-    return batch

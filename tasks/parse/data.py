@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from phmrun.engine.data import DataModule, Loading
+from phmrun.engine.data import Batching, BucketedData
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.config import ParsingExperiment, TreebankVocabularyConfig
 from phmrun.tasks.parse.treebanks import Treebank, divided, find_treebank
 from phmrun.tasks.parse.vocabulary import UNK, EncodedTreebank, TreebankVocabulary, learn_vocabulary
 from phmrun.text import conllu
-from phmrun.text.batches import Batch, BatchPlan, Unit
+from phmrun.text.batches import Batch
 from phmrun.text.conllu import Sentence
 
 TRAIN, DEV = "train", "dev"
@@ -59,7 +60,7 @@ class TreeBatches(Dataset[TreeBatch]):
         return TreeBatch(inputs, heads, labels, positions, len(positions), batch.window_units)
 
 
-class TreebankData(DataModule):
+class TreebankData(BucketedData):
     """Trees, read and encoded once per process.
 
     Args:
@@ -68,11 +69,7 @@ class TreebankData(DataModule):
         hold_out: Share of the training sentences that validation takes in place of the validation set.
         fraction: Share of the others that is learnt from.
         max_length: Training sentences with more words are left out.
-        unit: What ``batch_size`` counts: "tokens", which are words and roots, or "sentences".
-        batch_size: Words and roots, padded, or sentences per micro-batch.
-        accumulate: Micro-batches per optimizer step and process.
-        seed: Seed of the batch order.
-        workers: Processes that load batches; 0: none beside this one.
+        batching: How sentences become batches; tokens are words and roots.
     """
 
     unit = "words"
@@ -85,22 +82,15 @@ class TreebankData(DataModule):
         hold_out: float,
         fraction: Fraction,
         max_length: int,
-        unit: Unit,
-        batch_size: int,
-        accumulate: int,
-        seed: int,
-        workers: int,
+        batching: Batching,
     ) -> None:
-        super().__init__()
+        super().__init__(batching)
         self.treebank = treebank
         self.files = {**treebank.files, **({DEV: treebank.files[TRAIN]} if hold_out else {})}
         self.settings = vocabulary
         self.hold_out = hold_out
         self.fraction = fraction
         self.max_length = max_length
-        self.batch_unit: Unit = unit
-        self.batch_size = batch_size
-        self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
 
     def fingerprints(self) -> dict[str, str]:
         """Checksums of the trees."""
@@ -166,30 +156,21 @@ class TreebankData(DataModule):
         splits = {split: _statistics(encoded) for split, encoded in self._encoded.items()}
         return {"vocabulary": sizes, "splits": splits}
 
-    @cached_property
-    def plan(self) -> BatchPlan:
-        """How the training trees are cut into batches; every word weighs the same."""
-        lengths = self._encoded[TRAIN].lengths
-        return BatchPlan(lengths, lengths, unit=self.batch_unit, size=self.batch_size, weights=lengths)
+    def batches(self, split: str) -> TreeBatches:
+        """Turns sentence numbers into tensors."""
+        return TreeBatches(self._encoded[split])
 
-    def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Optimizer steps of ``world`` processes in so many passes over the training trees."""
-        return self.loading.steps_in_epochs(self.plan, epochs, world)
+    def lengths(self, split: str) -> tuple[ArrayLike]:
+        """Words of each sentence."""
+        return (self._encoded[split].lengths,)
+
+    def weights(self) -> ArrayLike:
+        """Every word weighs the same."""
+        return self._encoded[TRAIN].lengths
 
     def inputs(self, split: str) -> Iterator[str]:
         """The sentences of a split as CoNLL-U, each with its blank line."""
         return (sentence.text.removesuffix("\n") for sentence in self.sentences(split))
-
-    def train_dataloader(self) -> DataLoader[TreeBatch]:
-        """Training batches without end."""
-        return self.loading.training(self.plan, TreeBatches(self._encoded[TRAIN]))
-
-    def validation_batches(self) -> DataLoader[TreeBatch]:
-        """The validation trees, each once, this process's share."""
-        encoded = self._encoded[DEV]
-        return self.loading.validation(
-            TreeBatches(encoded), encoded.lengths, unit=self.batch_unit, size=self.batch_size
-        )
 
 
 def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
@@ -209,11 +190,13 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
         hold_out=data.hold_out,
         fraction=Fraction(data.train_fraction),
         max_length=data.max_length,
-        unit=config.batch.unit,
-        batch_size=config.batch.size,
-        accumulate=config.training.accumulate,
-        seed=config.seed,
-        workers=config.hardware.workers,
+        batching=Batching(
+            config.batch.unit,
+            config.batch.size,
+            config.training.accumulate,
+            config.seed,
+            config.hardware.workers,
+        ),
     )
 
 

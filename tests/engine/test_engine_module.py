@@ -8,6 +8,7 @@ from torch.optim import SGD
 from toy import ToyBatch, ToyModule
 
 from phmrun.config import HardwareConfig, TrainingConfig
+from phmrun.engine.data import Batching
 from phmrun.engine.fit import build_trainer, run_trainer
 from phmrun.engine.module import TrainingModule
 from phmrun.families.sequence_to_sequence.data import ParallelData
@@ -25,8 +26,8 @@ def corpus(tmp_path_factory):
 def data_of(corpus, cache, accumulate):
     files = {split: (corpus / f"{split}.aa", corpus / f"{split}.bb") for split in ("train", "dev")}
     vocabulary = VocabularySettings("word", 160, multiple_of=16)
-    batches = {"unit": "sentences", "batch_size": 5, "accumulate": accumulate, "seed": 3, "workers": 0}
-    return ParallelData(files, {}, vocabulary=vocabulary, max_length=100, **batches, cache=cache)
+    batching = Batching("sentences", 5, accumulate, seed=3, workers=0)
+    return ParallelData(files, {}, vocabulary=vocabulary, max_length=100, batching=batching, cache=cache)
 
 
 def module_of(size, smoothing=0.1):

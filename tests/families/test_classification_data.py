@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from phmrun.engine.data import Batching
 from phmrun.families.sentence_classification.data import ClassificationBatches, ClassificationCorpus, ClassificationData
 from phmrun.families.sentence_classification.items import Item
 from phmrun.families.sentence_classification.vocabulary import WordSettings
@@ -23,9 +24,11 @@ def data_of(tmp_path):
     readers = {"train": lambda: ITEMS, "dev": lambda: ITEMS[:9], "test": lambda: ITEMS[:5]}
 
     def build(**options):
-        settings = {"unit": "sentences", "batch_size": 8, "accumulate": 1, "seed": 3, "workers": 0, **options}
+        batching = Batching(**{"unit": "sentences", "size": 8, "accumulate": 1, "seed": 3, "workers": 0, **options})
         corpus = ClassificationCorpus(readers, [source], {"items": "sum"}, ("a", "b"), 2)
-        return ClassificationData(corpus, words=WordSettings(), max_length=20, cache=tmp_path / "cache", **settings)
+        return ClassificationData(
+            corpus, words=WordSettings(), max_length=20, cache=tmp_path / "cache", batching=batching
+        )
 
     return build
 
@@ -50,7 +53,7 @@ def test_a_batch_by_hand():
 
 @pytest.mark.parametrize("unit", ["sentences", "tokens"])
 def test_every_item_once_an_epoch(data_of, unit):
-    data = data_of(unit=unit, batch_size=8 if unit == "sentences" else 30)
+    data = data_of(unit=unit, size=8 if unit == "sentences" else 30)
     stream = iter(data.train_dataloader())
     words = sorted(data.vocabulary.encode(item.sentences[0])[0] for item in ITEMS)
     epochs = [[firsts(batch) for batch in itertools.islice(stream, len(data.plan))] for _ in range(2)]
@@ -61,7 +64,7 @@ def test_every_item_once_an_epoch(data_of, unit):
 
 
 def test_windows_count_their_items(data_of):
-    data = data_of(accumulate=3, batch_size=7)
+    data = data_of(accumulate=3, size=7)
     batches = list(itertools.islice(data.train_dataloader(), 12))
     for start in range(0, 12, 3):
         window = batches[start : start + 3]

@@ -9,6 +9,7 @@ import pytest
 from tiny_experiments import write_corpus
 
 from phmrun.config import Source, resolve, task_defaults
+from phmrun.engine.data import Batching
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.data import ParallelCorpus, build_parallel_data, corpus, own_files
 from phmrun.layers import options_of
@@ -125,8 +126,7 @@ def test_settings_reach_the_data(directory, tmp_path):
         }
     )
     data = build_parallel_data(config, tmp_path, no_builtin)
-    assert (data.batch_unit, data.batch_size) == ("sentences", 4)
-    assert (data.loading.seed, data.loading.accumulate, data.loading.workers) == (9, 3, 2)
+    assert data.batching == Batching("sentences", 4, accumulate=3, seed=9, workers=2)
     assert data.vocabulary.sizes == (64, 64)
     kept = sum(len(line.split()) <= 5 for line in (directory / "train.aa").read_text().splitlines())
     assert data.statistics()["splits"]["train"]["sentences"] == kept < 150

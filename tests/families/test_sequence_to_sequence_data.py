@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_experiments import write_corpus
 
+from phmrun.engine.data import Batching
 from phmrun.families.sequence_to_sequence.data import ParallelBatches, ParallelData, padded_sources
 from phmrun.families.sequence_to_sequence.preparation import VocabularySettings
 from phmrun.text.batches import Batch
@@ -56,19 +57,11 @@ def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-def data_of(corpus: Path, cache: Path, **options) -> ParallelData:
+def data_of(corpus: Path, cache: Path, *, joint: bool = True, accumulate=1, seed=3, workers=0) -> ParallelData:
     files = {split: (corpus / f"{split}.aa", corpus / f"{split}.bb") for split in ("train", "dev", "test")}
-    settings = {
-        "vocabulary": VocabularySettings("word", 160, multiple_of=16),
-        "max_length": 100,
-        "unit": "tokens",
-        "batch_size": 60,
-        "accumulate": 1,
-        "seed": 3,
-        "workers": 0,
-        **options,
-    }
-    return ParallelData(files, {"train": "sum"}, cache=cache, **settings)
+    vocabulary = VocabularySettings("word", 160, joint, multiple_of=16)
+    batching = Batching("tokens", 60, accumulate, seed, workers)
+    return ParallelData(files, {"train": "sum"}, vocabulary=vocabulary, max_length=100, batching=batching, cache=cache)
 
 
 def stream_of(data, count):

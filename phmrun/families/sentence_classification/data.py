@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from phmrun.engine.data import DataModule, Loading
+from phmrun.engine.data import Batching, BucketedData
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.held_out import divided
@@ -29,7 +30,7 @@ from phmrun.families.sentence_classification.vocabulary import ClassificationVoc
 from phmrun.files import sha256_of
 from phmrun.models.sentences import Sentences, batch_of
 from phmrun.progress import note
-from phmrun.text.batches import Batch, BatchPlan, Unit
+from phmrun.text.batches import Batch
 from phmrun.text.vocabulary import SPECIALS
 
 Baseline = Callable[[Sequence[Item]], list[str]]
@@ -91,18 +92,14 @@ class ClassificationBatches(Dataset[ClassificationBatch]):
         return ClassificationBatch(sentences, labels, len(numbers), batch.window_units)
 
 
-class ClassificationData(DataModule):
+class ClassificationData(BucketedData):
     """Labelled sentences, encoded once and read from memory-mapped stores.
 
     Args:
         corpus: Where they are.
         words: How sentences become words.
         max_length: Training items with a longer sentence (words) are left out.
-        unit: What ``batch_size`` counts: "tokens" or "sentences".
-        batch_size: Tokens of the longer side, or items, per micro-batch.
-        accumulate: Micro-batches per optimizer step and process.
-        seed: Seed of the batch order.
-        workers: Processes that load batches; 0: none beside this one.
+        batching: How items become batches.
         cache: Directory of prepared data.
         vectors: A file of pretrained word vectors.
         vector_width: Numbers that a vector must have.
@@ -116,23 +113,16 @@ class ClassificationData(DataModule):
         *,
         words: WordSettings,
         max_length: int,
-        unit: Unit,
-        batch_size: int,
-        accumulate: int,
-        seed: int,
-        workers: int,
+        batching: Batching,
         cache: Path,
         vectors: Path | None = None,
         vector_width: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(batching)
         self.corpus = corpus
         self.files = dict(corpus.readers)
         self.words = words
         self.max_length = max_length
-        self.batch_unit: Unit = unit
-        self.batch_size = batch_size
-        self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
         self.cache = cache
         self.vectors = vectors
         self.vector_width = vector_width
@@ -214,30 +204,21 @@ class ClassificationData(DataModule):
         """Words and labels."""
         return self.prepared.vocabulary
 
-    @cached_property
-    def plan(self) -> BatchPlan:
-        """How the training split is cut into batches; every item weighs the same."""
-        first, *_, last = _both(self.prepared.stores[TRAIN])
-        return BatchPlan(first, last, unit=self.batch_unit, size=self.batch_size, weights=np.ones(len(first)))
+    def batches(self, split: str) -> ClassificationBatches:
+        """Turns item numbers into tensors."""
+        return ClassificationBatches(self.prepared.stores[split])
 
-    def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Optimizer steps of ``world`` processes in so many passes over the training items."""
-        return self.loading.steps_in_epochs(self.plan, epochs, world)
+    def lengths(self, split: str) -> tuple[ArrayLike, ...]:
+        """Tokens of each item's sentences."""
+        return tuple(side.lengths for side in self.prepared.stores[split].sentences)
+
+    def weights(self) -> ArrayLike:
+        """Every item weighs the same."""
+        return np.ones(len(self.prepared.stores[TRAIN]))
 
     def inputs(self, split: str) -> Iterator[str]:
         """The items of a split, with a tab between two sentences."""
         return ("\t".join(item.sentences) for item in self.files[split]() if isinstance(item, Item))
-
-    def train_dataloader(self) -> DataLoader[ClassificationBatch]:
-        """Training batches without end."""
-        return self.loading.training(self.plan, ClassificationBatches(self.prepared.stores[TRAIN]))
-
-    def validation_batches(self) -> DataLoader[ClassificationBatch]:
-        """The validation items, each once, this process's share."""
-        store = self.prepared.stores[DEV]
-        return self.loading.validation(
-            ClassificationBatches(store), *_both(store), unit=self.batch_unit, size=self.batch_size
-        )
 
 
 def build_classification_data(
@@ -263,11 +244,13 @@ def build_classification_data(
         corpus,
         words=WordSettings(**config.data.vocabulary.model_dump()),
         max_length=config.data.max_length,
-        unit=config.batch.unit,
-        batch_size=config.batch.size,
-        accumulate=config.training.accumulate,
-        seed=config.seed,
-        workers=config.hardware.workers,
+        batching=Batching(
+            config.batch.unit,
+            config.batch.size,
+            config.training.accumulate,
+            config.seed,
+            config.hardware.workers,
+        ),
         cache=cache,
         vectors=vectors,
         vector_width=vector_width,
@@ -280,8 +263,3 @@ def _with_held_out(corpus: ClassificationCorpus, share: float) -> Classification
     parts = divided(corpus.readers[TRAIN], {TRAIN: 100 - held, DEV: held})
     sources = {**corpus.split_sources, DEV: corpus.split_sources.get(TRAIN, corpus.sources)}
     return replace(corpus, readers={**corpus.readers, **parts}, split_sources=sources)
-
-
-def _both(store: ItemStore) -> tuple[Any, Any]:
-    """Lengths of the first and of the last sentence of each item, which may be the same."""
-    return store.sentences[0].lengths, store.sentences[-1].lengths

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from phmrun.datasets import checksums, locate
 from phmrun.datasets.own_files import SPLITS
-from phmrun.engine.data import DataModule, Loading
+from phmrun.engine.data import Batching, BucketedData
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel
 from phmrun.files import sha256_of
 from phmrun.metrics import Score
-from phmrun.text.batches import Batch, BatchPlan, Unit
+from phmrun.text.batches import Batch
 from phmrun.text.division import held_out, without_empty
 from phmrun.text.lines import read_parallel
 from phmrun.text.preparation import Prepared
@@ -105,7 +105,7 @@ def padded_sources(sources: list[NDArray[Any]]) -> tuple[Tensor, Tensor | None]:
     return torch.from_numpy(tokens), torch.from_numpy(tokens != PAD)[:, None, None, :]
 
 
-class ParallelData(DataModule):
+class ParallelData(BucketedData):
     """Sentence pairs from two files per split, encoded once and read from memory-mapped stores.
 
     Args:
@@ -116,11 +116,7 @@ class ParallelData(DataModule):
         vocabulary: How the vocabularies are learnt.
         vocabularies: To be used instead of learning any.
         max_length: Training pairs with a longer side (tokens) are left out.
-        unit: What ``batch_size`` counts: "tokens" or "sentences".
-        batch_size: Target tokens or sentences per micro-batch.
-        accumulate: Micro-batches per optimizer step and process.
-        seed: Seed of the batch order.
-        workers: Processes that load batches; 0: none beside this one.
+        batching: How items become batches.
         cache: Directory of prepared corpora.
     """
 
@@ -136,14 +132,10 @@ class ParallelData(DataModule):
         vocabulary: VocabularySettings,
         vocabularies: Vocabularies | None = None,
         max_length: int,
-        unit: Unit,
-        batch_size: int,
-        accumulate: int,
-        seed: int,
-        workers: int,
+        batching: Batching,
         cache: Path,
     ) -> None:
-        super().__init__()
+        super().__init__(batching)
         self.files = dict(files)
         self.parts = dict(parts or {})
         self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
@@ -152,9 +144,6 @@ class ParallelData(DataModule):
         self.settings = vocabulary
         self.given = vocabularies
         self.max_length = max_length
-        self.batch_unit: Unit = unit
-        self.batch_size = batch_size
-        self.loading = Loading(self, accumulate=accumulate, seed=seed, workers=workers)
         self.cache = cache
 
     def fingerprints(self) -> dict[str, str]:
@@ -180,15 +169,14 @@ class ParallelData(DataModule):
         """Sentences, tokens and rates by split, and the vocabulary's."""
         return self.prepared.statistics
 
-    @cached_property
-    def plan(self) -> BatchPlan:
-        """How the training split is cut into batches."""
-        store = self.prepared.stores["train"]
-        return BatchPlan(store.source.lengths, store.target.lengths, unit=self.batch_unit, size=self.batch_size)
+    def batches(self, split: str) -> ParallelBatches:
+        """Turns sentence numbers into tensors."""
+        return ParallelBatches(self.prepared.stores[split])
 
-    def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Optimizer steps of ``world`` processes in so many passes over the training pairs."""
-        return self.loading.steps_in_epochs(self.plan, epochs, world)
+    def lengths(self, split: str) -> tuple[ArrayLike, ArrayLike]:
+        """Tokens of both sides of each pair."""
+        store = self.prepared.stores[split]
+        return store.source.lengths, store.target.lengths
 
     @property
     def vocabulary(self) -> Vocabularies:
@@ -198,16 +186,6 @@ class ParallelData(DataModule):
     def inputs(self, split: str) -> Iterator[str]:
         """The source sentences of a split."""
         return (source for source, _ in read_parallel(*self.files[split]))
-
-    def train_dataloader(self) -> DataLoader[ParallelBatch]:
-        """Training batches without end; loading them draws nothing from the global random state."""
-        return self.loading.training(self.plan, ParallelBatches(self.prepared.stores["train"]))
-
-    def validation_batches(self) -> DataLoader[ParallelBatch]:
-        """The validation pairs, each once, this process's share."""
-        store = self.prepared.stores["dev"]
-        lengths = store.source.lengths, store.target.lengths
-        return self.loading.validation(ParallelBatches(store), *lengths, unit=self.batch_unit, size=self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -258,11 +236,13 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
         vocabulary=VocabularySettings(**vocabulary.model_dump(exclude={"path"})),
         vocabularies=Vocabularies.load(vocabulary.path) if vocabulary.path else None,
         max_length=config.data.max_length,
-        unit=config.batch.unit,
-        batch_size=config.batch.size,
-        accumulate=config.training.accumulate,
-        seed=config.seed,
-        workers=config.hardware.workers,
+        batching=Batching(
+            config.batch.unit,
+            config.batch.size,
+            config.training.accumulate,
+            config.seed,
+            config.hardware.workers,
+        ),
         cache=cache,
     )
 
