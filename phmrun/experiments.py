@@ -162,8 +162,8 @@ class TrainedRun:
         """
         from phmrun.engine import trained_model
 
-        others = {"files": [Path(path) for path in files]} if files else {}
-        return trained_model.evaluate_run(trained_model.open_run(self.run), split=split, decoding=decoding, **others)
+        trained = trained_model.open_run(self.run)
+        return trained_model.evaluate_run(trained, split=split, decoding=decoding, files=[Path(path) for path in files])
 
     def predict(self, lines: Iterable[str], **decoding: Any) -> list[str]:
         """The answers to lines of text, as ``phmrun predict`` prints them.

@@ -61,7 +61,7 @@ def evaluate(
         average=options.average,
         batch_size=options.batch_size,
         device=options.device,
-        **({"files": files} if files else {}),
+        files=files,
     )
     if as_json:
         console.print_json({"run_id": found.id, "run_dir": str(found.path), "metrics": metrics})

@@ -67,7 +67,7 @@ def test_damage_is_noticed(tmp_path):
     count_words(TEXT).save(tmp_path)
     words = tmp_path / "words.tsv"
     words.write_text(words.read_text().replace("cat", "cot"))
-    with pytest.raises(PhmrunError, match="not those saved") as caught:
+    with pytest.raises(PhmrunError, match="not the one saved") as caught:
         StreamVocabulary.load(tmp_path)
     assert caught.value.code == 3
     (tmp_path / "vocabulary.json").write_text(json.dumps({"size": 8}))
