@@ -304,13 +304,15 @@ def _data_keys(source: Source) -> list[str]:
 
 def _check_dataset(resolved: Resolved[Experiment]) -> None:
     """Refuses a dataset that nobody knows, with the nearest names, and one of another task."""
+    name, task = resolved.config.data.name, resolved.config.task
+    if name in ("builtin", "files"):
+        return
     from phmrun.datasets import CATALOGUE
 
-    name, task = resolved.config.data.name, resolved.config.task
     where = f"data.name (from {resolved.origin['data.name']})"
-    known = {"builtin", "files", *CATALOGUE.names()}
+    known = CATALOGUE.names()
     if name not in known:
-        raise unknown("dataset", name, known, where=where)
+        raise unknown("dataset", name, ["builtin", "files", *known], where=where)
     ours = CATALOGUE.names(task)
-    if ours and name not in {"builtin", "files", *ours}:
+    if ours and name not in ours:
         raise PhmrunError(f"the dataset {name!r} is not for {task}", where=where, valid=["files", *ours])

@@ -15,3 +15,10 @@ def share_of(value: float | str) -> Fraction | None:
     except (ValueError, ZeroDivisionError):
         return None
     return share if 0 < share <= 1 else None
+
+
+def check_budget(budget: float | str) -> str | None:
+    """Why a number is no share of the dense parameters, with the valid ones."""
+    if share_of(budget) is None:
+        return f"budget = {budget!r} is no share of the dense parameters; valid: above 0 and up to 1, such as 1/4"
+    return None

@@ -15,14 +15,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from phmrun.bench.machine import last_level_cache, waiter
 from phmrun.bench.modules import Batch, Form, Inputs, ModuleKind, Shape
 from phmrun.bench.timing import Timing, interleave
-from phmrun.errors import PhmrunError, unknown
-from phmrun.layers import options_of
+from phmrun.layers.structure import checked_options, options_of
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES
 
@@ -178,24 +176,6 @@ def _misfit(case: Case, dtype: torch.dtype) -> str | None:
         return "no lower precision than single"
     reasons = (structure.misfit(*sizes, **case.options) for sizes in case.kind.maps(case.shape))
     return next((reason for reason in reasons if reason), None)
-
-
-def checked_options(structure: str, options: Mapping[str, Any], *, table: bool = False) -> dict[str, Any]:
-    """The options of a structure, or of an embedding where a ``table`` is meant, each of the type that it takes.
-
-    Raises:
-        PhmrunError: There is no such structure or option, or the value is none of its.
-    """
-    known = {option.name: option for option in options_of(structure, table=table)}
-    checked = {}
-    for name, value in options.items():
-        if name not in known:
-            raise unknown("option", name, known, what=f"the layer {structure!r} has no option {name!r}")
-        try:
-            checked[name] = TypeAdapter(known[name].annotation).validate_python(value)
-        except ValidationError as error:
-            raise PhmrunError(f"{value!r}: {error.errors()[0]['msg']}", where=f"{structure}.{name}") from error
-    return checked
 
 
 def measure(

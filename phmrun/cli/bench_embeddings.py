@@ -41,8 +41,8 @@ def bench_embeddings(
     """
     chosen = [name_and_options(text, "--embedding") for text in embedding or EMBEDDINGS.names()]
     from phmrun.bench import embeddings, machine
-    from phmrun.bench.layers import checked_options
     from phmrun.engine.trained_model import choose_device
+    from phmrun.layers.structure import checked_options
 
     prepare_process(threads)
     place = choose_device(device)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import torch
 from numpy.typing import ArrayLike
@@ -14,21 +14,15 @@ from torch.utils.data import DataLoader, Dataset
 from phmrun.files import sha256_of
 from phmrun.ledger.data import Split
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
+from phmrun.text.preparation import Kept
 
 
-class Vocabulary(Protocol):
+class Vocabulary(Kept, Protocol):
     """What turns a task's text into numbers; it travels in the run directory."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """What the network is built for."""
-
-    def save(self, directory: Path) -> None:
-        """Writes it."""
-
-    @classmethod
-    def load(cls, directory: Path) -> Self:
-        """Reads what ``save`` wrote."""
 
 
 class DataModule:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -334,6 +335,24 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
     built: Structure = conformance.built(cls, out_features, in_features, options)
     built.freeze(frozen)
     return built
+
+
+def checked_options(structure: str, options: Mapping[str, Any], *, table: bool = False) -> dict[str, Any]:
+    """The options of a structure, or of an embedding where a ``table`` is meant, each of the type that it takes.
+
+    Raises:
+        PhmrunError: There is no such structure or option, or the value is none of its.
+    """
+    known = {option.name: option for option in options_of(structure, table=table)}
+    checked = {}
+    for name, value in options.items():
+        if name not in known:
+            raise unknown("option", name, known, what=f"the layer {structure!r} has no option {name!r}")
+        try:
+            checked[name] = TypeAdapter(known[name].annotation).validate_python(value)
+        except ValidationError as error:
+            raise PhmrunError(f"{value!r}: {error.errors()[0]['msg']}", where=f"{structure}.{name}") from error
+    return checked
 
 
 def check_options(what: str, known: tuple[Option, ...], given: Mapping[str, Any]) -> None:

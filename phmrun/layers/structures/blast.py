@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.block_matrix import PackedFactors, block_size, choose_blocks, from_blocks, into_blocks
-from phmrun.layers.budget import check_budget
 from phmrun.layers.fitting import best_coupled_blocks
 from phmrun.layers.structure import Application, Structure, register
-from phmrun.shares import share_of
+from phmrun.shares import check_budget, share_of
 
 
 @register("blast")

@@ -17,12 +17,10 @@ import math
 from typing import Annotated, Any, ClassVar
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.errors import PhmrunError
-from phmrun.layers.structure import Structure, build_structure, options_of, register
+from phmrun.layers.structure import Structure, build_structure, checked_options, register
 from phmrun.registry import STRUCTURES
 
 
@@ -123,14 +121,5 @@ def parse_options(of: str, text: str) -> dict[str, Any]:
     Raises:
         PhmrunError: An option that the structure does not have, or a value that it does not take.
     """
-    known = {option.name: option for option in options_of(of)}
-    given: dict[str, Any] = {}
-    for part in text.replace(",", " ").split():
-        name, equals, value = part.partition("=")
-        if not equals or name not in known:
-            raise PhmrunError(f"layer {of!r} has no option {name!r}", where="options", valid=sorted(known))
-        try:
-            given[name] = TypeAdapter(known[name].annotation).validate_python(value)
-        except ValidationError as error:
-            raise PhmrunError(f"{value!r}: {error.errors()[0]['msg']}", where=f"options, {name}") from error
-    return given
+    parts = (part.partition("=") for part in text.replace(",", " ").split())
+    return checked_options(of, {name: value for name, _, value in parts})

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.budget import check_budget
 from phmrun.layers.fitting import best_low_rank
 from phmrun.layers.structure import Application, Structure, register
-from phmrun.shares import share_of
+from phmrun.shares import check_budget, share_of
 
 
 @register("low-rank")

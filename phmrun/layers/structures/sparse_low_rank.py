@@ -17,10 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.budget import check_budget
 from phmrun.layers.fitting import best_sparse_low_rank
 from phmrun.layers.structure import Structure, register
-from phmrun.shares import share_of
+from phmrun.shares import check_budget, share_of
 
 AT_ONCE = 1 << 22
 """Random numbers drawn at a time for the places."""
