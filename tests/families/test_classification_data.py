@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from phmrun.engine.data import Batching
 from phmrun.families.sentence_classification.data import ClassificationBatches, ClassificationCorpus, ClassificationData
@@ -63,21 +62,6 @@ def test_every_item_once_an_epoch(data_of, unit):
     assert sum(batch.units for batch in data.validation_batches()) == 9
 
 
-def test_windows_count_their_items(data_of):
-    data = data_of(accumulate=3, size=7)
-    batches = list(itertools.islice(data.train_dataloader(), 12))
-    for start in range(0, 12, 3):
-        window = batches[start : start + 3]
-        assert {batch.window_units for batch in window} == {sum(batch.units for batch in window)}
-
-
-def test_from_any_step_on_and_with_workers(data_of):
-    straight = [firsts(batch) for batch in itertools.islice(data_of(accumulate=2).train_dataloader(), 14)]
-    later = data_of(accumulate=2, workers=1)
-    later.start_step = 4
-    assert [firsts(batch) for batch in itertools.islice(later.train_dataloader(), 6)] == straight[8:]
-
-
 def test_processes_share_the_items(data_of):
     seen = []
     for rank in (0, 1):
@@ -86,12 +70,6 @@ def test_processes_share_the_items(data_of):
         seen.append(list(itertools.chain(*(firsts(batch) for batch in data.validation_batches()))))
         assert data.steps_in_epochs(2, 2) == len(data.plan)
     assert sorted(seen[0] + seen[1]) == sorted(data.vocabulary.encode(item.sentences[0])[0] for item in ITEMS[:9])
-
-
-def test_loading_draws_no_random_numbers(data_of):
-    state = torch.get_rng_state()
-    next(iter(data_of().train_dataloader()))
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_what_the_runner_asks(data_of):
