@@ -77,9 +77,12 @@ def train(
     if dry_run:
         _show(request, experiment.dry_run(request.resolved.config), as_json)
         return
-    from phmrun.engine.derivation import taught_by
-    from phmrun.ledger import Run
+    derivation = None
+    if teacher:
+        from phmrun.engine.derivation import taught_by
+        from phmrun.ledger import Run
 
+        derivation = taught_by(Run.find(runs_dir, teacher))
     result = experiment.train(
         request.resolved.config,
         origin=request.resolved.origin,
@@ -87,7 +90,7 @@ def train(
         plugins=request.plugins,
         restart=(_agreed if yes else _ask) if restart else None,
         extend=extend,
-        derivation=taught_by(Run.find(runs_dir, teacher)) if teacher else None,
+        derivation=derivation,
         verbosity=int(console.verbosity()),
     )
     if as_json:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, write_json
-from phmrun.text.statistics import SideStatistics
+from phmrun.text.vocabulary import UNK
 
 REMOVE = "Remove its directory; it is made again from the text."
 DTYPES = ("<u2", "<u4", "<i8", "<f4")
@@ -112,21 +112,18 @@ class TokenStoreWriter:
     Args:
         path: The directory to make.
         vocabulary_size: Ids are below this; it decides the bytes a token takes.
-
-    Attributes:
-        statistics: Counts of what has been written; all of it once the ``with`` block has ended.
     """
 
     def __init__(self, path: Path, *, vocabulary_size: int) -> None:
         self.path = path
-        self.statistics = SideStatistics(vocabulary_size)
         self._limit = vocabulary_size
         self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
         self._sentences = 0
         self._tokens = 0
         self._pending: list[int] = []
         self._ends: list[int] = [0]
-        self._written = 0
+        self._written = self._unknown = self._longest = 0
+        self._seen = np.zeros(vocabulary_size, dtype=bool)
         path.mkdir(parents=True, exist_ok=True)
         (path / "store.json").unlink(missing_ok=True)
         self._token_file: IO[bytes] = (path / "tokens.bin").open("wb")
@@ -140,6 +137,16 @@ class TokenStoreWriter:
         self._ends.append(self._tokens)
         if len(self._pending) >= BUFFER or len(self._ends) >= BUFFER:
             self._flush()
+
+    def statistics(self) -> dict[str, Any]:
+        """Of a finished store: tokens, mean and highest length (tokens), unknown tokens' share, different tokens."""
+        return {
+            "tokens": self._tokens,
+            "mean_length": round(self._tokens / self._sentences, 3) if self._sentences else 0.0,
+            "max_length": self._longest,
+            "unknown_rate": self._unknown / self._tokens if self._tokens else 0.0,
+            "types": int(self._seen.sum()),
+        }
 
     def __enter__(self) -> "TokenStoreWriter":
         """The writer itself."""
@@ -170,7 +177,9 @@ class TokenStoreWriter:
         self._token_file.write(tokens.astype(self._dtype).tobytes())
         ends = np.array(self._ends, dtype="<i8")
         self._offset_file.write(ends.tobytes())
-        self.statistics.add(tokens, np.diff(ends, prepend=self._written))
+        self._longest = max(self._longest, int(np.diff(ends, prepend=self._written).max(initial=0)))
+        self._unknown += int(np.count_nonzero(tokens == UNK))
+        self._seen[tokens] = True
         self._written = self._tokens
         self._pending.clear()
         self._ends.clear()

@@ -32,7 +32,7 @@ def phmrun(capfd, monkeypatch) -> Callable[..., Result]:
 
 
 class FakeExperiment(types.ModuleType):
-    """Records its calls in place of ``phmrun.engine.experiment``."""
+    """Records its calls in place of ``phmrun.engine.experiment`` and ``phmrun.engine.trained_model``."""
 
     def __init__(self) -> None:
         super().__init__("phmrun.engine.experiment")
@@ -54,8 +54,11 @@ class FakeExperiment(types.ModuleType):
         data = {"train": {"sentences": 20_000}, "languages": ["en", "de"]}
         return types.SimpleNamespace(data=data, parameters={"total": 123_456}, rates=[])
 
-    def evaluate(self, run: Any, **options: Any) -> dict[str, Any]:
-        self._called("evaluate", (run,), options)
+    def open_run(self, run: Any) -> Any:
+        return types.SimpleNamespace(run=run, predictor=lambda **options: self.predictor(run, **options))
+
+    def evaluate_run(self, trained: Any, **options: Any) -> dict[str, Any]:
+        self._called("evaluate", (trained.run,), options)
         return {"test/bleu": {"value": 30.5, "signature": "nrefs:1"}}
 
     def predictor(self, run: Any, **options: Any) -> Any:
@@ -72,8 +75,9 @@ def experiment(monkeypatch) -> FakeExperiment:
     import phmrun.engine
 
     fake = FakeExperiment()
-    monkeypatch.setitem(sys.modules, "phmrun.engine.experiment", fake)
-    monkeypatch.setattr(phmrun.engine, "experiment", fake, raising=False)
+    for name in ("experiment", "trained_model"):
+        monkeypatch.setitem(sys.modules, f"phmrun.engine.{name}", fake)
+        monkeypatch.setattr(phmrun.engine, name, fake, raising=False)
     return fake
 
 

@@ -9,7 +9,7 @@ def test_overrides_reach_the_evaluation(phmrun, experiment, run_dir):
     assert run.path == run_dir
     assert given == {
         "split": "dev", "decoding": {"beam": 3, "alpha": 0.5}, "checkpoint": "last", "average": 4, "batch_size": 9,
-        "device": "auto",
+        "device": "auto", "files": [],
     }  # fmt: skip
     assert "nrefs:1" in result.out
 

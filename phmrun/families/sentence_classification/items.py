@@ -197,5 +197,5 @@ def _encode(
         "items": len(labels),
         "left_out": dict(left_out),
         "labels": {label: counts[number] for number, label in enumerate(vocabulary.labels)},
-        **{name: writer.statistics.as_dict(len(labels)) for name, writer in zip(names, writers, strict=True)},
+        **{name: writer.statistics() for name, writer in zip(names, writers, strict=True)},
     }

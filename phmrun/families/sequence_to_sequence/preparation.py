@@ -178,8 +178,7 @@ def _encode(
     if not kept:
         what = f"no pair of {split!r} has at most {max_length} tokens on both sides"
         raise PhmrunError(what, where=str(sides[0]), code=ExitCode.DATA)
-    both = {"source": sources.statistics.as_dict(kept), "target": targets.statistics.as_dict(kept)}
-    return {"sentences": kept, "dropped": dropped, **both}
+    return {"sentences": kept, "dropped": dropped, "source": sources.statistics(), "target": targets.statistics()}
 
 
 def _described(vocabularies: Vocabularies) -> dict[str, Any]:
