@@ -82,7 +82,7 @@ def unknown(
     kind: str, name: str, candidates: Iterable[str], *, where: str | None = None, what: str | None = None
 ) -> PhmrunError:
     """The error for a name that no registry holds, with the nearest names and all valid ones; ``what`` says it."""
-    valid = sorted(candidates)
+    valid = sorted(map(str, candidates))
     close = nearest(name, valid)
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
     return PhmrunError(what or f"there is no {kind} {name!r}", where=where, valid=valid, hint=hint)

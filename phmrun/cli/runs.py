@@ -74,7 +74,8 @@ def list_runs(
         console.print_json([run.to_json() for run in chosen])
         return
     if not chosen:
-        console.stderr().print(f"no runs in {runs_dir}" if not found else "no run fits", markup=False)
+        kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in found}))
+        console.stderr().print(f"no run fits; there are: {kinds}" if found else f"no runs in {runs_dir}", markup=False)
         return
     shown = _scores(chosen, scores, sort.removeprefix("-"))
     rows = [

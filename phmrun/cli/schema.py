@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import completion
+from phmrun.errors import unknown
 from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS
 
 EPILOG = """Example:
@@ -28,6 +29,8 @@ def schema(
 
         print(json.dumps(sweep_schema(), indent=2, ensure_ascii=False))
         return
+    if task not in TASKS:
+        raise unknown("schema", task, [*TASKS.names(), SWEEP])
     found = TASKS.get(task).load("schema")
     from phmrun.config import json_schema
     from phmrun.layers import options_of

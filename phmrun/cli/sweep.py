@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import HARDWARE, Json, RunsDirectory
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, nearest, unknown
 
 if TYPE_CHECKING:
     from phmrun.sweeps import Plan
@@ -40,8 +40,10 @@ class _RunByDefault(TyperGroup):
     """A group whose first argument may also be the sweep's file: `sweep FILE` stands for `sweep run FILE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts the verb in front where none is given."""
+        """Puts the verb in front where none is given; a verb misspelt before a file is told."""
         named = not args or args[0] in self.commands or args[0] in ("-h", "--help")
+        if not named and len(args) > 1 and nearest(args[0], self.commands) and not args[1].startswith("-"):
+            raise unknown("command", args[0], self.commands, where="phmrun sweep")
         return list(super().parse_args(ctx, args if named else ["run", *args]))
 
 

@@ -61,7 +61,10 @@ def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
     if key == "model.network":
         what = "this task has one network, so that there is none to choose; --layer says how its matrices are built"
         return Problem(key, what, source)
-    return Problem(key, "there is no such key", source, valid=names, suggestion=nearest(key.rpartition(".")[2], names))
+    what = "there is no such key"
+    if source and source.startswith("--") and not source.startswith("--set"):
+        what = f"this task has no {source}"
+    return Problem(key, what, source, valid=names, suggestion=nearest(key.rpartition(".")[2], names))
 
 
 _ALGEBRAS = {

@@ -133,7 +133,7 @@ class DataConfig(Section):
             raise ValueError(f"validation takes either {', '.join(both)} or hold_out; give one of them")
         missing = [key for key in needed if key not in given and not (self.hold_out and key in dev)]
         if missing:
-            instead = "; hold_out=0.1 takes a tenth of the training data instead" if missing == dev else ""
+            instead = "; --set data.hold_out=0.1 takes a tenth of the training data instead" if missing == dev else ""
             raise ValueError(f"your own files are not complete; missing: {', '.join(missing)}{instead}")
 
 

@@ -4,6 +4,7 @@ A line's text is kept as it is but for its end (LF or CR LF) and a byte-order ma
 is told by the file's first bytes, not by its name.
 """
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -90,10 +91,11 @@ def _decode(raw: bytes, path: Path, number: int, offset: int) -> str:
         line = body[skipped:].decode("utf-8")
     except UnicodeDecodeError as error:
         at = skipped + error.start
+        encoding = "UTF-16" if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "ISO-8859-1"
         raise malformed(
             f"byte 0x{body[at]:02x} at offset {offset + at:,} ({at} within the line) is not valid UTF-8",
             where,
-            f"Convert the file, for instance: iconv -f ISO-8859-1 -t UTF-8 {path.name} > {path.stem}.utf8",
+            f"Convert the file, for instance: iconv -f {encoding} -t UTF-8 {path.name} > {path.stem}.utf8",
         ) from error
     if "\0" in line:
         raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")

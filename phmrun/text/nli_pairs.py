@@ -226,6 +226,8 @@ def _own(path: Path) -> Iterator[Row]:
         if len(cells) != len(COLUMNS):
             columns = counted(len(cells), "column")
             what = f"the line has {columns} instead of 3 separated by tabs: {', '.join(COLUMNS)}"
+            if line.startswith("["):
+                what = "the line is no JSON object; each line must be one, not the whole file a list"
             raise malformed(what, f"{path}:{number}", SAMPLES)
         yield number, cells
 

@@ -28,7 +28,8 @@ from phmrun.tasks.lm.sampling import Choice
 from phmrun.tasks.lm.segments import parts
 from phmrun.tasks.lm.streams import StreamData, evaluation_batches
 from phmrun.tasks.lm.transformer_xl import TransformerXL
-from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words
+from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, chunks_of_words
+from phmrun.text.statistics import DOUBTFUL
 
 SAMPLES = 8
 ORDER = 5
@@ -198,7 +199,15 @@ class LanguageModelPredictor:
         if self.table is not None:
             extras["table_bytes"] = self.table.bytes
         scores = {
-            "perplexity": Score("perplexity", perplexity(mean), signature, count, "words", extras=extras),
+            "perplexity": Score(
+                "perplexity",
+                perplexity(mean),
+                signature,
+                count,
+                "words",
+                extras=extras,
+                warnings=_doubt(unknown, count),
+            ),
             "perplexity-of-unigram": Score(
                 "perplexity", perplexity(float(self._unigram()[tokens].mean())), self._unit(), count, "words"
             ),
@@ -317,3 +326,10 @@ def build_predictor(
         weights=weights,
         device=device,
     )
+
+
+def _doubt(unknown: int, count: int) -> tuple[str, ...]:
+    """A warning where a perplexity is mostly that of the unknown word."""
+    if unknown < DOUBTFUL * count:
+        return ()
+    return (f"{unknown / count:.0%} of the words are unknown: the perplexity is mostly that of {UNKNOWN}",)

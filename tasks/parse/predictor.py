@@ -29,7 +29,7 @@ from phmrun.text.conllu import Sentence
 SAMPLES = 8
 CHUNK = 1024
 """Sentences of a stream that are sorted by length and parsed together."""
-NAME = "standard input"
+NAME = "input"
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ def test_list_shows_the_main_score_unless_others_are_named(runs_dir: Path) -> No
     with pytest.raises(PhmrunError, match=r"there is no score .test/blue.") as caught:
         phmrun(runs_dir, "runs", "list", "--scores", "test/blue")
     assert "test/bleu" in str(caught.value)
+    with pytest.raises(PhmrunError, match=r"Did you mean 'done'\?"):
+        phmrun(runs_dir, "runs", "list", "--state", "don")
 
 
 def test_list_filters(runs_dir: Path) -> None:
@@ -69,7 +71,7 @@ def test_list_filters(runs_dir: Path) -> None:
     assert [run["run_id"] for run in found] == [DENSE]
     assert found[0]["metrics"]["test/bleu"]["signature"] == "nrefs:1|tok:13a"
     assert found[0]["seed"] == 1
-    assert phmrun(runs_dir, "runs", "list", "--task", "parse") == ("", "no run fits\n")
+    assert phmrun(runs_dir, "runs", "list", "--task", "parse")[1].startswith("no run fits; there are: nmt ")
 
 
 def test_list_of_nothing(tmp_path: Path) -> None:

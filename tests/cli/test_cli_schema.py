@@ -14,7 +14,9 @@ def test_schema(phmrun):
 
 
 def test_unknown_task(phmrun):
-    assert phmrun("schema", "nmmt").code == 2
+    refused = phmrun("schema", "swep")
+    assert refused.code == 2
+    assert "Did you mean 'sweep'?" in refused.err
 
 
 def test_schema_of_sweep_files(phmrun):

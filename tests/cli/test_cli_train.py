@@ -95,6 +95,7 @@ BAD = [
     (["nmt", "--layer", "phm", "--set", "layer.variant=papper"], "did you mean 'paper'"),
     (["nmt", "--data", "mutli30k"], "Did you mean 'multi30k'"),
     (["nmt", "--preset", "huge"], "valid: tiny, small, base"),
+    (["sva", "--preset", "base"], "this task has no --preset"),
     (["nmt", "--set", "modle.width=3"], "did you mean 'model'"),
     (["nmt", "--set", "model.width"], "not of the form key=value"),
     (["nmt", "--set", "model.width=wide"], "must be a whole number"),

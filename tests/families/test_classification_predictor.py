@@ -71,10 +71,12 @@ def test_answers():
 def test_pairs_are_separated_by_tabs():
     pairs = classifier(("premise", "hypothesis"))
     assert [answer.values["prediction"] for answer in pairs.predict(["a\tb b", "\tc"])] == ["B", "C"]
-    with pytest.raises(PhmrunError, match="1 columns instead of 2: premise, hypothesis") as caught:
+    with pytest.raises(PhmrunError, match="1 column instead of 2: premise, hypothesis") as caught:
         list(pairs.predict(["a\tb", "a b"]))
-    assert caught.value.where == "standard input:2"
+    assert caught.value.where == "input:2"
     assert caught.value.code is ExitCode.DATA
+    with pytest.raises(PhmrunError, match="2 columns instead of 1: prefix"):
+        list(classifier(("prefix",)).predict(["VBZ\ta"]))
 
 
 def test_an_answer_as_soon_as_its_batch_is_complete():

@@ -52,6 +52,10 @@ def test_a_sweep_runs_and_says_how_it_ended(phmrun, written):
     assert phmrun(file, "--seeds", "2", "--limit", "1").stdout == "8 cells: 4 done · 2 missing · 2 invalid\n"
 
 
+def test_a_misspelt_verb_is_told(phmrun, written):
+    assert "Did you mean 'status'" in str(phmrun("satus", written(FOUR)).exception)
+
+
 def test_failures_end_in_code_five_with_the_last_lines(phmrun, written):
     file = written({"task": "toy", "grid": {"data.name": ["oom", "good", "bad"]}})
     result = phmrun(file)

@@ -267,6 +267,9 @@ def test_a_wrong_number_of_columns_names_those_expected(tmp_path):
         list(read_pairs(path, "tsv"))
     assert "premise, hypothesis, label" in str(caught.value)
     assert "data formats nli" in str(caught.value)
+    path.write_text('[{"premise": "a"}]')
+    with pytest.raises(PhmrunError, match="each line must be one"):
+        list(read_pairs(path, "tsv"))
 
 
 @pytest.mark.parametrize("name", ["scitail", "tsv"])

@@ -79,6 +79,8 @@ def test_utf16_is_recognised(tmp_path):
     error = failure(write(tmp_path / "a", "one\n".encode("utf-16-le")), write(tmp_path / "b", "x\n"))
     assert error.where == f"{tmp_path / 'a'}:1"
     assert "UTF-16" in (error.hint or "")
+    marked = failure(write(tmp_path / "a", "one\n".encode("utf-16")), write(tmp_path / "b", "x\n"))
+    assert "iconv -f UTF-16 " in (marked.hint or "")
 
 
 @pytest.mark.parametrize("damage", ["truncated", "header", "content"])

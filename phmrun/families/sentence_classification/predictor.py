@@ -14,7 +14,7 @@ from torch import nn
 from phmrun.config import Experiment
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.families.sentence_classification.data import ClassificationData
 from phmrun.families.sentence_classification.items import Item, LeftOut
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
@@ -158,11 +158,12 @@ class SentenceClassifier:
 
     def _item(self, line: str, number: int) -> list[str]:
         """The sentences on a line."""
-        sentences = line.split("\t") if len(self.names) > 1 else [line]
+        sentences = line.split("\t")
         if len(sentences) != len(self.names):
-            what = f"the line has {len(sentences)} columns instead of {len(self.names)}: {', '.join(self.names)}"
-            hint = "Put a tab between them."
-            raise PhmrunError(what, where=f"standard input:{number}", hint=hint, code=ExitCode.DATA)
+            found, wanted = counted(len(sentences), "column"), len(self.names)
+            what = f"the line has {found} instead of {wanted}: {', '.join(self.names)}"
+            hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
+            raise PhmrunError(what, where=f"input:{number}", hint=hint, code=ExitCode.DATA)
         return sentences
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
-from phmrun.tasks.lm.predictor import LanguageModelPredictor, Prompting, Scoring
+from phmrun.tasks.lm.predictor import LanguageModelPredictor, Prompting, Scoring, _doubt
 from phmrun.tasks.lm.preparation import StreamSettings
 from phmrun.tasks.lm.sampling import Choice
 from phmrun.tasks.lm.streams import StreamData
@@ -149,6 +149,8 @@ def test_evaluation(data, vocabulary):
         "unit:word|split:space|vocabulary:40|end:counted|streams:2|length:5|memory:state|weights:best@7"
     )
     assert score.extras == {"bits_per_word": pytest.approx(nats.mean() / math.log(2)), "unknown_words": 1}
+    assert score.warnings == ()
+    assert _doubt(4, 7)[0].startswith("57% of the words are unknown")
     characters = evaluation.scores["bits_per_character"]
     assert characters.n == len("w01 w05 strange\n\nw02\n")
     assert characters.value == pytest.approx(nats.sum() / math.log(2) / characters.n)

@@ -114,7 +114,7 @@ def test_the_input_can_be_named(trained):
     assert answers(parser_of(trained, input="text"), "1\tv\n")[0].values["words"] == ["1", "v"]
     with pytest.raises(PhmrunError, match="1 column instead of 10") as caught:
         answers(parser_of(trained, input="conllu"), "\nd1 n2 v3\n")
-    assert caught.value.where == "standard input:2"
+    assert caught.value.where == "input:2"
     assert answers(parser_of(trained), "") == []
 
 
@@ -131,7 +131,7 @@ def test_missing_tags_are_told_of_once(trained, caplog):
 def test_malformed_input_is_placed(trained, old, new, line):
     with pytest.raises(PhmrunError) as caught:
         answers(parser_of(trained), CONLLU.replace(old, new))
-    assert (caught.value.code, caught.value.where) == (ExitCode.DATA, f"standard input:{line}")
+    assert (caught.value.code, caught.value.where) == (ExitCode.DATA, f"input:{line}")
 
 
 def test_a_sentence_is_answered_before_the_next_is_read(trained):
