@@ -14,24 +14,8 @@ from hypothesis import strategies as st
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text import BOS, EOS, KINDS, PAD, UNK, Vocabularies, load_vocabulary, train_vocabulary
 
-WORDS = [
-    "the",
-    "a",
-    "big",
-    "small",
-    "old",
-    "house",
-    "tree",
-    "dog",
-    "cat",
-    "sees",
-    "near",
-    "Straße",
-    "über",
-    "naïve",
-    ",",
-    "!",
-]
+TEXT = "the a big small old house tree dog cat sees near Straße über naïve , !"
+WORDS = TEXT.split()
 LINES = [" ".join(WORDS[(start * step) % len(WORDS)] for step in range(1, 9)) for start in range(1, 400)]
 
 
