@@ -1,6 +1,8 @@
-"""What a vocabulary is: text to token ids and back, and how it is kept; 0 pads, 1 is unknown, 2 and 3 begin and end.
+"""What a vocabulary is: text to token ids and back, and how it is kept.
 
-On disk it is ``vocabulary.json`` (kind, size, checksum) and one model file. Nothing on disk is executable: no pickle.
+Of the ids 0 pads, 1 is unknown, 2 begins and 3 ends a sentence, but for the words of running text, which need none of
+these places. On disk a vocabulary is ``vocabulary.json`` (kind, sizes, checksum) and one model file. Nothing on disk is
+executable: no pickle.
 """
 
 import hashlib
