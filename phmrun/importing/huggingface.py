@@ -152,8 +152,9 @@ def _marian(checkpoint: Checkpoint) -> Imported:
         raise _unlike(checkpoint, f"vocab.json has {len(names)} pieces, config.json {config['vocab_size']}")
     sides = []
     for name in ("source.spm", "target.spm"):
-        side, order = _renumbered(checkpoint, checkpoint.file(name), names, unknown_token)
-        _processor(checkpoint, side.model)
+        spm = checkpoint.file(name)
+        _processor(checkpoint, spm)
+        side, order = _renumbered(checkpoint, spm, names, unknown_token)
         sides.append(side)
     return Imported(model, {"penalty": "power", "alpha": 1.0}, Vocabularies(*sides), order)
 

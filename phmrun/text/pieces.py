@@ -7,7 +7,6 @@ from typing import Any, Self
 import sentencepiece
 
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.vocabulary import SPECIALS, UNK, Vocabulary, without_specials
 
 
@@ -31,6 +30,9 @@ class PieceVocabulary(Vocabulary):
     Args:
         model: The serialised SentencePiece model.
         pieces: The pieces by number, the four special ones first.
+
+    Raises:
+        ValueError: There is no such model in the bytes.
     """
 
     kinds = ("pieces",)
@@ -39,10 +41,7 @@ class PieceVocabulary(Vocabulary):
     def __init__(self, model: bytes, pieces: Sequence[str]) -> None:
         super().__init__("pieces", pieces, size=len(pieces), requested=len(pieces))
         self.model = model
-        try:
-            self._processor = processor_of(model)
-        except ValueError as error:
-            raise PhmrunError("the SentencePiece model is damaged", code=ExitCode.DATA) from error
+        self._processor = processor_of(model)
         self._numbers = {piece: number for number, piece in enumerate(pieces) if number >= len(SPECIALS)}
 
     def encode(self, text: str) -> list[int]:
