@@ -86,6 +86,9 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
     except PhmrunError as error:
         set_outcome(run, failed, before + error.what)
         raise
+    except BrokenPipeError:
+        set_outcome(run, State.INTERRUPTED, f"{before}by whoever read the messages and left")
+        raise
     except Exception as error:
         set_outcome(run, failed, f"{before}{type(error).__name__}: {error}")
         raise

@@ -115,7 +115,7 @@ def said(event: Event) -> str:
         return f"started {status.cell.label} ({status.cell.run_id})"
     took = f" after {duration(event.seconds)}" if event.seconds is not None else " elsewhere"
     reason = f": {status.reason}" if status.reason and status.state is not CellState.DONE else ""
-    if event.code is not None and event.code < 0:
+    if event.code is not None and event.code < 0 and status.state is not CellState.DONE:
         reason = f": killed by signal {-event.code}"
     best = headline(status.run) if status.state is CellState.DONE and status.run else ""
     scores = f": {best}" if best else ""

@@ -10,6 +10,7 @@ import yaml
 from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot, write_corpus
 
 from phmrun.engine import experiment
+from phmrun.engine.bookkeeping import outcome_kept
 from phmrun.engine.experiment import dry_run
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, PhmrunError
@@ -187,6 +188,14 @@ def test_a_loss_that_is_no_number_fails_the_run(tmp_path, monkeypatch):
     assert (status.state, status.reason) == (State.FAILED, "the training loss is nan at optimizer step 3")
     assert not (path / "lock").exists()
     assert "the training loss is nan" in (path / "train.log").read_text()
+
+
+def test_a_reader_that_leaves_interrupts(tmp_path):
+    run = Run.create(tmp_path, "nmt-x-1-0123456789ab", "task: nmt\n")
+    run.set_state(State.RUNNING)
+    with pytest.raises(BrokenPipeError), outcome_kept(run):
+        raise BrokenPipeError
+    assert run.status.state is State.INTERRUPTED
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,7 @@ def test_an_event_elsewhere(at):
     made = at()
     made.put(0, State.DONE)
     assert said(Event(look(made.plan.cells[0], made.runs_dir))) == "done elsewhere model.width 4 · seed 1"
+    assert said(Event(look(made.plan.cells[0], made.runs_dir), 1.0, -2)) == "done after 1 s model.width 4 · seed 1"
     assert said(Event(look(made.plan.cells[1], made.runs_dir), 1.0, -15)) == (
         "not begun after 1 s model.width 4 · seed 2: killed by signal 15"
     )
