@@ -11,6 +11,7 @@ from phmrun.cli.decoding import Device
 from phmrun.cli.measuring import MEASURED, Repeats, Threads, numbers, prepare_process, print_machine
 from phmrun.cli.options import Json, RunArgument, RunsDirectory
 from phmrun.errors import unknown
+from phmrun.progress import waiting
 
 if TYPE_CHECKING:
     from phmrun.bench.run import Phase, Report
@@ -90,8 +91,9 @@ def bench_run(
 
     found = Run.find(runs_dir, run)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: its profiler writes to stderr
-    from phmrun.bench.run import Amount
-    from phmrun.bench.run import bench_run as measure
+    with waiting("preparing"):
+        from phmrun.bench.run import Amount
+        from phmrun.bench.run import bench_run as measure
 
     prepare_process(threads)
     report = measure(

@@ -76,7 +76,8 @@ def export(
         if model_card:
             _write_card(found, path)
         return
-    exported = exporting.export(trained, out, kind, checkpoint=checkpoint, average=average)
+    with waiting(f"writing and checking {kind}"):
+        exported = exporting.export(trained, out, kind, checkpoint=checkpoint, average=average)
     if model_card:
         _write_card(found, exported.path if exported.parts else exported.path.parent)
     files = list(exported.parts.values()) or [exported]

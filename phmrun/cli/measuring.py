@@ -7,7 +7,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import HARDWARE
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, counted
 
 MEASURED = "What is measured"
 
@@ -93,7 +93,7 @@ def print_machine(machine: dict[str, Any]) -> None:
     """The line above all figures."""
     parts: Iterable[str] = (
         machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"],
-        f"{machine['threads']} threads",
+        counted(machine["threads"], "thread"),
         f"torch {machine['torch']}",
     )
     console.stdout().print(" · ".join(parts), markup=False, soft_wrap=True)

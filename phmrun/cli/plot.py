@@ -9,6 +9,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.decoding import Checkpoint
 from phmrun.cli.options import Plugin, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
+from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 app = typer.Typer(help="Pictures of runs, PNG, SVG or PDF.", no_args_is_help=True)
@@ -40,9 +41,10 @@ def plot_history(
     """Draws the course of a score over the training of one run or several."""
     if over not in AXES:
         raise unknown("axis", over, AXES, where="--over")
-    from phmrun.ledger import Run
-    from phmrun.plots.canvas import save_figure
-    from phmrun.plots.history import Axis, choose_score, curves, default_name, draw_history, heading
+    with waiting("preparing"):
+        from phmrun.ledger import Run
+        from phmrun.plots.canvas import save_figure
+        from phmrun.plots.history import Axis, choose_score, curves, default_name, draw_history, heading
 
     found = [Run.find(runs_dir, run) for run in runs]
     chosen, axis = choose_score(found, score), cast(Axis, over)
@@ -63,15 +65,16 @@ def plot_correlation(
 ) -> None:
     """Draws how far the dimensions of a run's embeddings are correlated, a deep one's layer by layer."""
     load_plugins(plugin)
-    from phmrun.engine.trained_model import open_run
-    from phmrun.ledger import Run
-    from phmrun.plots.canvas import save_figure
-    from phmrun.plots.correlation import correlation_panels, draw_correlation
-    from phmrun.plots.history import default_name, heading, labels
+    with waiting("preparing"):
+        from phmrun.engine.trained_model import open_run
+        from phmrun.ledger import Run
+        from phmrun.plots.canvas import save_figure
+        from phmrun.plots.correlation import correlation_panels, draw_correlation
+        from phmrun.plots.history import default_name, heading, labels
 
-    found = Run.find(runs_dir, run)
-    trained = open_run(found)
-    weights = trained.load(checkpoint)
+        found = Run.find(runs_dir, run)
+        trained = open_run(found)
+        weights = trained.load(checkpoint)
     path = out or default_name([found], "correlation")
     panels = correlation_panels(trained.module.network)
     save_figure(draw_correlation(panels, f"{heading([found])}\n{labels([found])[0]}\nweights {weights}"), path)

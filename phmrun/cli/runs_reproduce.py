@@ -8,6 +8,7 @@ import typer
 from phmrun.cli import console
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import ExitCode
+from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def reproduce(
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
-    from phmrun.engine import reproduction
+    with waiting("preparing"):
+        import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
+        from phmrun.engine import reproduction
 
     result = reproduction.reproduce(found, directory or found.path.parent / "reproduced", plugins=plugins)
     if as_json:

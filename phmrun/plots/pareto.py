@@ -39,7 +39,8 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
         axes.set_xticks(sizes, [short(value) for value in sizes], rotation=30, ha="right", fontsize=8)
         axes.set_xticks([], minor=True)
     axes.set_xlabel(f"{size} (logarithmic)")
-    axes.set_ylabel(title(score))
+    spread = any(point.spread is not None for point in points)
+    axes.set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
     axes.grid(alpha=0.3)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
     return figure

@@ -63,7 +63,9 @@ def test_names_below_the_axis_do_not_lie_over_one_another():
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_pictures(tmp_path, ending):
     points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None), Point("lost", 5e6, 30.0, 0.1)]
-    save_figure(draw_pareto(points, "test/bleu"), tmp_path / f"pareto.{ending}")
+    pareto = draw_pareto(points, "test/bleu")
+    assert pareto.axes[0].get_ylabel() == "test BLEU ± deviation over seeds"
+    save_figure(pareto, tmp_path / f"pareto.{ending}")
     run = Run.create(tmp_path, "nmt-x-1-0123456789ab", "task: nmt\n")
     for step, rate in ((1, 100.0), (2, 300.0), (3, 200.0)):
         run.history.append({"step": step, "train/units_per_second": rate})
