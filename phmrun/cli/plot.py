@@ -99,12 +99,13 @@ def plot_pareto(
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
     """Draws a score against what it costs: what gives most for its size, and what is beaten on both counts."""
-    from phmrun.cli.table_results import results
-    from phmrun.ledger import Run
-    from phmrun.papers.costs import points_of, require_cost
-    from phmrun.plots.canvas import save_figure
-    from phmrun.plots.history import heading as heading_of
-    from phmrun.plots.pareto import draw_pareto
+    with waiting("preparing"):
+        from phmrun.cli.table_results import results
+        from phmrun.ledger import Run
+        from phmrun.papers.costs import points_of, require_cost
+        from phmrun.plots.canvas import save_figure
+        from phmrun.plots.history import heading as heading_of
+        from phmrun.plots.pareto import draw_pareto
 
     require_cost(over, "--over")
     table = results(what, runs_dir, scores=[score] if score else []).table
@@ -124,10 +125,11 @@ def plot_pareto(
 @app.command("speed")
 def plot_speed(runs: RunArguments, *, out: Out = None, runs_dir: RunsDirectory = Path("runs")) -> None:
     """Draws how fast some runs trained and predicted, by their own records; `phmrun bench run` measures it alone."""
-    from phmrun.ledger import Run
-    from phmrun.plots.canvas import save_figure
-    from phmrun.plots.history import default_name, heading, labels
-    from phmrun.plots.speed import draw_speed, pace_of
+    with waiting("preparing"):
+        from phmrun.ledger import Run
+        from phmrun.plots.canvas import save_figure
+        from phmrun.plots.history import default_name, heading, labels
+        from phmrun.plots.speed import draw_speed, pace_of
 
     found = [Run.find(runs_dir, run) for run in runs]
     path = out or default_name(found, "speed")
@@ -147,10 +149,11 @@ def plot_tuning(
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
     """Draws the expected best validation of every row of a sweep against the number of trials."""
-    from phmrun.cli.sweep_tuning import rows_of
-    from phmrun.cli.sweep_work import planned
-    from phmrun.plots.canvas import save_figure
-    from phmrun.plots.tuning import Effort, draw_tuning
+    with waiting("preparing"):
+        from phmrun.cli.sweep_tuning import rows_of
+        from phmrun.cli.sweep_work import planned
+        from phmrun.plots.canvas import save_figure
+        from phmrun.plots.tuning import Effort, draw_tuning
 
     made = planned(file, ledger=runs_dir)
     if not made.sweep.file.tune:
