@@ -100,6 +100,16 @@ def test_items_and_seeds_together_cover_the_truth():
 WORDS = ["the", "a", "old", "young", "teacher", "child", "sees", "calls", "up", "loves", "dog", "house", "in", ",", "."]
 
 
+def test_seeds_that_agree_by_chance_leave_the_items_error():
+    """Two seeds of the same score: the error is that of the items for these runs, by bootstrap of the mean difference."""
+    stream = np.random.default_rng(2)
+    right = [stream.permutation(np.arange(400) < total).astype(float)[:, None] for total in (250, 250, 240, 240)]
+    found = compare_items(right[:2], right[2:], lambda sums: sums[:, 0] / 4, paired=True)
+    of_items = (sum(right[:2]) - sum(right[2:]))[:, 0] / 2
+    assert found.value == 2.5
+    assert found.error == pytest.approx(100 * of_items.std() / 400**0.5, rel=0.1)
+
+
 @pytest.mark.parametrize("share", [0.34, 0.36])
 def test_p_values_over_items_are_about_twice_sacrebleus(share):
     """Which counts the differences of one direction only, in a bootstrap of its own."""
