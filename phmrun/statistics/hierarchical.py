@@ -3,13 +3,13 @@
 The test items are resampled, the same ones for every run of both systems. Seeds that both systems share are pairs, else
 each system has its own. The standard error of the difference of the means over seeds is of
 
-    se² = var(seeds) / n + var(items) - min(var(seeds × items), var(seeds) / n),        interval: difference ± t_ν · se,
+    se² = var(seeds) / n + var(items) - min(var(seeds × items), var(seeds) / n),    interval: difference ± t_ν · se,
 
 with ν by Welch and Satterthwaite. Resampled seeds need no draws: n - 1 of n drawn with replacement (Rao and Wu 1988)
 have the variance s² / n in closed form. What seed and item do together is in both of the first two parts, so it is
-taken out once; it follows from how much less a mean of runs varies over resampled items than a single run does. Few seeds
-may agree by chance, so that the first part has less of it: no more is taken out than is there, and the error is never less
-than that of the items for these runs.
+taken out once; it follows from how much less a mean of runs varies over resampled items than a single run does. Few
+seeds may agree by chance, so that the first part has less of it: no more is taken out than is there, and the error is
+never less than that of the items for these runs.
 
 Of one seed the part of the seeds cannot be estimated: the result speaks of these two runs, and says so.
 

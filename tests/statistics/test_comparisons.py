@@ -101,7 +101,7 @@ WORDS = ["the", "a", "old", "young", "teacher", "child", "sees", "calls", "up", 
 
 
 def test_seeds_that_agree_by_chance_leave_the_items_error():
-    """Two seeds of the same score: the error is that of the items for these runs, by bootstrap of the mean difference."""
+    """Two seeds of the same score: the error is that of the items for these runs."""
     stream = np.random.default_rng(2)
     right = [stream.permutation(np.arange(400) < total).astype(float)[:, None] for total in (250, 250, 240, 240)]
     found = compare_items(right[:2], right[2:], lambda sums: sums[:, 0] / 4, paired=True)
