@@ -114,6 +114,8 @@ def decisions(design: Design, rows: Sequence[Sequence[float]], baseline: Sequenc
         for kind, decided in ((Verdict.DIFFERENT, different), (Verdict.NOT_WORSE, not_worse)):
             if place in decided and (verdict is Verdict.UNDECIDED or decided[place] < seeds):
                 verdict, seeds = kind, decided[place]
+        if better and place in different:  # which says more than that it is not worse, if at a later look
+            verdict, seeds = Verdict.DIFFERENT, different[place]
         found.append(Decision(verdict, seeds, better))
     return found
 

@@ -228,6 +228,16 @@ def test_several_rows_share_the_level_and_hand_it_on():
     assert lower[0].verdict is Verdict.DIFFERENT
 
 
+def test_better_says_more_than_not_worse_at_an_earlier_look():
+    design = Design(max_seeds=6, margin=0.5)
+    base = [30.0, 31.0, 29.0, 30.5, 29.5, 30.2]
+    others = [[29.6, 30.9, 29.4, 30.3, 29.9, 30.1]] * 7  # with so many, five seeds show one direction only
+    found = decisions(design, [[value + 5 for value in base], *others], base)[0]
+    assert (found.verdict, found.seeds, found.better) == (Verdict.DIFFERENT, 6, True)
+    at_five = decisions(design, [[value + 5 for value in base[:5]], *others], base)[0]
+    assert (at_five.verdict, at_five.seeds) == (Verdict.NOT_WORSE, 5)
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_false_alarms_and_savings(rows):
     """Under the null at most 5 % of families have an alarm; a difference of 3 deviations needs fewer than 10 seeds."""
