@@ -156,18 +156,23 @@ def crossing(row: Array, baseline: Array, design: Design, level: float, *, two_s
 
 
 def _holm(rows: Sequence[Array], baseline: Array, design: Design, *, two_sided: bool) -> dict[int, int]:
-    """The rows whose path has crossed, with the seeds at that look."""
+    """The rows whose path has crossed, with the seeds at that look.
+
+    Holm's procedure asks that what crosses at one level does so at every larger one. A path need not: a larger level
+    spends more at the first look and may leave less for the next. So a row counts only if it crosses at all of them.
+    """
+    levels = [design.level / left for left in range(len(rows), 0, -1)]
     found: dict[int, int] = {}
-    while len(found) < len(rows):
-        level = design.level / (len(rows) - len(found))
-        new = {
-            place: look
-            for place, row in enumerate(rows)
-            if place not in found and (look := crossing(row, baseline, design, level, two_sided=two_sided)) is not None
-        }
+    waiting = {
+        place: [crossing(row, baseline, design, level, two_sided=two_sided) for level in levels]
+        for place, row in enumerate(rows)
+    }
+    while waiting:
+        new = {place: look for place, looks in waiting.items() if None not in looks and (look := looks[0]) is not None}
         if not new:
             break
         found |= new
+        waiting = {place: looks[len(new) :] for place, looks in waiting.items() if place not in new}
     return found
 
 

@@ -238,6 +238,18 @@ def test_better_says_more_than_not_worse_at_an_earlier_look():
     assert (at_five.verdict, at_five.seeds) == (Verdict.NOT_WORSE, 5)
 
 
+def test_a_verdict_does_not_hang_on_the_seeds_of_another_row():
+    """The row crosses at a sixth of the level, but not at a fifth, which spends more at the first look."""
+    design = Design(max_seeds=6)
+    base = np.array([11.44, 12.75, 11.46, 9.3, 12.67, 13.09])
+    row = np.array([7.17, 9.38, 7.18, 4.63, 8.43, 3.75])
+    assert [crossing(row, base, design, 0.05 / left, two_sided=True) for left in (6, 5, 4)] == [6, None, 6]
+    far, same = base + 9, base[::-1]
+    for seeds in (5, 6):
+        found = decisions(design, [row, far, far, far[:seeds], same, same, same, same], base)
+        assert found[0].verdict is Verdict.UNDECIDED
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_false_alarms_and_savings(rows):
     """Under the null at most 5 % of families have an alarm; a difference of 3 deviations needs fewer than 10 seeds."""
