@@ -23,11 +23,6 @@ def clone(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_page_is_what_the_results_say(phmrun, clone):
-    result = phmrun("results", "build", "--check")
-    assert (result.code, result.err) == (0, "")
-
-
 def test_a_page_that_says_something_else_is_told_and_left(phmrun, clone, monkeypatch):
     monkeypatch.setattr(results_page, "page_of", lambda folder: results_page.Page("# Results\n", {}))
     before = (clone / "RESULTS.md").read_text()
@@ -39,9 +34,11 @@ def test_a_page_that_says_something_else_is_told_and_left(phmrun, clone, monkeyp
     assert phmrun("results", "build", "--check").code == 0
 
 
-def test_pictures_that_are_gone_are_drawn_again_the_same(phmrun, clone, monkeypatch):
+def test_the_page_is_what_the_results_say_and_pictures_are_drawn_again_the_same(phmrun, clone, monkeypatch):
     page = results_page.page_of(Path("results"))
-    monkeypatch.setattr(results_page, "page_of", lambda folder: page)
+    monkeypatch.setattr(results_page, "page_of", lambda folder: page)  # made once: it reads hundreds of runs
+    result = phmrun("results", "build", "--check")
+    assert (result.code, result.err) == (0, "")
     before = {picture: picture.read_bytes() for picture in page.pictures}
     for picture in before:
         picture.unlink()
@@ -52,6 +49,9 @@ def test_pictures_that_are_gone_are_drawn_again_the_same(phmrun, clone, monkeypa
 
 def test_tables_are_made_of_results_alone(phmrun, clone):
     one = clone / "results" / SWEEP
+    for folder in (clone / "results").iterdir():
+        if folder.is_dir() and folder.name not in (SWEEP, "ptb-small"):
+            shutil.rmtree(folder)
     restored = phmrun("results", "restore", "results", "--runs-dir", "runs", "--json")
     assert len(json.loads(restored.out)["runs"]) == len(list((clone / "results").glob("*/*.json")))
     alone = phmrun("results", "restore", str(one), "--runs-dir", "of one sweep")

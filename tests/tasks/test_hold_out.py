@@ -27,5 +27,5 @@ def test_a_share_of_the_training_data_is_held_out(task, tmp_path):
 def test_validation_files_or_a_share(task, tmp_path):
     with pytest.raises(PhmrunError, match="validation takes either dev or hold_out"):
         configured(task, tmp_path, {"data": {"hold_out": 0.2}})
-    with pytest.raises(PhmrunError, match="missing: dev; hold_out"):
+    with pytest.raises(PhmrunError, match="missing: dev; --set data"):
         configured(task, tmp_path, {"data": {"dev": None}})

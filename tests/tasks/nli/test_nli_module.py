@@ -85,5 +85,5 @@ def test_it_learns_and_answers(tmp_path):
     assert scores["test/accuracy"]["value"] > scores["test/accuracy-of-majority"]["value"] + 15
     (answer,) = open_run(run).predictor().predict(["w1 w2 w3\tnot w1"])
     assert set(answer.values["probabilities"]) == {"entailment", "neutral", "contradiction"}
-    with pytest.raises(PhmrunError, match="1 columns instead of 2"):
+    with pytest.raises(PhmrunError, match="1 column instead of 2"):
         list(open_run(run).predictor().predict(["no hypothesis"]))
