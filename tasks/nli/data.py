@@ -92,12 +92,13 @@ def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> It
 
 
 def find_vectors(path: Path) -> Path:
-    """A file of word vectors, here or in the data directory.
+    """A file of word vectors, here or in the data directory; a name alone, as results have it, in a folder of that.
 
     Raises:
         PhmrunError: (exit 3) It is in neither place.
     """
-    for candidate in (path, data_dir() / path):
+    folders = sorted(data_dir().glob("*/")) if path.name == str(path) else []
+    for candidate in (path, data_dir() / path, *(folder / path for folder in folders)):
         if candidate.is_file():
             return candidate
     raise PhmrunError(
