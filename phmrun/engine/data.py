@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch.utils.data import DataLoader, Dataset
 
+from phmrun.config import Experiment
 from phmrun.files import sha256_of
 from phmrun.ledger.data import Split
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
@@ -120,6 +121,17 @@ class Batching:
     accumulate: int
     seed: int
     workers: int
+
+
+def batching_of(config: Experiment) -> Batching:
+    """What an experiment says of it."""
+    return Batching(
+        config.batch.unit,
+        config.batch.size,
+        config.training.accumulate,
+        config.seed,
+        config.hardware.workers,
+    )
 
 
 class BucketedData(DataModule):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from phmrun.engine.data import Batching, BucketedData
+from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.config import ParsingExperiment, TreebankVocabularyConfig
@@ -190,13 +190,7 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
         hold_out=data.hold_out,
         fraction=Fraction(data.train_fraction),
         max_length=data.max_length,
-        batching=Batching(
-            config.batch.unit,
-            config.batch.size,
-            config.training.accumulate,
-            config.seed,
-            config.hardware.workers,
-        ),
+        batching=batching_of(config),
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from phmrun.engine.data import Batching, BucketedData
+from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.held_out import divided
@@ -244,13 +244,7 @@ def build_classification_data(
         corpus,
         words=WordSettings(**config.data.vocabulary.model_dump()),
         max_length=config.data.max_length,
-        batching=Batching(
-            config.batch.unit,
-            config.batch.size,
-            config.training.accumulate,
-            config.seed,
-            config.hardware.workers,
-        ),
+        batching=batching_of(config),
         cache=cache,
         vectors=vectors,
         vector_width=vector_width,

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from phmrun.datasets import checksums, locate
 from phmrun.datasets.own_files import SPLITS
-from phmrun.engine.data import Batching, BucketedData
+from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.preparation import VocabularySettings, prepare_parallel
@@ -236,13 +236,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
         vocabulary=VocabularySettings(**vocabulary.model_dump(exclude={"path"})),
         vocabularies=Vocabularies.load(vocabulary.path) if vocabulary.path else None,
         max_length=config.data.max_length,
-        batching=Batching(
-            config.batch.unit,
-            config.batch.size,
-            config.training.accumulate,
-            config.seed,
-            config.hardware.workers,
-        ),
+        batching=batching_of(config),
         cache=cache,
     )
 
