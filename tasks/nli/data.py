@@ -92,13 +92,12 @@ def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> It
 
 
 def find_vectors(path: Path) -> Path:
-    """A file of word vectors, here or in the data directory; a name alone, as results have it, in a folder of that.
+    """A file of word vectors, here or in the data directory.
 
     Raises:
         PhmrunError: (exit 3) It is in neither place.
     """
-    folders = sorted(data_dir().glob("*/")) if path.name == str(path) else []
-    for candidate in (path, data_dir() / path, *(folder / path for folder in folders)):
+    for candidate in (path, data_dir() / path):
         if candidate.is_file():
             return candidate
     raise PhmrunError(
