@@ -9,7 +9,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.decoding import Average, Checkpoint
-from phmrun.cli.options import RUNS, Json, Plugin, RunArgument
+from phmrun.cli.options import RUNS, Json, Plugin, RunArgument, settings
 from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins
@@ -87,7 +87,6 @@ def compress(
     as_json: Json = False,
 ) -> None:
     """Fits a structure to a trained run's matrices, shows what they keep, and makes a new run of them."""
-    from phmrun.cli.resolving import settings
     from phmrun.experiments import resolve_request
 
     plugins = load_plugins(plugin)

@@ -6,7 +6,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.formats import Format, print_formatted
-from phmrun.cli.options import ExperimentOptions, Json, optional, spread
+from phmrun.cli.options import ExperimentOptions, Json, optional, resolve_options, spread
 from phmrun.errors import PhmrunError
 from phmrun.ledger.wording import scope_in_words
 from phmrun.progress import waiting
@@ -45,7 +45,6 @@ def count_params(
         return
     if not options.task:
         raise PhmrunError("name a task, or --paper", hint="phmrun count-params nmt, or phmrun count-params --paper all")
-    from phmrun.cli.resolving import resolve_options
 
     with waiting("preparing"):
         request = resolve_options(options)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phmrun.cli.options import CONFIG, HARDWARE, RUNS, Plugin
+from phmrun.cli.options import CONFIG, HARDWARE, RUNS, Plugin, settings
 
 DECODING = "Decoding"
 
@@ -68,8 +68,6 @@ class DecodingOptions:
         Raises:
             PhmrunError: A ``--set`` is malformed or names another section.
         """
-        from phmrun.cli.resolving import settings
-
         given = {key: value for key, value, _ in settings(self.set_ or [], "decoding")}
         flags = {
             "beam": self.beam,

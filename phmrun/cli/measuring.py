@@ -24,7 +24,7 @@ Repeats = Annotated[
 
 def prepare_process(threads: int) -> None:
     """Sets the number of CPU threads, unless it is left to torch, and has memory kept as in training."""
-    from phmrun.engine.allocation import keep_freed_memory
+    from phmrun.engine.processes import keep_freed_memory
 
     keep_freed_memory()
     if threads:

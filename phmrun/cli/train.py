@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, spread
+from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, resolve_options, spread
 from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Trains one model and scores it, or continues where a former call of the same command stopped."""
-    from phmrun.cli.resolving import resolve_options
-
     with console.preparing():
         request = resolve_options(options, parent=_config_of(runs_dir, extend) if extend else None)
         from phmrun.engine import experiment

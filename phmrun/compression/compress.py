@@ -22,7 +22,7 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of
-from phmrun.layers.replacement import made_for, set_structure, structures_of
+from phmrun.layers.network import made_for, set_structure, structures_of
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES

@@ -2,12 +2,20 @@
 
 from phmrun.config.decoding import decoding_section, with_decoding
 from phmrun.config.documents import load_yaml, to_yaml
-from phmrun.config.experiment import Experiment
-from phmrun.config.identity import run_id, semantic_values
+from phmrun.config.experiment import Experiment, run_id, semantic_values, with_absolute_paths
 from phmrun.config.json_schema import json_schema
-from phmrun.config.layering import Option, Resolved, Source, leaves, nested, read_source, resolve
-from phmrun.config.packaged import config_source, packaged_names, task_defaults
-from phmrun.config.paths import with_absolute_paths
+from phmrun.config.layering import (
+    Option,
+    Resolved,
+    Source,
+    config_source,
+    leaves,
+    nested,
+    packaged_names,
+    read_source,
+    resolve,
+    task_defaults,
+)
 from phmrun.config.problems import ConfigError, Problem
 from phmrun.config.records import load_run_config
 from phmrun.config.schema import Formerly, Section, Unhashed

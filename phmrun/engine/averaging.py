@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from phmrun.engine.lightning import Callback, pl
-from phmrun.engine.periodic_checkpoints import window_completed
+from phmrun.engine.lightning import Callback, pl, window_completed
 
 
 class Averaging(Callback):

@@ -10,7 +10,6 @@ import torch
 
 from phmrun.config import Experiment, Task, TrainingConfig, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
-from phmrun.engine.allocation import keep_freed_memory
 from phmrun.engine.bookkeeping import (
     clear,
     continued,
@@ -29,7 +28,7 @@ from phmrun.engine.data import DataModule
 from phmrun.engine.derivation import Derivation, check_extension, check_teacher
 from phmrun.engine.distillation import Teacher
 from phmrun.engine.module import build_module
-from phmrun.engine.processes import ending_with, is_leader, leader_died
+from phmrun.engine.processes import ending_with, is_leader, keep_freed_memory, leader_died
 from phmrun.engine.rates import Rate, rate_table
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
@@ -220,8 +219,8 @@ def _train(
     segment: Segment | None,
 ) -> TrainResult:
     """Everything between the lock and the result."""
+    from phmrun.engine.callbacks import seed_everything
     from phmrun.engine.fit import fit
-    from phmrun.engine.randomness import seed_everything
 
     leader = is_leader()
     seed_everything(config.seed)

@@ -12,6 +12,7 @@ import torch
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.averaging import Averaging
+from phmrun.engine.callbacks import AtomicCheckpointIO, PeriodicCheckpoints, Randomness, Stopping, TimeLimit, Validation
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,
@@ -33,12 +34,8 @@ from phmrun.engine.lightning import (
     pl,
 )
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.periodic_checkpoints import AtomicCheckpointIO, PeriodicCheckpoints
 from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died
 from phmrun.engine.progress import Meter, Record, TrainingProgress
-from phmrun.engine.randomness import Randomness
-from phmrun.engine.stopping import Stopping, TimeLimit
-from phmrun.engine.validation import Validation
 from phmrun.errors import ExitCode, PhmrunError
 
 LOG = logging.getLogger("phmrun.engine")

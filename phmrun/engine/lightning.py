@@ -150,3 +150,8 @@ class Unprofiled(PassThroughProfiler):
     def profile(self, action_name: str) -> Any:
         """Nothing around the hook."""
         return self._NOTHING
+
+
+def window_completed(trainer: pl.Trainer) -> bool:
+    """Whether the batch that has just been processed completed an optimizer step."""
+    return trainer.fit_loop.epoch_loop.batch_progress.total.ready % trainer.accumulate_grad_batches == 0

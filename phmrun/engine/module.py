@@ -14,7 +14,7 @@ from phmrun.engine.optimizers import OptimizerBuilder, Schedule
 from phmrun.errors import PhmrunError
 from phmrun.export.graph import ExportGraph
 from phmrun.layers import Structure, share_parameters
-from phmrun.layers.replacement import replace_structures
+from phmrun.layers.network import replace_structures
 from phmrun.registry import TASKS
 
 

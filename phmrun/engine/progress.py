@@ -17,8 +17,7 @@ from rich.table import Column
 from torch import Tensor
 
 from phmrun.engine.checkpoints import diverged
-from phmrun.engine.lightning import Callback, pl
-from phmrun.engine.periodic_checkpoints import window_completed
+from phmrun.engine.lightning import Callback, pl, window_completed
 from phmrun.engine.processes import gathered, rank, world
 
 LOG = logging.getLogger("phmrun.engine")

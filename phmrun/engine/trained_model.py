@@ -11,7 +11,6 @@ from torch import Tensor
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
 from phmrun.config.schema import is_hashed
-from phmrun.engine.allocation import keep_freed_memory
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,
@@ -24,6 +23,7 @@ from phmrun.engine.checkpoints import (
 from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.predictor import Predictor
+from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import cache_dir, write_text
 from phmrun.layers import options_of

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TypeGuard
 
-from phmrun.text.pieces import PieceVocabulary
-from phmrun.text.subwords import SubwordVocabulary
+from phmrun.text.subwords import PieceVocabulary, SubwordVocabulary
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import SPECIALS, Vocabulary
 

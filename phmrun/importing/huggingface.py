@@ -19,7 +19,7 @@ from phmrun.importing.checkpoint import Checkpoint
 from phmrun.layers import FeedForward, Linear, MultiheadAttention
 from phmrun.layers.structures.dense import Dense
 from phmrun.models.transformer import DecoderLayer, EncoderLayer, Sublayer, Transformer
-from phmrun.text.pieces import PieceVocabulary, processor_of
+from phmrun.text.subwords import PieceVocabulary, processor_of
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, SPECIALS
 

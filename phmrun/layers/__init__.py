@@ -6,12 +6,11 @@ from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.conversion import convert
 from phmrun.layers.define import DeFINE
 from phmrun.layers.embedding import Embedding, build_embedding, register_embedding
-from phmrun.layers.feedforward import FeedForward
 from phmrun.layers.hgt import HGT
 from phmrun.layers.inference import folded, for_inference
-from phmrun.layers.linear import Linear
+from phmrun.layers.linear import FeedForward, Linear
 from phmrun.layers.lstm import LSTM
-from phmrun.layers.sharing import share_parameters
+from phmrun.layers.network import share_parameters
 from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
 from phmrun.layers.tied import tied_output
 

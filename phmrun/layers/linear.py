@@ -1,7 +1,8 @@
-"""The linear map y = W x + b over any structure: a drop-in for ``torch.nn.Linear``."""
+"""The linear map y = W x + b over any structure: a drop-in for ``torch.nn.Linear``; feed-forward blocks of two."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -104,3 +105,48 @@ def glorot_std(in_features: int, out_features: int) -> float:
 def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:
     """A context in which new tensors are made on ``device``; the current default where it is ``None``."""
     return nullcontext() if device is None else torch.device(device)
+
+
+Activation = Literal["relu", "swish"]
+ACTIVATIONS = {"relu": F.relu, "swish": F.silu}
+
+
+class FeedForward(nn.Module):
+    """y = W₂ · dropout(f(W₁ x + b₁)) + b₂, f the ReLU (Vaswani et al. 2017, eq. 2) or swish, x·σ(x).
+
+    Args:
+        width: Size of an input and output vector.
+        inner: Size of the hidden vector.
+        dropout: Share of hidden activations dropped in training.
+        bias: Whether the two maps have biases.
+        activation: f.
+        contract: Structure and options of the second map, where it is to differ from the first.
+        structure: Name of the structure of both maps.
+        **options: Its options.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        activation: Activation = "relu",
+        contract: Mapping[str, Any] | None = None,
+        structure: str = "dense",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        second = {"structure": structure, **options} if contract is None else contract
+        self.expand = Linear(width, inner, bias, structure=structure, **options)
+        self.contract = Linear(inner, width, bias, **second)
+        self.dropout = dropout
+        self.activation = activation
+        for linear in (self.expand, self.contract):
+            linear.reset_parameters(glorot_std(width, inner), zero_bias=True)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[…, width] -> […, width]``."""
+        hidden = ACTIVATIONS[self.activation](self.expand(inputs))
+        return self.contract(F.dropout(hidden, self.dropout, self.training))

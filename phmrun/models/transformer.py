@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, build_embedding, share_parameters, tied_output
 from phmrun.layers.attention import Maps
-from phmrun.layers.feedforward import Activation
 from phmrun.layers.inference import table_of
+from phmrun.layers.linear import Activation
 from phmrun.layers.tied import TiedOutput
 from phmrun.models.positions import RelativePositions, SinusoidalPositions
 

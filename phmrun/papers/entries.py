@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.config import Experiment, LayerConfig, load_run_config, run_id, semantic_values
-from phmrun.config.identity import layer_versions
+from phmrun.config.experiment import layer_versions
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of

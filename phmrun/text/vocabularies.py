@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phmrun.errors import PhmrunError
-from phmrun.text.pieces import PieceVocabulary
-from phmrun.text.subwords import SubwordVocabulary, train_subwords
-from phmrun.text.vocabulary import KINDS, SPECIALS, Vocabulary, read_description
-from phmrun.text.words import WordVocabulary, train_words
+from phmrun.text.subwords import PieceVocabulary, SubwordVocabulary, train_subwords
+from phmrun.text.vocabulary import KINDS, SPECIALS, Vocabulary, WordVocabulary, read_description, train_words
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from phmrun.tasks.lm.store import StreamStore, write_stream
 from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words, count_words
 from phmrun.text.lines import numbered_lines
 from phmrun.text.preparation import TRAIN, Prepared, prepare
-from phmrun.text.words import Splitting
+from phmrun.text.vocabulary import Splitting
 
 VERSION = 1
 """Raised whenever the same text and settings would give other ids or another layout."""

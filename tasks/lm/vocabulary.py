@@ -11,8 +11,7 @@ from itertools import islice
 from typing import Any, Self
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.vocabulary import Vocabulary, padded_size
-from phmrun.text.words import Splitting, spaced
+from phmrun.text.vocabulary import Splitting, Vocabulary, padded_size, spaced
 
 END, UNKNOWN = "<eos>", "<unk>"
 CHUNK = 4096

@@ -10,7 +10,7 @@ from itertools import islice
 
 from phmrun.families.sentence_classification.items import Item, LeftOut, Reader
 from phmrun.progress import note
-from phmrun.text.words import spaced
+from phmrun.text.vocabulary import spaced
 
 NAME = "bag-of-words"
 MOST = 50_000

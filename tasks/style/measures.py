@@ -13,7 +13,7 @@ from phmrun.families.sequence_to_sequence.data import OutputMeasure
 from phmrun.metrics import Score
 from phmrun.metrics.accuracy import wilson
 from phmrun.progress import note
-from phmrun.text.words import spaced
+from phmrun.text.vocabulary import spaced
 
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from phmrun import __version__
-from phmrun.cli import verbs
+from phmrun.cli import app
 from phmrun.cli.app import _globals_first
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -42,7 +42,7 @@ def test_the_list_loads_no_verb():
 
 
 def test_verbs_are_listed_by_what_they_say_themselves():
-    for verb in verbs.VERBS:
+    for verb in app.VERBS:
         assert " ".join(verb.load().help.split("\n\n")[0].split()) == verb.summary
 
 

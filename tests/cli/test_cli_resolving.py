@@ -1,7 +1,6 @@
 import pytest
 
-from phmrun.cli.options import ExperimentOptions
-from phmrun.cli.resolving import resolve_options
+from phmrun.cli.options import ExperimentOptions, resolve_options
 from phmrun.config import ConfigError
 from phmrun.errors import PhmrunError
 from phmrun.registry import STRUCTURES

@@ -10,7 +10,7 @@ from phmrun.compression.compress import derivation, layer_of, make_plan
 from phmrun.engine.experiment import train
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import PhmrunError
-from phmrun.layers.replacement import structures_of
+from phmrun.layers.network import structures_of
 
 
 @pytest.fixture(scope="module", params=["nmt", "lm"])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from phmrun.config import Experiment, Source, identity, leaves, resolve, run_id, semantic_values
+from phmrun.config import Experiment, Source, experiment, leaves, resolve, run_id, semantic_values
 from phmrun.config.sections import SHARED_VERSION, TrainingConfig
 
 SEMANTIC = [
@@ -61,10 +61,10 @@ def test_a_known_name_stays(name_of):
 def test_a_changed_layer_renames_its_own_runs_alone(name_of, monkeypatch, section):
     values = {section: {"structure": "phm", "n": 8}}
     before, dense = name_of(values), name_of({})
-    monkeypatch.setattr(identity, "LAYER_VERSIONS", {"phm": 2})
+    monkeypatch.setattr(experiment, "LAYER_VERSIONS", {"phm": 2})
     assert name_of(values) != before
     assert name_of({}) == dense
-    monkeypatch.setattr(identity, "LAYER_VERSIONS", {"phm": 3})
+    monkeypatch.setattr(experiment, "LAYER_VERSIONS", {"phm": 3})
     assert len({before, name_of(values)}) == 2
 
 

@@ -8,7 +8,7 @@ import pytest
 
 CODE = """
 import resource, sys
-from phmrun.engine.allocation import keep_freed_memory
+from phmrun.engine.processes import keep_freed_memory
 if sys.argv[1] == "kept":
     assert keep_freed_memory() and keep_freed_memory()
 block = bytearray(2 ** 26)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from toy import ToyModule, train_toy
 
-from phmrun.engine import checkpoints, periodic_checkpoints, stopping
+from phmrun.engine import callbacks, checkpoints
 from phmrun.engine.checkpoints import (
     adopt,
     averaged_weights,
@@ -73,7 +73,7 @@ def test_a_failing_disk_leaves_the_old_checkpoint_and_no_part_of_the_new(tmp_pat
 
 def test_the_kept_weights_do_not_depend_on_stops(tmp_path, monkeypatch):
     options = {"max_steps": 8, "checkpoint_every": 2, "keep_last": 3}
-    monkeypatch.setattr(stopping, "time", types.SimpleNamespace(monotonic=itertools.count().__next__))
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(monotonic=itertools.count().__next__))
     stopped = train_toy(tmp_path / "stopped", max_time="00:00:05", **options)
     assert 0 < stopped.fitted.step < 8
     assert not stopped.fitted.complete
@@ -89,9 +89,7 @@ def test_the_kept_weights_do_not_depend_on_stops(tmp_path, monkeypatch):
 
 
 def test_checkpoints_by_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        periodic_checkpoints, "time", types.SimpleNamespace(monotonic=itertools.count(step=30).__next__)
-    )
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(monotonic=itertools.count(step=30).__next__))
     with pytest.raises(RuntimeError, match="killed"):
         train_toy(
             tmp_path, ToyModule({5: RuntimeError("killed")}), checkpoint_every=100, checkpoint_minutes=1, keep_last=3

@@ -3,8 +3,8 @@ import random
 import numpy as np
 import torch
 
-from phmrun.engine import randomness as module
-from phmrun.engine.randomness import Randomness, random_states, set_random_states
+from phmrun.engine import callbacks as module
+from phmrun.engine.callbacks import Randomness, random_states, set_random_states
 
 
 def draw():

@@ -1,13 +1,12 @@
 """When validations are made, what is kept, and when training stops."""
 
-import itertools
 import math
 import types
 
 import pytest
 from toy import ToyModule, train_toy
 
-from phmrun.engine import stopping
+from phmrun.engine import callbacks
 from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -79,9 +78,10 @@ def test_a_validation_comes_before_the_checkpoint_of_its_step(tmp_path):
 
 
 def test_the_time_limit_stops_at_the_end_of_a_step_and_the_run_goes_on_later(tmp_path, monkeypatch):
-    clock = itertools.count(0.0, 20.0)
-    monkeypatch.setattr(stopping, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
-    toy = train_toy(tmp_path, max_steps=10, accumulate=2, max_time="00:01:00")
+    module = ToyModule()
+    clock = types.SimpleNamespace(monotonic=lambda: 10.0 * len(module.seen))  # twenty seconds a step
+    monkeypatch.setattr(callbacks, "time", clock)
+    toy = train_toy(tmp_path, module, max_steps=10, accumulate=2, max_time="00:01:00")
     assert toy.fitted.step == 3
     assert len(toy.module.seen) == 6
     assert not toy.fitted.complete
@@ -93,9 +93,9 @@ def test_the_time_limit_stops_at_the_end_of_a_step_and_the_run_goes_on_later(tmp
 
 
 def test_the_time_limit_at_the_last_step_is_no_interruption(tmp_path, monkeypatch):
-    clock = itertools.count(0.0, 20.0)
-    monkeypatch.setattr(stopping, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
-    fitted = train_toy(tmp_path, max_steps=3, max_time="00:01:00").fitted
+    module = ToyModule()
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(monotonic=lambda: 20.0 * len(module.seen)))
+    fitted = train_toy(tmp_path, module, max_steps=3, max_time="00:01:00").fitted
     assert (fitted.step, fitted.complete, fitted.reason) == (3, True, "the last step")
 
 

@@ -12,7 +12,7 @@ from phmrun.families.sentence_classification.held_out import divided, hundredth
 from phmrun.families.sentence_classification.items import Item, LeftOut, prepare_items
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
 from phmrun.text import UNK
-from phmrun.text.words import spaced
+from phmrun.text.vocabulary import spaced
 
 TRAIN = [Item((f"a b{n % 3}", "c " * (n % 4)), "yes" if n % 3 else "no") for n in range(30)]
 DEV = [Item(("a B0 x", "c"), "no"), Item(("a", "c"), "yes")]

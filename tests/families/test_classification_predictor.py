@@ -15,7 +15,7 @@ from phmrun.families.sentence_classification.predictor import SentenceClassifier
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.models.lstm_classifier import LSTMClassifier
 from phmrun.models.sentences import batch_of
-from phmrun.text.words import train_words
+from phmrun.text.vocabulary import train_words
 
 
 class Scores(nn.Module):

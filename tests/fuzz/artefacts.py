@@ -87,7 +87,7 @@ def run(name: str) -> Callable[[Path], Read]:
 
 
 def _words() -> Any:
-    from phmrun.text.words import WordVocabulary
+    from phmrun.text.vocabulary import WordVocabulary
 
     words = ["<pad>", "<unk>", "<s>", "</s>", "a", "b", "Satz"]
     return WordVocabulary(words, size=8, requested=100)

@@ -95,8 +95,7 @@ def setting_seeds() -> list[bytes]:
 
 def read_setting(folder: Path) -> Read:
     from phmrun import experiments
-    from phmrun.cli.options import ExperimentOptions
-    from phmrun.cli.resolving import resolve_options
+    from phmrun.cli.options import ExperimentOptions, resolve_options
     from phmrun.config import task_defaults
 
     experiments.task_defaults = cache(task_defaults)

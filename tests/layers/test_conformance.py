@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import Biaffine, Linear, Structure, build_structure, options_of, register
+from phmrun.layers import Biaffine, Linear, Structure, build_structure, conformance, options_of, register
 from phmrun.registry import STRUCTURES, load_plugin
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 
@@ -197,3 +197,12 @@ def test_a_parser_over_a_users_square_structure_has_the_terms_of_the_reduced_one
 def test_a_biaffine_form_builds_w_where_the_structure_has_no_other_way():
     assert Biaffine(4, structure="circulant").factored
     assert not Biaffine(4, structure=square_structure(True)).factored
+
+
+@pytest.mark.parametrize("name", [name for name in STRUCTURES.names() if not name.startswith(PREFIX)])
+def test_what_comes_with_the_package_conforms(name):
+    """Nobody asks this when one of them is built, so that building stays cheap."""
+    structure = STRUCTURES.get(name)
+    conformance.check_class(structure, Structure)
+    sizes = (12, 12) if structure.misfit(12, 12) is None else (16, 16)
+    assert conformance.built(structure, *sizes).materialize().shape == sizes

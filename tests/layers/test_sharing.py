@@ -8,7 +8,7 @@ from torch import nn
 
 from phmrun.engine.counting import count_network
 from phmrun.layers import FeedForward, share_parameters
-from phmrun.layers.sharing import place
+from phmrun.layers.network import place
 from phmrun.models.transformer import Transformer
 
 MAPS = 2 * 2 + 4 * 2 + 2 * 4  # 2 encoder layers: attention 2, feed-forward 2; 2 decoder layers: 2 + 2 + 2

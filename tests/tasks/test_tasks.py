@@ -29,9 +29,9 @@ from tiny_experiments import (
 
 from phmrun.config import Task
 from phmrun.engine import checkpoints, fit
+from phmrun.engine.callbacks import Validation
 from phmrun.engine.counting import scope_of
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.validation import Validation
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
 from phmrun.ledger import Run, State

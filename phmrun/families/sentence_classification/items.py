@@ -20,7 +20,7 @@ from phmrun.files import intact
 from phmrun.progress import note, progress
 from phmrun.text.preparation import TRAIN, Prepared, prepare
 from phmrun.text.store import REMOVE, TokenStore, TokenStoreWriter
-from phmrun.text.words import spaced, train_words
+from phmrun.text.vocabulary import spaced, train_words
 
 VERSION = 1
 """Raised whenever the same text and settings would give other ids or another layout."""

@@ -7,7 +7,7 @@ from typing import Self
 
 from phmrun.documents import parse_json
 from phmrun.files import intact, write_json
-from phmrun.text.words import Splitting, WordVocabulary, spaced
+from phmrun.text.vocabulary import Splitting, WordVocabulary, spaced
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from phmrun.layers.kronecker_sum import (
     multiplications,
     unit_mixers,
 )
-from phmrun.layers.sharing import Share
+from phmrun.layers.network import Share
 from phmrun.layers.structure import Structure, register
 
 

@@ -1,7 +1,12 @@
-"""The structures of a network by name, and others in their places."""
+"""The structures of a whole network: found by name, replaced by others, tied to one another.
+
+A structure that has an option ``share`` and names parameters in ``shareable`` takes part in tying. In a finished
+network those parameters are made the same object in every map that shares, as tied embeddings are: counted once,
+trained once, moved and copied together. A state dict holds them under every map's name; loading it keeps them tied.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -52,3 +57,31 @@ def set_structure(network: nn.Module, name: str, structure: Structure) -> None:
                 parent._modules[key] = structure
                 if isinstance(parent, Linear):
                     parent.application = structure.application
+
+
+Share = Literal["none", "model", "kind"]
+
+
+def share_parameters(network: nn.Module) -> None:
+    """Ties the shared parameters of all maps in ``network`` that have the same structure and options.
+
+    "model": all of them share. "kind": those that stand in the same place of every layer do, such as all output maps
+    of the encoder's attention; the place is the module's path without its numbers.
+
+    Args:
+        network: A finished network. ``Transformer`` and the training module of every task do this to theirs; for a
+            network of your own, call it once all its modules are built.
+    """
+    owners: dict[object, Structure] = {}
+    for path, module in network.named_modules():
+        if not isinstance(module, Structure) or module.options.get("share", "none") == "none":
+            continue
+        options = tuple(sorted((name, repr(value)) for name, value in module.options.items()))
+        owner = owners.setdefault((type(module), options, place(path, module.options["share"])), module)
+        for name in module.shareable:
+            setattr(module, name, getattr(owner, name))
+
+
+def place(path: str, share: Share) -> str:
+    """What maps that share have in common: "" or, for "kind", the path with a * for each number."""
+    return "" if share == "model" else ".".join("*" if part.isdigit() else part for part in path.split("."))
