@@ -40,8 +40,7 @@ from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import converted_model, search_from
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
-from phmrun.ledger.about import network_label
-from phmrun.ledger.status import now
+from phmrun.ledger.status import network_label, now
 from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
 from phmrun.registry import TASKS

@@ -72,7 +72,7 @@ def stderr() -> Console:
 
 def print_json(value: Any) -> None:
     """One JSON value on one line of standard output; what is no finite number stands as text: "NaN", "Infinity"."""
-    from phmrun.ledger.values import plain
+    from phmrun.documents import plain
 
     print(json.dumps(plain(value, otherwise=str), ensure_ascii=False, allow_nan=False), flush=True)
 

@@ -16,8 +16,7 @@ from phmrun.engine.data import DataModule
 from phmrun.engine.processes import is_leader
 from phmrun.errors import Interrupted, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.data import DataRecord
-from phmrun.ledger.environment import Segment, facts
+from phmrun.ledger.environment import DataRecord, Segment, facts
 from phmrun.ledger.history import is_share, shown
 from phmrun.ledger.validation import BEST, best_validation
 

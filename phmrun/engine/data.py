@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from phmrun.config import Experiment
 from phmrun.files import sha256_of
-from phmrun.ledger.data import Split
+from phmrun.ledger.environment import Split
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
 from phmrun.text.preparation import Kept
 

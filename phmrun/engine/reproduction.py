@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from phmrun.config import Experiment, HardwareConfig, run_id, with_absolute_paths
+from phmrun.documents import parsed
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
 from phmrun.engine.experiment import build_data, fingerprints, train
 from phmrun.engine.trained_model import config_of
@@ -20,7 +21,6 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.environment import differences
 from phmrun.ledger.listing import OTHER_FILE, score_value
 from phmrun.ledger.record import WEIGHTS
-from phmrun.ledger.values import parsed
 
 EXTENDS = "extends"
 

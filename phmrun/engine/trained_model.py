@@ -29,7 +29,7 @@ from phmrun.files import cache_dir, write_text
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
-from phmrun.ledger.data import Split
+from phmrun.ledger.environment import Split
 from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.record import WEIGHTS
 from phmrun.progress import note

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import flat
 from phmrun.errors import PhmrunError
 from phmrun.escaping import fenced, markdown, shortened
 from phmrun.files import data_dir, write_text
 from phmrun.ledger.description import Description, describe
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
-from phmrun.ledger.values import flat
 from phmrun.ledger.wording import counts_in_words, explained
 
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")

@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from phmrun.documents import flat
 from phmrun.errors import unknown
-from phmrun.ledger.about import config_values
 from phmrun.ledger.history import shown
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run
-from phmrun.ledger.values import flat
+from phmrun.ledger.status import config_values
 
 
 class Difference(NamedTuple):

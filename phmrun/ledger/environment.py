@@ -1,6 +1,7 @@
-"""What a run was made on: ``environment.json``, one entry for each process that trained a part of it.
+"""What a run was made of and made on: ``data.json`` and ``environment.json``.
 
-Each entry has the versions of what computes, the code's commit, the machine, the settings of the hardware, the command,
+The first has the files of every split with their checksums, the second an entry for each process that trained a part of
+the run: the versions of what computes, the code's commit, the machine, the settings of the hardware, the command,
 and what the process used. The environment's variables are not read, and what looks like a password in the command is
 not written.
 """
@@ -18,15 +19,18 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import phmrun
+from phmrun.documents import plain
 from phmrun.errors import PhmrunError
-from phmrun.files import write_json, write_text
-from phmrun.ledger.run import Run
+from phmrun.files import content_sha256, write_json, write_text
+
+if TYPE_CHECKING:
+    from phmrun.ledger.run import Run
 from phmrun.ledger.status import now
-from phmrun.ledger.values import plain
 
 WRITE_EVERY = 30.0
 """Seconds between two writings of what a process has used so far."""
@@ -45,7 +49,7 @@ class Segment:
         facts: What it is made on: :func:`facts`, and what torch knows.
     """
 
-    def __init__(self, run: Run, facts: Mapping[str, Any]) -> None:
+    def __init__(self, run: "Run", facts: Mapping[str, Any]) -> None:
         self.run = run
         self.before = run.environment()
         self.entry: dict[str, Any] = {"started": now(), "ended": None, "state": "running", **facts}
@@ -81,7 +85,7 @@ class Segment:
         write_json(self.run.environment_path, plain({"segments": [*self.before, self.entry]}, otherwise=str))
 
 
-def facts(run: Run) -> dict[str, Any]:
+def facts(run: "Run") -> dict[str, Any]:
     """What a process knows of its environment without torch; keeps uncommitted changes of the code in the run."""
     return {
         "command": command(),
@@ -185,7 +189,7 @@ def summary(entry: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def read_segments(run: Run) -> list[dict[str, Any]]:
+def read_segments(run: "Run") -> list[dict[str, Any]]:
     """The entries of a run; none where they are missing or damaged."""
     try:
         return run.environment()
@@ -236,3 +240,102 @@ def _cpu_seconds() -> float:
 def _peak_memory() -> int:
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if platform.system() == "Darwin" else most * 2**10
+
+
+DIGITS = 12
+"""Hexadecimal digits of a checksum in a score's signature."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file that a split is read from.
+
+    Attributes:
+        path: Where it lay, absolute.
+        sha256: Checksum of its content, decompressed if it is compressed by gzip.
+        bytes: Its size on disk.
+    """
+
+    path: str
+    sha256: str
+    bytes: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """The file as it is now.
+
+        Raises:
+            PhmrunError: (exit 3) It is missing or damaged.
+        """
+        return cls(str(path.absolute()), content_sha256(path), path.stat().st_size)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The files of a split, in the order in which they are read."""
+
+    files: tuple[Source, ...]
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> Self:
+        """The files as they are now.
+
+        Raises:
+            PhmrunError: (exit 3) One of them is missing or damaged.
+        """
+        return cls(tuple(Source.of(path) for path in paths))
+
+    @property
+    def sha256(self) -> str:
+        """One checksum for the split: its file's, or of the lines of its files' checksums."""
+        sums = [file.sha256 for file in self.files]
+        return sums[0] if len(sums) == 1 else hashlib.sha256("".join(f"{each}\n" for each in sums).encode()).hexdigest()
+
+    @property
+    def mark(self) -> str:
+        """The checksum as it stands in a score's signature."""
+        return self.sha256[:DIGITS]
+
+
+@dataclass(frozen=True)
+class DataRecord:
+    """The content of ``data.json``.
+
+    Attributes:
+        splits: The files of each split.
+        fingerprints: The checksums that are part of the run's name, of text, plug-ins and the run that it extends.
+    """
+
+    splits: Mapping[str, Split] = field(default_factory=dict)
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, split: Split) -> str | None:
+        """The name of the split that has this content, wherever its files lie now."""
+        names = [name for name, each in self.splits.items() if each.sha256 == split.sha256]
+        return next((name for name in names if name == "test"), names[0] if names else None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as a JSON object."""
+        splits = {
+            name: {"sha256": split.sha256, "files": [asdict(file) for file in split.files]}
+            for name, split in self.splits.items()
+        }
+        return {"fingerprints": dict(self.fingerprints), "splits": splits}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The record that a JSON object holds.
+
+        Raises:
+            ValueError: It is none.
+        """
+        try:
+            splits = {
+                str(name): Split(
+                    tuple(Source(str(e["path"]), str(e["sha256"]), int(e["bytes"])) for e in split["files"])
+                )
+                for name, split in content["splits"].items()
+            }
+            return cls(splits, {str(key): str(value) for key, value in content["fingerprints"].items()})
+        except (ArithmeticError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"this is no record of a run's data: {error!r}") from error

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from phmrun.documents import parse_json
+from phmrun.documents import parse_json, restored, to_line
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular, replacing
-from phmrun.ledger.values import restored, to_line
 
 Row = dict[str, Any]
 _MOST_BYTES = 2**32

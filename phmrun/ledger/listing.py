@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from phmrun.documents import parse_json
+from phmrun.documents import parse_json, parsed
 from phmrun.errors import unknown
 from phmrun.files import read_regular
-from phmrun.ledger.about import about_config
-from phmrun.ledger.status import State, Status, as_found
+from phmrun.ledger.status import State, Status, about_config, as_found
 from phmrun.ledger.times import PREFIX, read_times
 from phmrun.ledger.validation import in_test_units
-from phmrun.ledger.values import parsed
 
 CONFIG, STATUS, METRICS = "config.yaml", "status.json", "metrics.json"
 DAMAGED = "damaged"

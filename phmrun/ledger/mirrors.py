@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import flat
 from phmrun.errors import PhmrunError, unknown
-from phmrun.ledger.about import config_values
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run
+from phmrun.ledger.status import config_values
 from phmrun.ledger.trackio_mirror import MISSING
-from phmrun.ledger.values import flat
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -13,14 +13,13 @@ from typing import Any
 
 import yaml
 
-from phmrun.documents import parse_yaml
+from phmrun.documents import parse_yaml, parsed, plain, to_line
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import data_dir, read_regular, write_json, write_text
 from phmrun.ledger.card import shared
-from phmrun.ledger.data import DataRecord, Source, Split
+from phmrun.ledger.environment import DataRecord, Source, Split
 from phmrun.ledger.run import Run, directory_of
 from phmrun.ledger.status import State, Status
-from phmrun.ledger.values import parsed, plain, to_line
 
 FORMAT = "phmrun-result-1"
 POINTS = 40

@@ -7,9 +7,8 @@ from typing import Any
 
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
-from phmrun.ledger.about import config_values
 from phmrun.ledger.run import Run
-from phmrun.ledger.status import State
+from phmrun.ledger.status import State, config_values
 from phmrun.ledger.wandb_mirror import Mirror, labels_path, wandb_mode
 
 SAMPLES = "samples"

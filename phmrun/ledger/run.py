@@ -9,18 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from phmrun.documents import parse_json
+from phmrun.documents import parse_json, parsed, plain
 from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.files import disk_errors, read_regular, write_json, write_text
-from phmrun.ledger.about import about_config
-from phmrun.ledger.data import DataRecord
+from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.history import History
 from phmrun.ledger.listing import CONFIG, METRICS, STATUS, RunSummary, list_runs, reason_of
 from phmrun.ledger.lock import LOCK, Holder, Lock, unlock
-from phmrun.ledger.status import State, Status, as_found, now
+from phmrun.ledger.status import State, Status, about_config, as_found, now
 from phmrun.ledger.times import BENCH
 from phmrun.ledger.validation import in_test_units
-from phmrun.ledger.values import parsed, plain
 
 _RUN_NAME = re.compile(r".+-[0-9a-f]{12}")
 _ANEW = "The command that trained the run begins it anew with --restart."

@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from phmrun.documents import plain, restored
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import write_json
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.run import Run
-from phmrun.ledger.values import plain, restored
 
 Mode = Literal["offline", "online", "disabled"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)

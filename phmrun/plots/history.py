@@ -13,9 +13,9 @@ from phmrun.config import load_run_config, semantic_values
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
-from phmrun.ledger.about import PLAIN
 from phmrun.ledger.card import shared
 from phmrun.ledger.history import shown
+from phmrun.ledger.status import PLAIN
 from phmrun.ledger.wording import title
 from phmrun.plots.canvas import PALETTE, new_figure, words
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from phmrun.config import Experiment, Source, Task, config_source, nested, resolve, run_id, task_defaults
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.about import layer_label
+from phmrun.ledger.status import layer_label
 from phmrun.papers import PaperRow, PaperTable
 from phmrun.registry import TASKS
 from phmrun.sweeps.file import Sweep

@@ -7,7 +7,7 @@ from phmrun.config import Experiment, LayerConfig
 from phmrun.config.schema import Section
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
-from phmrun.ledger.about import layer_label
+from phmrun.ledger.status import layer_label
 
 _NOTHING = object()
 

@@ -10,7 +10,7 @@ import pytest
 
 from phmrun.errors import ExitCode
 from phmrun.ledger import Run, State
-from phmrun.ledger.data import DataRecord
+from phmrun.ledger.environment import DataRecord
 
 PHM = "{structure: phm, n: 4}"
 SIGNATURE = "labels:a+b|weights:best@3"

@@ -7,7 +7,7 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.data import DataRecord, Source, Split
+from phmrun.ledger.environment import DataRecord, Source, Split
 
 
 def test_a_checksum_is_of_the_content_wherever_it_lies(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.data import DataRecord, Source, Split
+from phmrun.ledger.environment import DataRecord, Source, Split
 from phmrun.ledger.listing import summarise
 from phmrun.ledger.record import ITEMS, POINTS, WEIGHTS, record_of, restore, thinned, write_record
 

@@ -8,7 +8,7 @@ from phmrun.cli.app import main
 from phmrun.config import to_yaml
 from phmrun.layers import options_of
 from phmrun.ledger import Run, State
-from phmrun.ledger.data import DataRecord
+from phmrun.ledger.environment import DataRecord
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.inspection import inspector
