@@ -126,7 +126,7 @@ def verify_sizes(name: str, cache: Path) -> None:
     Raises:
         PhmrunError: (exit 3) A file is malformed or truncated.
     """
-    if name == "files" or name not in CATALOGUE.names():
+    if name not in CATALOGUE.names():
         return
     dataset = CATALOGUE.get(name)
     for split in splits_here(dataset):

@@ -1,11 +1,12 @@
 """What every task's data module offers to the rest of the runner, and how prepared items reach the network."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from numpy.typing import ArrayLike
@@ -15,7 +16,7 @@ from phmrun.config import Experiment
 from phmrun.files import sha256_of
 from phmrun.ledger.environment import Split
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
-from phmrun.text.preparation import Kept
+from phmrun.text.preparation import Kept, Prepared
 
 
 class Vocabulary(Kept, Protocol):
@@ -26,11 +27,17 @@ class Vocabulary(Kept, Protocol):
         """What the network is built for."""
 
 
-class DataModule:
+V = TypeVar("V", bound=Vocabulary)
+
+
+class DataModule(Generic[V]):
     """Data of one experiment: where they come from, how they are batched, what is to be known about them.
 
-    Attributes:
+    Args:
         files: What belongs to each split; a split that is there can be scored.
+        fingerprints: What the run id must know of the data beyond the config: SHA-256 sums by name.
+
+    Attributes:
         start_step: Optimizer steps already done; the first training batch is the one after them.
         unit: What losses are averaged over, in the plural: "tokens".
         trainer: Lightning's trainer while it trains on the data, else ``None``.
@@ -39,8 +46,11 @@ class DataModule:
     unit = "items"
     trainer: Any = None
 
-    def __init__(self) -> None:
-        self.files: dict[str, Any] = {}
+    def __init__(
+        self, files: Mapping[str, Any] = MappingProxyType({}), fingerprints: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.files: dict[str, Any] = dict(files)
+        self._fingerprints = dict(fingerprints)
         self.start_step = 0
 
     @property
@@ -64,20 +74,25 @@ class DataModule:
 
     def fingerprints(self) -> dict[str, str]:
         """What the run id must know of the data beyond the config: SHA-256 sums by name."""
+        return self._fingerprints
+
+    @cached_property
+    def prepared(self) -> Prepared[V, Any]:
+        """The data read, checked and encoded, or found so in the cache."""
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Reads, checks and encodes the data, or finds that done; afterwards the other methods work."""
-        raise NotImplementedError
+        """Makes what is :attr:`prepared`; afterwards the other methods work."""
+        _ = self.prepared
 
     @property
-    def vocabulary(self) -> Vocabulary:
+    def vocabulary(self) -> V:
         """What turns text into numbers."""
-        raise NotImplementedError
+        return self.prepared.vocabulary
 
     def statistics(self) -> dict[str, Any]:
         """Sizes of the prepared data, all of it JSON."""
-        raise NotImplementedError
+        return self.prepared.statistics
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
         """Optimizer steps of ``world`` processes in so many passes over the training data."""
@@ -134,15 +149,22 @@ def batching_of(config: Experiment) -> Batching:
     )
 
 
-class BucketedData(DataModule):
+class BucketedData(DataModule[V]):
     """Items in batches of like length, whose order is a pure function of seed and epoch.
 
     Args:
         batching: How items become batches.
+        files: As of :class:`DataModule`.
+        fingerprints: As of :class:`DataModule`.
     """
 
-    def __init__(self, batching: Batching) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        batching: Batching,
+        files: Mapping[str, Any] = MappingProxyType({}),
+        fingerprints: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(files, fingerprints)
         self.batching = batching
 
     def batches(self, split: str) -> Dataset[Any]:
@@ -160,8 +182,9 @@ class BucketedData(DataModule):
     @cached_property
     def plan(self) -> BatchPlan:
         """How the training split is cut into batches."""
+        weights = self.weights()
         first, *_, last = self.lengths("train") * 2
-        return BatchPlan(first, last, unit=self.batching.unit, size=self.batching.size, weights=self.weights())
+        return BatchPlan(first, last, unit=self.batching.unit, size=self.batching.size, weights=weights)
 
     def _stream(self, start: int = 0, rank: int = 0, world: int = 1) -> BatchStream:
         seed, accumulate = self.batching.seed, self.batching.accumulate
@@ -204,3 +227,44 @@ def loader(sampler: Any, dataset: Dataset[Any], *, seed: int, workers: int = 0) 
 def _as_it_is(batch: Any) -> Any:
     """Batches come as tensors already."""
     return batch
+
+
+DOUBTFUL = 0.5
+"""The share of unknown words from which on the data are doubted."""
+
+
+def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
+    """What is odd in prepared data, in a sentence each: own files both learnt from and scored on, and odd figures."""
+    if config.data.name == "files":
+        learnt = {path.resolve() for path in data.sources("train")}
+        for split in ("test",) if config.data.hold_out else ("dev", "test"):
+            if split in data.files and (shared := [p for p in data.sources(split) if p.resolve() in learnt]):
+                yield f"{split} is what the model learns from ({shared[0]}): its scores say nothing of unseen text"
+    yield from odd_figures(data.statistics())
+
+
+def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
+    """What is odd in the figures of some data, in a sentence each.
+
+    Args:
+        statistics: Counts by split, as a run's ``parameters.json`` has them.
+    """
+    for split, counts in statistics.get("splits", {}).items():
+        for side, share in _unknown(counts):
+            if split != "train" and share >= DOUBTFUL:
+                where = " ".join(filter(None, (split, side)))
+                yield (
+                    f"{where}: {share:.0%} of the words are not in the vocabulary of the training data; "
+                    "is it the same language, and are words parted from marks alike?"
+                )
+        for label, count in counts.get("labels", {}).items() if split == "train" else ():
+            if not count:
+                yield f"train: no item has the label {label}"
+
+
+def _unknown(counts: Mapping[str, Any], side: str = "") -> Iterator[tuple[str, float]]:
+    if "unknown_rate" in counts:
+        yield side, counts["unknown_rate"]
+    for name, inner in counts.items():
+        if isinstance(inner, Mapping):
+            yield from _unknown(inner, name)

@@ -1,7 +1,7 @@
 """What the verbs do with an experiment: plan it, train it, score it, use it."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from phmrun.engine.bookkeeping import (
 )
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters, network_without_weights
-from phmrun.engine.data import DataModule
+from phmrun.engine.data import DataModule, doubts
 from phmrun.engine.derivation import Derivation, check_extension, check_teacher
 from phmrun.engine.distillation import Teacher
 from phmrun.engine.module import build_module
@@ -40,7 +40,6 @@ from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.progress import waiting
 from phmrun.registry import TASKS
-from phmrun.text.statistics import doubts
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted
@@ -90,8 +89,6 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     """
     data = build_data(config)
     name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
-    verify_sizes(config.data.name, cache_dir())
-    _check_splits(config, data)
     _prepare(config, data)
     sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
     structured = optimizer.rates == "structure"
@@ -154,13 +151,11 @@ def train(
         marks["extends"] = parent.id
     if derivation:
         marks |= derivation.marks
-    verify_sizes(config.data.name, cache_dir())
-    _check_splits(config, data)
     _prepare(config, data)
     if derivation and derivation.teacher:
         check_teacher(derivation.teacher, data)
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
-    text = to_yaml(config, _said(origin))
+    text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
     with run.lock() if is_leader() else ending_with(leader_died()):
         if restart and is_leader():
@@ -191,12 +186,6 @@ def build_data(config: Experiment) -> DataModule:
     task: Task = TASKS.get(config.task)
     data: DataModule = task.load("data")(config, cache_dir())
     return data
-
-
-def _check_splits(config: Experiment, data: DataModule) -> None:
-    """Refuses to score on what the data do not have."""
-    if absent := [split for split in config.score_on if split not in data.files]:
-        raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
 
 
 def fingerprints(data: DataModule, plugins: Mapping[Path, str]) -> dict[str, str]:
@@ -282,21 +271,15 @@ def _train(
 
 
 def _prepare(config: Experiment, data: DataModule) -> None:
-    """Prepares the data, and says what is odd in them."""
+    """Checks the data against what is known of them, prepares them, and says what is odd in them."""
+    if config.data.name != "files":
+        verify_sizes(config.data.name, cache_dir())
+    if absent := [split for split in config.score_on if split not in data.files]:
+        raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
     data.prepare()
     if is_leader():
-        for doubt in (*_seen_in_training(config, data), *doubts(data.statistics())):
+        for doubt in doubts(config, data):
             LOG.warning("%s", doubt)
-
-
-def _seen_in_training(config: Experiment, data: DataModule) -> Iterator[str]:
-    """Own files that a model is both trained and scored on."""
-    if config.data.name != "files":
-        return
-    learnt = {path.resolve() for path in data.sources("train")}
-    for split in ("test",) if config.data.hold_out else ("dev", "test"):
-        if split in data.files and (shared := [p for p in data.sources(split) if p.resolve() in learnt]):
-            yield f"{split} is what the model learns from ({shared[0]}): its scores say nothing of unseen text"
 
 
 def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins: Mapping[Path, str]) -> Mirror:
@@ -371,8 +354,3 @@ def _finish(
         except PhmrunError as error:
             LOG.warning("not mirrored: %s", error)
     return TrainResult(run.id, run.path, metrics, state)
-
-
-def _said(origin: Mapping[str, str]) -> dict[str, str]:
-    """The origins of values that somebody gave."""
-    return {key: label for key, label in origin.items() if label != "default"}

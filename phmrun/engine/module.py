@@ -177,5 +177,6 @@ def build_module(config: Experiment, *sizes: int) -> TrainingModule:
             raise
         what = "a matrix of the network has more numbers than the machine can hold"
         raise PhmrunError(what, where="model", hint="`phmrun count-params` shows what a network has.") from error
-    replace_structures(module.network, {one.name: one.layer.arguments for one in config.maps})
+    if config.maps:
+        replace_structures(module.network, {one.name: one.layer.arguments for one in config.maps})
     return module

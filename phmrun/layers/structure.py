@@ -335,7 +335,8 @@ def build_structure(structure: "str | Structure", out_features: int, in_features
     frozen = "none" if FREEZE.name in cls.defaults() else str(options.pop(FREEZE.name, "none"))
     build = cls if _ships(cls) else functools.partial(conformance.built, cls)  # on meta, a trial loads a compiler
     built: Structure = build(out_features, in_features, **options)
-    built.freeze(frozen)
+    if frozen != "none":
+        built.freeze(frozen)
     return built
 
 

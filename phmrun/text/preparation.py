@@ -86,8 +86,8 @@ def prepare(
     def build(path: Path) -> dict[str, Any]:
         vocabulary = learn()
         vocabulary.save(path / "vocabulary")
-        counts = {split: encode(split, vocabulary, path / split) for split in splits}
-        return {"vocabulary": describe(vocabulary), "splits": counts}
+        described = describe(vocabulary)
+        return {"vocabulary": described, "splits": {split: encode(split, vocabulary, path / split) for split in splits}}
 
     path, statistics = build_once(cache, content, build)
     stores = {split: store(path / split) for split in splits}

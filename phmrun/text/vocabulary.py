@@ -93,9 +93,10 @@ class Vocabulary(ABC):
 
     def save(self, directory: Path) -> None:
         """Writes the model file, and then ``vocabulary.json``, whose presence means that the other is there."""
+        content, description = self.content(), self.description()
         with replacing(directory / self.model_file) as temporary:
-            temporary.write_bytes(self.content())
-        write_json(directory / DESCRIPTION, {**self.description(), "sha256": self.sha256})
+            temporary.write_bytes(content)
+        write_json(directory / DESCRIPTION, {**description, "sha256": hashlib.sha256(content).hexdigest()})
 
     @classmethod
     def load(cls, directory: Path) -> Self:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from phmrun.engine.data import DOUBTFUL
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
 from phmrun.layers import for_inference
@@ -29,7 +30,6 @@ from phmrun.tasks.lm.segments import parts
 from phmrun.tasks.lm.streams import StreamData, evaluation_batches
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, chunks_of_words
-from phmrun.text.statistics import DOUBTFUL
 
 SAMPLES = 8
 ORDER = 5

@@ -11,6 +11,7 @@ from tiny_experiments import configured, everywhere, run_experiment, run_of, sna
 
 from phmrun.engine import experiment
 from phmrun.engine.bookkeeping import outcome_kept
+from phmrun.engine.data import doubts
 from phmrun.engine.experiment import dry_run
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, PhmrunError
@@ -37,9 +38,9 @@ def test_a_dry_run_plans_and_writes_no_run(tmp_path, monkeypatch):
 def test_own_files_that_are_learnt_and_scored(tmp_path):
     config = configured("nmt", tmp_path / "corpus")
     data = experiment.build_data(config)
-    assert not list(experiment._seen_in_training(config, data))
+    assert not list(doubts(config, data))
     data.files["test"] = data.files["train"]
-    (doubt,) = experiment._seen_in_training(config, data)
+    (doubt,) = doubts(config, data)
     assert doubt.startswith("test is what the model learns from (")
 
 

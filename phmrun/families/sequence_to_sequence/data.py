@@ -105,7 +105,7 @@ def padded_sources(sources: list[NDArray[Any]]) -> tuple[Tensor, Tensor | None]:
     return torch.from_numpy(tokens), torch.from_numpy(tokens != PAD)[:, None, None, :]
 
 
-class ParallelData(BucketedData):
+class ParallelData(BucketedData[Vocabularies]):
     """Sentence pairs from two files per split, encoded once and read from memory-mapped stores.
 
     Args:
@@ -135,23 +135,16 @@ class ParallelData(BucketedData):
         batching: Batching,
         cache: Path,
     ) -> None:
-        super().__init__(batching)
-        self.files = dict(files)
+        given = {} if vocabularies is None else {"source": vocabularies.source, "target": vocabularies.target}
+        sums = {f"vocabulary {side}": each.sha256 for side, each in given.items()}
+        super().__init__(batching, files, {**fingerprints, **sums})
         self.parts = dict(parts or {})
         self.baselines: dict[str, Baseline] = {"copy": list, **(baselines or {})}
         self.measures: dict[str, OutputMeasure] = {}
-        self._fingerprints = dict(fingerprints)
         self.settings = vocabulary
         self.given = vocabularies
         self.max_length = max_length
         self.cache = cache
-
-    def fingerprints(self) -> dict[str, str]:
-        """Checksums of the text."""
-        if self.given is None:
-            return self._fingerprints
-        sides = {"source": self.given.source.sha256, "target": self.given.target.sha256}
-        return {**self._fingerprints, **{f"vocabulary {side}": digest for side, digest in sides.items()}}
 
     @cached_property
     def prepared(self) -> Prepared[Vocabularies, ParallelStore]:
@@ -161,14 +154,6 @@ class ParallelData(BucketedData):
             needed, self.settings, max_length=self.max_length, cache=self.cache, vocabularies=self.given
         )
 
-    def prepare(self) -> None:
-        """Encodes the corpus unless the cache has it."""
-        _ = self.prepared
-
-    def statistics(self) -> dict[str, Any]:
-        """Sentences, tokens and rates by split, and the vocabulary's."""
-        return self.prepared.statistics
-
     def batches(self, split: str) -> ParallelBatches:
         """Turns sentence numbers into tensors."""
         return ParallelBatches(self.prepared.stores[split])
@@ -177,11 +162,6 @@ class ParallelData(BucketedData):
         """Tokens of both sides of each pair."""
         store = self.prepared.stores[split]
         return store.source.lengths, store.target.lengths
-
-    @property
-    def vocabulary(self) -> Vocabularies:
-        """The vocabularies of both sides."""
-        return self.prepared.vocabulary
 
     def inputs(self, split: str) -> Iterator[str]:
         """The source sentences of a split."""

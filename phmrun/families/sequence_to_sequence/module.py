@@ -1,6 +1,6 @@
 """Sequence-to-sequence learning: the loss over target tokens, and outputs for text. Translation and style share it."""
 
-from typing import Any, cast
+from typing import cast
 
 from phmrun.config import LayerConfig
 from phmrun.engine.distillation import Prediction
@@ -104,6 +104,12 @@ def _transformer(config: SequenceToSequenceExperiment, source_size: int, target_
             where="output.structure",
             hint=f"Use --embedding {config.output.structure}, or --set model.tie=none.",
         )
+    structures, n = config.structures, model.contract_n
+    if n is not None and "n" not in structures["layer"]:
+        raise PhmrunError(
+            f"the layer {config.layer.structure!r} has no order n that could differ", where="model.contract_n"
+        )
+    contract = None if n is None else {**structures["layer"], "n": n}  # of the feed-forward blocks' second map
     return Transformer(
         source_size,
         target_size,
@@ -125,8 +131,8 @@ def _transformer(config: SequenceToSequenceExperiment, source_size: int, target_
         positions=model.positions,
         activation=model.activation,
         tie=model.tie,
-        contract=contract_arguments(config),
-        **config.structures,
+        contract=contract,
+        **structures,
     )
 
 
@@ -149,24 +155,5 @@ def _delight(config: SequenceToSequenceExperiment, source_size: int, target_size
         output_bias=model.output_bias,
         tie=model.tie,
         paper_positions=model.positions == "sinusoidal-vaswani",
-        layer=config.layer.arguments,
-        embedding=config.embedding.arguments,
-        output=config.output.arguments,
+        **config.structures,
     )
-
-
-def contract_arguments(config: SequenceToSequenceExperiment) -> dict[str, Any] | None:
-    """The structure of the feed-forward blocks' second map, where its order is not the layer's.
-
-    Raises:
-        PhmrunError: The layer's structure has no order n.
-    """
-    n = config.model.contract_n
-    if n is None:
-        return None
-    arguments = config.layer.arguments
-    if "n" not in arguments:
-        raise PhmrunError(
-            f"the layer {config.layer.structure!r} has no order n that could differ", where="model.contract_n"
-        )
-    return {**arguments, "n": n}

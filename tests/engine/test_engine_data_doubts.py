@@ -2,7 +2,7 @@
 
 import pytest
 
-from phmrun.text.statistics import doubts
+from phmrun.engine.data import odd_figures
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ from phmrun.text.statistics import doubts
     ],
 )
 def test_unknown_words_and_labels_that_are_never_seen_are_odd(splits, said):
-    found = list(doubts({"splits": splits}))
+    found = list(odd_figures({"splits": splits}))
     assert len(found) == len(said)
     assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
