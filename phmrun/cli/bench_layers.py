@@ -1,20 +1,17 @@
-"""``phmrun bench layers``: how fast structured modules are, against torch's dense ones."""
+"""``phmrun bench layers``, ``embeddings``, ``rates``: how fast single modules are, and how far a step moves them."""
 
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from phmrun.cli import completion, console
 from phmrun.cli.decoding import Device
 from phmrun.cli.measuring import (
-    MEASURED,
     Repeats,
     Threads,
     duration,
     listed,
-    mebibytes,
+    measured,
     name_and_options,
     number,
     numbers,
@@ -24,7 +21,7 @@ from phmrun.cli.measuring import (
 )
 from phmrun.cli.options import Json, Plugin
 from phmrun.errors import PhmrunError, unknown
-from phmrun.registry import STRUCTURES, load_plugins
+from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
 
 if TYPE_CHECKING:
     from phmrun.bench.layers import Measured
@@ -33,6 +30,9 @@ if TYPE_CHECKING:
 MODULES = ("linear", "lstm", "embedding", "output", "biaffine")
 ALL = "all"
 PRECISIONS = ("float32", "bfloat16")
+OPTIMIZERS = ("adam", "adamw", "sgd")
+LAYERS = ("phm n=2", "phm n=4", "phm n=8", "phm n=16", "kronecker rank=16", "low-rank", "monarch", "blast")
+"""What ``bench rates`` shows unless it is told."""
 EPILOG = """Examples:
 
 phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64
@@ -40,84 +40,67 @@ phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64
 phmrun bench layers --module lstm --layer "phm n=5 variant=released" --layer dense --json
 
 phmrun bench layers --module all --n 4,8"""
+EMBEDDINGS_EPILOG = """Example:
+
+phmrun bench embeddings --embedding "define depth=7 width=128" --words 10000 --width 400 --tokens 1400"""
+RATES_EPILOG = """Example:
+
+phmrun bench rates --layer "phm n=4" --layer low-rank --shape 512x512"""
 
 
 def bench_layers(
     *,
     module: Annotated[
         list[str] | None,
-        typer.Option(
+        measured(
             metavar="|".join((*MODULES, ALL)),
             help="What the maps are part of; may be repeated (default: linear).",
-            rich_help_panel=MEASURED,
         ),
     ] = None,
     layer: Annotated[
         list[str] | None,
-        typer.Option(
+        measured(
             metavar="NAME",
             help="Structure, with options if need be: 'phm n=8'; may be repeated (default: all).",
-            rich_help_panel=MEASURED,
             autocompletion=completion.layers,
         ),
     ] = None,
     n: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="N,…",
-            help="Values of n, for structures that have it (default: 2,4,8,16).",
-            rich_help_panel=MEASURED,
-        ),
+        measured(metavar="N,…", help="Values of n, for structures that have it (default: 2,4,8,16)."),
     ] = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option(
+        measured(
             "--shape",
             "--shapes",
             metavar="INxOUT,…",
             help="Input and output features; of an embedding rows and width, of a biaffine form features and labels "
             "(default of linear: 512x512,512x2048,2048x512).",
-            rich_help_panel=MEASURED,
         ),
     ] = None,
     tokens: Annotated[
         list[str] | None,
-        typer.Option(
+        measured(
             metavar="TOKENS,…",
             help="Input vectors per call of inference; of lstm and biaffine SENTENCESxLENGTH (default of linear: "
             "1,8,64,4096).",
-            rich_help_panel=MEASURED,
         ),
     ] = None,
     training_tokens: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOKENS,…",
-            help="The same per training step (default of linear: 4096).",
-            rich_help_panel=MEASURED,
-        ),
+        measured(metavar="TOKENS,…", help="The same per training step (default of linear: 4096)."),
     ] = None,
     third_party: Annotated[
-        bool,
-        typer.Option(
-            help="Beside ours, the layers of adapters and tensorly-torch, if installed.", rich_help_panel=MEASURED
-        ),
+        bool, measured(help="Beside ours, the layers of adapters and tensorly-torch, if installed.")
     ] = True,
     precision: Annotated[
         str,
-        typer.Option(
-            metavar="|".join(PRECISIONS),
-            help="bfloat16: training under autocast, inference with such weights.",
-            rich_help_panel=MEASURED,
-        ),
+        measured(metavar="|".join(PRECISIONS), help="bfloat16: training under autocast, inference with such weights."),
     ] = PRECISIONS[0],
     rows: Annotated[
         int,
-        typer.Option(
-            min=0,
-            help="Vectors in the large tables whose lookups' memory --module embedding shows; 0: none.",
-            rich_help_panel=MEASURED,
-        ),
+        measured(min=0, help="Vectors in the large tables whose lookups' memory --module embedding shows; 0: none."),
     ] = 10_000_000,
     repeats: Repeats = 15,
     plugin: Plugin = None,
@@ -132,7 +115,11 @@ def bench_layers(
     Figures beside the time of the torch module are ratios to it: below 1 is faster.
     """
     load_plugins(plugin)
-    modules = _modules(module or ["linear"])
+    named = module or ["linear"]
+    for name in named:
+        if name not in (*MODULES, ALL):
+            raise unknown("module", name, (*MODULES, ALL), where="--module")
+    modules = list(MODULES if ALL in named else dict.fromkeys(named))
     structures = [name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
     orders, shapes = numbers(n, "--n"), [sides(text) for text in listed(shape)]
     batches = [_batch(text, "--tokens") for text in listed(tokens)]
@@ -157,26 +144,18 @@ def bench_layers(
     machine.warn_if_busy()
     facts = {**machine.facts(), "device": place, "precision": precision}
     memory = list(lookup_memory.lookup_memory(plan.tables, device=place))
-    measured = list(
+    found = list(
         layers.measure(plan.candidates, batches=batches, training=training, rounds=repeats, device=place, dtype=dtype)
     )
     if as_json:
-        report = {"machine": facts, "rows": [row.to_json() for row in measured]}
+        report = {"machine": facts, "rows": [row.to_json() for row in found]}
         console.print_json({**report, "memory": [row.to_json() for row in memory]} if memory else report)
         return
     print_machine(facts)
-    for name, group in groupby(measured, key=lambda row: row.module):
+    for name, group in groupby(found, key=lambda row: row.module):
         _print_module(name, list(group))
     if memory:
         _print_memory(memory)
-
-
-def _modules(names: Sequence[str]) -> list[str]:
-    """Each module once."""
-    for name in names:
-        if name not in (*MODULES, ALL):
-            raise unknown("module", name, (*MODULES, ALL), where="--module")
-    return list(MODULES) if ALL in names else list(dict.fromkeys(names))
 
 
 def _batch(text: str, flag: str) -> tuple[int, ...]:
@@ -188,44 +167,114 @@ def _print_module(name: str, rows: Sequence["Measured"]) -> None:
     """One table per mode; ratios beside the time of the torch module."""
     reference = rows[0].reference
     forms = [form for form in ("dense", "factored", "unfolded") if any(form in row.ratios for row in rows)]
-    training = [
-        (row.layer, _sizes(row), _per_call(row), duration(row.seconds[reference]), row.ratios[row.auto], row.auto)
-        for row in rows
-        if row.mode == "training"
-    ]
-    console.print_table(
-        ("layer", "sizes", "batch", reference, "ratio", "form"), training, title=f"\n{name}: training step"
-    )
-    inference = [
-        (
-            row.layer,
-            _sizes(row),
-            _per_call(row),
-            row.weights,
-            duration(row.seconds[reference]),
-            *(row.ratios.get(form) for form in forms),
-            row.auto,
-        )
-        for row in rows
-        if row.mode == "inference"
-    ]
-    columns = ("layer", "sizes", "batch", "weights", reference, *forms, "auto")
-    console.print_table(columns, inference, title=f"\n{name}: inference")
+    training, inference = [], []
+    for row in rows:
+        sizes, batch = f"{row.in_features} → {row.out_features}", " × ".join(f"{side:,}" for side in row.batch)
+        time = duration(row.seconds[reference])
+        if row.mode == "training":
+            training.append((row.layer, sizes, batch, time, row.ratios[row.auto], row.auto))
+        else:
+            ratios = [row.ratios.get(form) for form in forms]
+            inference.append((row.layer, sizes, batch, row.weights, time, *ratios, row.auto))
+    columns = ("layer", "sizes", "batch")
+    console.print_table((*columns, reference, "ratio", "form"), training, title=f"\n{name}: training step")
+    console.print_table((*columns, "weights", reference, *forms, "auto"), inference, title=f"\n{name}: inference")
 
 
 def _print_memory(rows: Sequence["LookupMemory"]) -> None:
-    """Tables, their parameters, and what a lookup takes."""
-    lines = [
-        (row.layer, f"{row.rows:,} × {row.width}", *map(mebibytes, (row.table, row.parameters, row.lookup)))
-        for row in rows
-    ]
+    """Tables, their parameters, and what a lookup takes, in MiB; a digit after the point where there are few."""
+    lines = []
+    for row in rows:
+        sizes = [size / 2**20 for size in (row.table, row.parameters, row.lookup)]
+        shown = [f"{size:,.1f} MiB" if size < 100 else f"{size:,.0f} MiB" for size in sizes]
+        lines.append((row.layer, f"{row.rows:,} × {row.width}", *shown))
     columns = ("layer", "table", "dense", "parameters", "lookup, at its peak")
     console.print_table(columns, lines, title=f"\nembedding: a lookup of {rows[0].tokens} vectors")
 
 
-def _sizes(row: "Measured") -> str:
-    return f"{row.in_features} → {row.out_features}"
+def bench_embeddings(
+    *,
+    embedding: Annotated[
+        list[str] | None,
+        measured(
+            metavar="NAME",
+            help="Embedding, with options if need be: 'define depth=7'; may be repeated (default: all).",
+            autocompletion=completion.embeddings,
+        ),
+    ] = None,
+    words: Annotated[int, measured(min=1, help="Entries of the vocabulary.")] = 10_000,
+    width: Annotated[int, measured(min=1, help="Numbers of a vector (m).")] = 384,
+    tokens: Annotated[int, measured(min=1, help="Words looked up per call.")] = 1400,
+    repeats: Repeats = 15,
+    threads: Threads = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Measures lookups at inference against nn.Embedding: as scoring and prediction make them, and computed anew.
+
+    Folded: the table of all vectors, made once. Kept: the same table inside the module, looked after by it in case a
+    weight changes. Computed: the vectors of these words from the weights, as training does.
+    """
+    chosen = [name_and_options(text, "--embedding") for text in embedding or EMBEDDINGS.names()]
+    from phmrun.bench import embeddings, machine
+    from phmrun.engine.trained_model import choose_device
+    from phmrun.layers.structure import checked_options
+
+    prepare_process(threads)
+    place = choose_device(device)
+    checked = [(name, checked_options(name, options, table=True)) for name, options in chosen]
+    machine.warn_if_busy()
+    facts = {**machine.facts(), "device": place}
+    rows = list(embeddings.measure(checked, words=words, width=width, tokens=tokens, rounds=repeats, device=place))
+    if as_json:
+        console.print_json({"machine": facts, "rows": [row.to_json() for row in rows]})
+        return
+    print_machine(facts)
+    forms = list(rows[0].ratios)
+    lines = []
+    for row in rows:
+        ratios = [f"{row.ratios[form]:.2f}" for form in forms]
+        time = duration(row.seconds[embeddings.REFERENCE])
+        lines.append((row.embedding, f"{row.parameters:,}", time, *ratios, f"{row.difference:.0e}"))
+    title = f"\n{tokens:,} of {words:,} words, {width} numbers each; ratios to {embeddings.REFERENCE}"
+    columns = ("embedding", "parameters", embeddings.REFERENCE, *forms, "difference")
+    console.print_table(columns, lines, title=title)
 
 
-def _per_call(row: "Measured") -> str:
-    return " × ".join(f"{side:,}" for side in row.batch)
+def bench_rates(
+    *,
+    layer: Annotated[
+        list[str] | None,
+        measured(
+            metavar="'NAME k=v …'",
+            help=f"A layer with options; may be repeated (default: {', '.join(LAYERS)}).",
+            autocompletion=completion.layers,
+        ),
+    ] = None,
+    shape: Annotated[str, measured(metavar="INxOUT", help="Sizes of the input and the output.")] = "512x512",
+    optimizer: Annotated[str, measured(metavar="adam|adamw|sgd", help="Whose first step.")] = "adam",
+    plugin: Plugin = None,
+    as_json: Json = False,
+) -> None:
+    """Shows how far a step through each factor moves the output, beside a dense matrix's step.
+
+    Once by one learning rate for all parameters, once by the rate of each factor's shape
+    (`training.optimizer.rates=structure`). A factor far below 1 hardly learns.
+    """
+    load_plugins(plugin)
+    if optimizer not in OPTIMIZERS:
+        raise unknown("optimizer", optimizer, OPTIMIZERS, where="--optimizer")
+    columns, rows = sides(shape)
+    from phmrun.bench.movement import movements
+
+    found = [
+        {"layer": text, **each._asdict()}
+        for text in layer or LAYERS
+        for each in movements(*name_and_options(text, "--layer"), (rows, columns), optimizer)
+    ]
+    if as_json:
+        console.print_json({"shape": [columns, rows], "optimizer": optimizer, "movements": found})
+        return
+    lines = [(each["layer"], each["factor"], f"{each['one']:.2f}", f"{each['structure']:.2f}") for each in found]
+    title = f"How far a step of {optimizer} moves the output, in parts of a dense matrix's, {columns} → {rows}"
+    console.print_table(("layer", "factor", "rates=one", "rates=structure"), lines, title=title)

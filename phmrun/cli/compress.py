@@ -1,7 +1,6 @@
 """``phmrun compress``: a trained run with the nearest matrices of a structure in the places of its own."""
 
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +89,10 @@ def compress(
     from phmrun.experiments import resolve_request
 
     plugins = load_plugins(plugin)
-    share = _share(budget)
+    share = None if budget is None else share_of(budget)
+    if budget is not None and share is None:
+        valid = ("1/2", "0.25", "above 0, up to 1")
+        raise PhmrunError(f"{budget!r} is no share", where="--budget", valid=valid)
     keys = settings(set_ or [])
     with waiting("preparing"):
         from phmrun.compression.compress import derivation, layer_of, make_plan
@@ -98,13 +100,16 @@ def compress(
         from phmrun.engine.trained_model import open_run
     from phmrun.ledger import Run
 
-    options = {scope: _options(keys, scope) for scope in ("layer", "embedding", "output")}
-    given = {**options["layer"], **({} if n is None else {"n": n})}
+    options = {
+        scope: {key.removeprefix(f"{scope}."): value for key, value, _ in keys if key.startswith(f"{scope}.")}
+        for scope in ("layer", "embedding", "output")
+    }
+    others = [setting for setting in keys if setting[0].partition(".")[0] not in options]
+    given = options["layer"] if n is None else {**options["layer"], "n": n}
     trained = open_run(Run.find(runs_dir or Path("runs"), run))
     if sequences and not (steps and TASKS.get(trained.config.task).converts):
         raise PhmrunError("outputs to learn from need a translator and --steps", where="--sequences")
     own = {"--data": ("data.name", data), "--prefix": ("data.prefix", prefix)}
-    others = [setting for setting in keys if setting[0].partition(".")[0] not in options]
     others += [(key, value, option) for option, (key, value) in own.items() if value is not None]
     config = trained.config
     if others:
@@ -140,45 +145,18 @@ def compress(
         console.print_outcome(result.run_id, result.state)
 
 
-def _options(keys: list[tuple[str, Any, str]], scope: str) -> dict[str, Any]:
-    """The settings of a scope's structure, by the names of its options."""
-    return {key.removeprefix(f"{scope}."): value for key, value, _ in keys if key.startswith(f"{scope}.")}
-
-
-def _share(text: str | None) -> Fraction | None:
-    """The budget as a number.
-
-    Raises:
-        PhmrunError: It is no share.
-    """
-    if text is None:
-        return None
-    share = share_of(text)
-    if share is None:
-        raise PhmrunError(f"{text!r} is no share", where="--budget", valid=("1/2", "0.25", "above 0, up to 1"))
-    return share
-
-
 def _show(plan: "Plan") -> None:
     """The plan: what each kind of map keeps."""
     from phmrun.compression.maps import by_kind
 
     rows = []
     for kind, maps in by_kind(plan.maps).items():
-        dense = sum(one.shape[0] * one.shape[1] for one in maps)
-        layers = sorted({_label(one.layer) for one in maps})
+        shape, layers = "×".join(map(str, maps[0].shape)), ", ".join(sorted({_label(one.layer) for one in maps}))
+        size = sum(one.parameters for one in maps) / sum(one.shape[0] * one.shape[1] for one in maps)
+        energy = sum(one.energy for one in maps) / len(maps)
         outputs = [one.output_energy for one in maps if one.output_energy is not None]
-        rows.append(
-            (
-                kind,
-                str(len(maps)),
-                "×".join(map(str, maps[0].shape)),
-                ", ".join(layers),
-                f"{sum(one.parameters for one in maps) / dense:.3f}",
-                f"{sum(one.energy for one in maps) / len(maps):.3f}",
-                f"{sum(outputs) / len(outputs):.3f}" if outputs else "–",
-            )
-        )
+        kept = f"{sum(outputs) / len(outputs):.3f}" if outputs else "–"
+        rows.append((kind, str(len(maps)), shape, layers, f"{size:.3f}", f"{energy:.3f}", kept))
     console.print_table(("map", "number", "shape", "layer", "parameters", "energy kept", "of the outputs"), rows)
     share = plan.parameters / plan.dense_parameters
     said = f"{plan.parameters:,} of {plan.dense_parameters:,} parameters in these maps ({share:.1%})"
@@ -199,10 +177,11 @@ def _label(layer: Mapping[str, Any]) -> str:
 
 
 def _facts(plan: "Plan") -> dict[str, Any]:
+    before, after = plan.loss or (None, None)
     return {
         "parameters": plan.parameters,
         "dense_parameters": plan.dense_parameters,
-        "loss_before": plan.loss[0] if plan.loss else None,
-        "loss_after": plan.loss[1] if plan.loss else None,
+        "loss_before": before,
+        "loss_after": after,
         "maps": [{**vars(one), "layer": dict(one.layer), "shape": list(one.shape)} for one in plan.maps],
     }

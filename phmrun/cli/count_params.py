@@ -61,47 +61,34 @@ def count_params(
         asked = f"with a vocabulary of up to {max(config.sizes):,}"
         text = f"The data ({config.data.name}) are not on this machine: counted {asked}."
         console.stderr().print(text, markup=False, highlight=False, soft_wrap=True)
+    modules: dict[str, dict[str, int]] = {}  # summed over the first parts of their names
+    for module in count["modules"] if depth else ():
+        name = ".".join(module["name"].split(".")[:depth])
+        group = modules.setdefault(name, {"count": 0, "dense": 0})
+        group["count"] += module["count"]
+        group["dense"] += module["dense"]
     rows = [
-        ("scope", scope, *_numbers(entry), entry.get("multiplications")) for scope, entry in count["by_scope"].items()
+        ("scope", name, *_numbers(entry), entry.get("multiplications")) for name, entry in count["by_scope"].items()
     ]
-    rows += [("module", module["name"], *_numbers(module), None) for module in by_depth(count["modules"], depth)]
+    rows += [("module", name, *_numbers(entry), None) for name, entry in modules.items()]
     total = _numbers({"count": count["total"], "dense": count["dense_total"]})
     rows.append(("total", "", *total, count["multiplications"]))
     if count["trained_total"] > count["total"]:
         rows.append(("total in training", "", count["trained_total"], None, None, None))
     memory = [("memory", kind, size, None, None, None) for kind, size in count.get("memory", {}).items()]
-    if style is not Format.TEXT:
-        print_formatted(
-            ("kind", "name", "parameters or bytes", "dense", "share", "multiplications per vector"),
-            [*rows, *memory],
-            style,
-        )
-        return
-    _print_text(rows, memory)
-
-
-def by_depth(modules: list[dict[str, Any]], depth: int) -> list[dict[str, Any]]:
-    """Counts summed over the first ``depth`` parts of the modules' names, in the order of the network."""
-    if not depth:
-        return []
-    groups: dict[str, dict[str, Any]] = {}
-    for module in modules:
-        name = ".".join(module["name"].split(".")[:depth])
-        group = groups.setdefault(name, {"name": name, "count": 0, "dense": 0})
-        group["count"] += module["count"]
-        group["dense"] += module["dense"]
-    return list(groups.values())
+    if style is Format.TEXT:
+        _print_text(rows, memory)
+    else:
+        columns = ("kind", "name", "parameters or bytes", "dense", "share", "multiplications per vector")
+        print_formatted(columns, [*rows, *memory], style)
 
 
 def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> None:
     """Three tables on the terminal: scopes, modules, memory."""
-    scopes = [
-        (scope_in_words(row[1]), *row[2:]) if row[0] == "scope" else (row[0], *row[2:])
-        for row in rows
-        if row[0] != "module"
-    ]
-    console.print_table(("scope", "parameters", "dense", "share", "multiplications per vector"), scopes)
     modules = [row[1:-1] for row in rows if row[0] == "module"]
+    others = [row for row in rows if row[0] != "module"]
+    scopes = [(scope_in_words(name) if kind == "scope" else kind, *figures) for kind, name, *figures in others]
+    console.print_table(("scope", "parameters", "dense", "share", "multiplications per vector"), scopes)
     if modules:
         console.stdout().print()
         console.print_table(("module", "parameters", "dense", "share"), modules)
@@ -136,7 +123,5 @@ def _audit(paper: str, style: Format, as_json: bool) -> None:
 
 def _numbers(entry: Any) -> tuple[int, int | None, str | None]:
     """Parameters, those of the dense model, and their ratio."""
-    if isinstance(entry, int):
-        return entry, None, None
     count, dense = entry["count"], entry.get("dense")
     return count, dense, f"{count / dense:.1%}" if dense else None

@@ -1,13 +1,12 @@
 """``phmrun data``: which datasets there are, whether they are on this machine, and how they get there."""
 
-from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from phmrun.cli import completion
 from phmrun.cli.console import print_json, print_table
-from phmrun.datasets import CATALOGUE, Dataset, Presence, data_dir, dataset_dir, inspect, is_here, splits_here
+from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here, splits_here
 from phmrun.datasets.locations import Check, find, locate, wanted_splits
 from phmrun.errors import ExitCode, unknown
 
@@ -58,18 +57,44 @@ def info(name: Name, as_json: Json = False) -> None:
     dataset = CATALOGUE.get(name)
     presences = inspect(dataset)
     if as_json:
-        files = [_file(presence) for presence in presences]
+        files = [
+            {
+                "split": presence.split,
+                "role": presence.role,
+                "path": str(presence.path),
+                "bytes": presence.file.bytes,
+                "sha256": presence.file.sha256,
+                "urls": list(presence.file.urls),
+                "archives": [part.archive for part in presence.file.parts],
+                "state": presence.check.value,
+            }
+            for presence in presences
+        ]
         facts = {"citation": dataset.citation, "note": dataset.note, "by_hand": dataset.by_hand}
         print_json(_summary(dataset) | facts | {"files": files})
         return
-    _print_facts(dataset)
+    told = {
+        "summary": dataset.summary,
+        "tasks": _tasks(dataset),
+        "licence": dataset.licence,
+        "homepage": dataset.homepage,
+        "format": dataset.format,
+        "sizes": _sizes(dataset),
+        "folder": _folder(dataset),
+        "note": dataset.note,
+        "by hand": dataset.by_hand,
+    }
+    typer.echo(dataset.name)
+    for label, value in told.items():
+        if value:
+            indented = value.strip().replace("\n", f"\n{'':12}")
+            typer.echo(f"  {label:<9} {indented}")
+    if dataset.citation:
+        typer.echo(f"\n{dataset.citation}")
     if dataset.generated:
         typer.echo("Generated when it is used: there is nothing to fetch.")
         return
-    rows = [
-        (presence.split, presence.role, presence.file.path, presence.file.bytes, presence.check.value)
-        for presence in presences
-    ]
+    rows = [(each.split, each.role, each.file.path, each.file.bytes, each.check.value) for each in presences]
     print_table(("split", "role", "file", "bytes", "state"), rows)
 
 
@@ -85,7 +110,7 @@ def fetch_dataset(
 
     dataset = CATALOGUE.get(name)
     fetched = fetch(dataset, splits=split, force=force)
-    folder = None if dataset.generated else str(dataset_dir(dataset))
+    folder = _folder(dataset)
     if as_json:
         print_json({"name": name, "folder": folder, "fetched": [str(path) for path in fetched]})
     elif dataset.generated:
@@ -122,15 +147,8 @@ def import_dataset(
     dataset = CATALOGUE.get(name)
     imported = import_files(dataset, files, force=force)
     if as_json:
-        folder = str(dataset_dir(dataset))
-        print_json(
-            {
-                "name": name,
-                "folder": folder,
-                "imported": [str(path) for path in imported.paths],
-                "sizes": imported.sizes,
-            }
-        )
+        facts = {"name": name, "folder": str(dataset_dir(dataset))}
+        print_json({**facts, "imported": [str(path) for path in imported.paths], "sizes": imported.sizes})
         return
     for path in imported.paths:
         typer.echo(path)
@@ -204,20 +222,16 @@ def formats(
             typer.echo(f"# {name}", err=True)
             typer.echo(text, nl=False)
         typer.echo(err=True)
-    typer.echo(f"# next: phmrun train {task} {' '.join(_own_files(FORMATS[task][0].files))}", err=True)
+    options = []
+    for split in ("train", "dev", "test"):
+        for name in FORMATS[task][0].files:
+            side = {"train.source": "-src", "train.target": "-tgt"}.get(name, "")
+            options.append(f"--{split}{side} {name.replace('train', split, 1)}")
+    typer.echo(f"# next: phmrun train {task} {' '.join(options)}", err=True)
     typer.echo("# no validation files: --set data.hold_out=0.1 takes a tenth of the training data", err=True)
 
 
-def _own_files(sample: Mapping[str, str]) -> Iterator[str]:
-    """The options of ``train`` for files named like those of a sample, three splits of them."""
-    for split in ("train", "dev", "test"):
-        for name in sample:
-            side = {"train.source": "-src", "train.target": "-tgt"}.get(name, "")
-            yield f"--{split}{side} {name.replace('train', split, 1)}"
-
-
 def _summary(dataset: Dataset) -> dict[str, Any]:
-    """What ``list`` says of a dataset, for JSON."""
     return {
         "name": dataset.name,
         "here": is_here(dataset),
@@ -231,55 +245,21 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
         "format": dataset.format,
         "sizes": {split: dict(counts) for split, counts in dataset.sizes.items()},
         "bytes": dataset.bytes,
-        "folder": None if dataset.generated else str(dataset_dir(dataset)),
+        "folder": _folder(dataset),
     }
 
 
-def _file(presence: Presence) -> dict[str, Any]:
-    """What ``info`` says of one file, for JSON."""
-    return {
-        "split": presence.split,
-        "role": presence.role,
-        "path": str(presence.path),
-        "bytes": presence.file.bytes,
-        "sha256": presence.file.sha256,
-        "urls": list(presence.file.urls),
-        "archives": [part.archive for part in presence.file.parts],
-        "state": presence.check.value,
-    }
-
-
-def _print_facts(dataset: Dataset) -> None:
-    """The catalogue's entry, for people."""
-    facts = {
-        "summary": dataset.summary,
-        "tasks": _tasks(dataset),
-        "licence": dataset.licence,
-        "homepage": dataset.homepage,
-        "format": dataset.format,
-        "sizes": _sizes(dataset),
-        "folder": None if dataset.generated else str(dataset_dir(dataset)),
-        "note": dataset.note,
-        "by hand": dataset.by_hand,
-    }
-    typer.echo(dataset.name)
-    for label, value in facts.items():
-        if value:
-            indented = value.strip().replace("\n", f"\n{'':12}")
-            typer.echo(f"  {label:<9} {indented}")
-    if dataset.citation:
-        typer.echo(f"\n{dataset.citation}")
+def _folder(dataset: Dataset) -> str | None:
+    return None if dataset.generated else str(dataset_dir(dataset))
 
 
 def _mark(dataset: Dataset) -> str:
-    """Whether it is here."""
     if is_here(dataset):
         return "✓"
     return "◐" if splits_here(dataset) else "–"
 
 
 def _tasks(dataset: Dataset) -> str:
-    """Its tasks, or what else it is for."""
     return ", ".join(dataset.tasks) or dataset.format
 
 

@@ -4,10 +4,10 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import typer
 
@@ -19,11 +19,10 @@ _MALICIOUS_LIGHTNING = ("2.6.2", "2.6.3")
 _LITTLE_SPACE = 2 * 2**30  # bytes; a few runs of the preset base with their checkpoints
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """One finding.
 
-    Args:
+    Attributes:
         name: What was looked at.
         status: "ok", "warning" (something will not work), or "failed" (nothing will).
         found: What was found.
@@ -40,10 +39,12 @@ class Check:
 
 def doctor(*, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Checks Python, torch, devices, data, the run directory, W&B and the disk."""
-    checks = list(_checks(runs_dir))
+    checks = [*_packages(), *_data(), *_machine(runs_dir)]
     failed = [check for check in checks if check.status == "failed"]
     if as_json:
-        console.print_json({"usable": not failed, "checks": [_facts(check) for check in checks]})
+        names = ("name", "status", "found", "advice")
+        facts = [{name: getattr(check, name) for name in names} for check in checks]
+        console.print_json({"usable": not failed, "checks": facts})
     else:
         marks = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "failed": "[red]✗[/]"}
         out = console.stdout()
@@ -56,26 +57,33 @@ def doctor(*, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> 
         raise typer.Exit(failed[0].code)
 
 
-def _facts(check: Check) -> dict[str, str]:
-    return {"name": check.name, "status": check.status, "found": check.found, "advice": check.advice}
-
-
-def _checks(runs_dir: Path) -> Iterator[Check]:
-    yield _python()
+def _packages() -> Iterator[Check]:
+    """Python, torch with its devices, Lightning, torchtext."""
+    python = platform.python_version()
+    found = f"{python} on {platform.system()} {platform.machine()}"
+    if _numbers(python) < (3, 11):
+        yield Check("Python", "failed", found, "Install Python 3.11 or newer.")
+    else:
+        yield Check("Python", "ok", found)
     yield from _torch()
-    yield _lightning()
-    yield _torchtext()
-    yield from _data()
-    yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
-    yield _wandb()
-    yield _disk(runs_dir)
-
-
-def _python() -> Check:
-    found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    if _numbers(platform.python_version()) < (3, 11):
-        return Check("Python", "failed", found, "Install Python 3.11 or newer.")
-    return Check("Python", "ok", found)
+    lightning = _version("pytorch-lightning")
+    name, advice = "pytorch-lightning", 'pip install "pytorch-lightning>=2.6.6,<3"'
+    if lightning is None:
+        yield Check(name, "failed", "not installed", advice)
+    elif lightning in _MALICIOUS_LIGHTNING:
+        advice += "; then treat every credential on this machine as stolen"
+        yield Check(name, "failed", f"{lightning}, a malicious release", advice)
+    elif _numbers(lightning) < (2, 6, 6):
+        yield Check(name, "failed", f"{lightning}: its checkpoints can run code", advice)
+    else:
+        yield Check(name, "ok", lightning)
+    torchtext = _version("torchtext")
+    if torchtext == "0.6.0":
+        yield Check("torchtext", "ok", torchtext)
+    else:
+        needed = "only word vocabularies need it."
+        advice = f"pip install torchtext==0.6.0 (later ones need a torch of their own time); {needed}"
+        yield Check("torchtext", "warning", torchtext or "not installed", advice)
 
 
 def _torch() -> Iterator[Check]:
@@ -84,11 +92,8 @@ def _torch() -> Iterator[Check]:
     except (ImportError, OSError) as error:
         yield Check("torch", "failed", f"does not import: {error}", "pip install torch, for your system: pytorch.org.")
         return
-    yield Check(
-        "torch",
-        "ok",
-        f"{torch.__version__}, {counted(torch.get_num_threads(), 'thread')} on {counted(os.cpu_count() or 1, 'core')}",
-    )
+    threads, cores = counted(torch.get_num_threads(), "thread"), counted(os.cpu_count() or 1, "core")
+    yield Check("torch", "ok", f"{torch.__version__}, {threads} on {cores}")
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         yield Check("devices", "ok", ", ".join(names))
@@ -99,33 +104,11 @@ def _torch() -> Iterator[Check]:
         yield Check("devices", "warning", "CPU only", advice)
 
 
-def _lightning() -> Check:
-    found = _version("pytorch-lightning")
-    advice = 'pip install "pytorch-lightning>=2.6.6,<3"'
-    if found is None:
-        return Check("pytorch-lightning", "failed", "not installed", advice)
-    if found in _MALICIOUS_LIGHTNING:
-        advice += "; then treat every credential on this machine as stolen"
-        return Check("pytorch-lightning", "failed", f"{found}, a malicious release", advice)
-    if _numbers(found) < (2, 6, 6):
-        return Check("pytorch-lightning", "failed", f"{found}: its checkpoints can run code", advice)
-    return Check("pytorch-lightning", "ok", found)
-
-
-def _torchtext() -> Check:
-    found = _version("torchtext")
-    if found == "0.6.0":
-        return Check("torchtext", "ok", found)
-    advice = "pip install torchtext==0.6.0 (later ones need a torch of their own time); only word vocabularies need it."
-    return Check("torchtext", "warning", found or "not installed", advice)
-
-
 def _data() -> Iterator[Check]:
     from phmrun.datasets import CATALOGUE, data_dir, is_here
 
-    folder = data_dir()
     advice = "Name a directory in PHMRUN_DATA; the built-in corpus needs none of its files."
-    yield _writable("data directory", folder, advice, ExitCode.DATA, fatal=False)
+    yield _writable("data directory", data_dir(), advice, ExitCode.DATA, fatal=False)
     names = CATALOGUE.names()
     here = [name for name in names if is_here(CATALOGUE.get(name))]
     if here:
@@ -134,24 +117,24 @@ def _data() -> Iterator[Check]:
         yield Check("datasets", "warning", "only the built-in corpus", "phmrun data list, then phmrun data fetch NAME.")
 
 
-def _wandb() -> Check:
-    if _version("wandb") is None:
-        return Check("W&B", "warning", "not installed", "pip install wandb, or train with --wandb disabled.")
-    mode = os.environ.get("WANDB_MODE", "offline")
-    if mode == "online" and "WANDB_API_KEY" not in os.environ:
-        return Check(
-            "W&B", "warning", "online, but WANDB_API_KEY is not set", "Set it, unless `wandb login` has been run."
-        )
-    return Check("W&B", "ok", f"{_version('wandb')}, {mode}")
-
-
-def _disk(folder: Path) -> Check:
-    existing = _existing(folder)
+def _machine(runs_dir: Path) -> Iterator[Check]:
+    """Where runs go, W&B, and the disk."""
+    yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
+    wandb, mode = _version("wandb"), os.environ.get("WANDB_MODE", "offline")
+    if wandb is None:
+        yield Check("W&B", "warning", "not installed", "pip install wandb, or train with --wandb disabled.")
+    elif mode == "online" and "WANDB_API_KEY" not in os.environ:
+        found, advice = "online, but WANDB_API_KEY is not set", "Set it, unless `wandb login` has been run."
+        yield Check("W&B", "warning", found, advice)
+    else:
+        yield Check("W&B", "ok", f"{wandb}, {mode}")
+    existing = _existing(runs_dir)
     free = shutil.disk_usage(existing).free
     found = f"{free / 2**30:.1f} GiB free at {existing}"
     if free < _LITTLE_SPACE:
-        return Check("disk", "warning", found, "Make room, or put runs elsewhere with --runs-dir.")
-    return Check("disk", "ok", found)
+        yield Check("disk", "warning", found, "Make room, or put runs elsewhere with --runs-dir.")
+    else:
+        yield Check("disk", "ok", found)
 
 
 def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bool = True) -> Check:
@@ -177,9 +160,4 @@ def _version(package: str) -> str | None:
 
 def _numbers(text: str) -> tuple[int, ...]:
     """The leading numbers of a version: ``2.6.6.post1`` is (2, 6, 6)."""
-    numbers: list[int] = []
-    for part in text.split("+")[0].split("."):
-        if not part.isdigit():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)
+    return tuple(map(int, takewhile(str.isdigit, text.split("+")[0].split("."))))

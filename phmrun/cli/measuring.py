@@ -1,6 +1,7 @@
 """Options and texts that the verbs of ``phmrun bench`` have in common."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -9,17 +10,11 @@ from phmrun.cli import console
 from phmrun.cli.options import HARDWARE
 from phmrun.errors import PhmrunError, counted
 
-MEASURED = "What is measured"
-
+measured = partial(typer.Option, rich_help_panel="What is measured")
 Threads = Annotated[
     int, typer.Option(min=0, help="CPU threads for arithmetic; 0: torch's own choice.", rich_help_panel=HARDWARE)
 ]
-Repeats = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Rounds; each measures every candidate once, and medians are shown.", rich_help_panel=MEASURED
-    ),
-]
+Repeats = Annotated[int, measured(min=1, help="Rounds; each measures every candidate once, and medians are shown.")]
 
 
 def prepare_process(threads: int) -> None:
@@ -39,31 +34,19 @@ def listed(values: Sequence[str] | None) -> list[str]:
 
 
 def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
-    """Positive whole numbers from comma-separated lists.
-
-    Raises:
-        PhmrunError: One is not.
-    """
+    """Positive whole numbers from comma-separated lists; an error says which is none."""
     return [number(part, flag) for part in listed(values)]
 
 
 def number(text: str, flag: str) -> int:
-    """A positive whole number.
-
-    Raises:
-        PhmrunError: It is none.
-    """
+    """A positive whole number, or an error."""
     if not text.isdecimal() or int(text) < 1:
         raise PhmrunError(f"{text!r} is not a positive whole number", where=flag)
     return int(text)
 
 
 def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
-    """Name and options from "phm n=8 variant=released".
-
-    Raises:
-        PhmrunError: An option has no value.
-    """
+    """Name and options from "phm n=8 variant=released"; an error where an option has no value."""
     from phmrun.documents import parse_yaml
 
     name, *options = text.split()
@@ -78,11 +61,7 @@ def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
 
 
 def sides(text: str) -> tuple[int, int]:
-    """(in_features, out_features) from "512x2048".
-
-    Raises:
-        PhmrunError: They are not two positive whole numbers.
-    """
+    """(in_features, out_features) from "512x2048", or an error."""
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) != 2 or not all(side.isdecimal() and int(side) for side in parts):
         raise PhmrunError(f"{text!r} is not a shape", where="--shape", hint="Write it as INxOUT: 512x2048.")
@@ -91,17 +70,9 @@ def sides(text: str) -> tuple[int, int]:
 
 def print_machine(machine: dict[str, Any]) -> None:
     """The line above all figures."""
-    parts: Iterable[str] = (
-        machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"],
-        counted(machine["threads"], "thread"),
-        f"torch {machine['torch']}",
-    )
-    console.stdout().print(" · ".join(parts), markup=False, soft_wrap=True)
-
-
-def mebibytes(size: int) -> str:
-    """Bytes as MiB, with a digit after the point where there are few."""
-    return f"{size / 2**20:,.1f} MiB" if size < 100 * 2**20 else f"{size / 2**20:,.0f} MiB"
+    processor = machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"]
+    text = f"{processor} · {counted(machine['threads'], 'thread')} · torch {machine['torch']}"
+    console.stdout().print(text, markup=False, soft_wrap=True)
 
 
 def duration(seconds: float) -> str:

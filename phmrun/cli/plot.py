@@ -1,29 +1,36 @@
 """``phmrun plot``: pictures of runs."""
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.decoding import Checkpoint
 from phmrun.cli.options import Plugin, RunArgument, RunsDirectory
+from phmrun.cli.runs import RunArguments
 from phmrun.errors import PhmrunError, unknown
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 app = typer.Typer(help="Pictures of runs, PNG, SVG or PDF.", no_args_is_help=True)
 
 AXES = ("epoch", "step", "time")
 
-RunArguments = Annotated[
-    list[str],
-    typer.Argument(metavar="RUN…", help="Run ids, their unique beginnings, or paths.", autocompletion=completion.runs),
-]
 Out = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The picture, by its ending .png, .svg or .pdf (default: named for the run)."),
 ]
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    from phmrun.plots.canvas import save_figure
+
+    save_figure(figure, path)
+    console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
 @app.command("history")
@@ -43,15 +50,13 @@ def plot_history(
         raise unknown("axis", over, AXES, where="--over")
     with waiting("preparing"):
         from phmrun.ledger import Run
-        from phmrun.plots.canvas import save_figure
         from phmrun.plots.history import Axis, choose_score, curves, default_name, draw_history, heading
 
     found = [Run.find(runs_dir, run) for run in runs]
     chosen, axis = choose_score(found, score), cast(Axis, over)
     path = out or default_name(found, "history")
     drawn = curves(found, chosen, axis)
-    save_figure(draw_history(drawn, chosen, axis, heading=heading(found), log=log), path)
-    console.stdout().print(str(path), markup=False, soft_wrap=True)
+    _save(draw_history(drawn, chosen, axis, heading=heading(found), log=log), path)
 
 
 @app.command("correlation")
@@ -68,7 +73,6 @@ def plot_correlation(
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
         from phmrun.ledger import Run
-        from phmrun.plots.canvas import save_figure
         from phmrun.plots.correlation import correlation_panels, draw_correlation
         from phmrun.plots.history import default_name, heading, labels
 
@@ -77,8 +81,7 @@ def plot_correlation(
         weights = trained.load(checkpoint)
     path = out or default_name([found], "correlation")
     panels = correlation_panels(trained.module.network)
-    save_figure(draw_correlation(panels, f"{heading([found])}\n{labels([found])[0]}\nweights {weights}"), path)
-    console.stdout().print(str(path), markup=False, soft_wrap=True)
+    _save(draw_correlation(panels, f"{heading([found])}\n{labels([found])[0]}\nweights {weights}"), path)
 
 
 @app.command("pareto")
@@ -100,15 +103,14 @@ def plot_pareto(
 ) -> None:
     """Draws a score against what it costs: what gives most for its size, and what is beaten on both counts."""
     with waiting("preparing"):
-        from phmrun.cli.table_results import results
+        from phmrun.cli.table_results import Asked, results
         from phmrun.ledger import Run
         from phmrun.papers.costs import points_of, require_cost
-        from phmrun.plots.canvas import save_figure
         from phmrun.plots.history import heading as heading_of
         from phmrun.plots.pareto import draw_pareto
 
     require_cost(over, "--over")
-    table = results(what, runs_dir, scores=[score] if score else []).table
+    table = results(what, runs_dir, Asked(scores=[score] if score else [])).table
     names = [heading.scores[0] for heading in table.headings]
     chosen = score or next(iter(names), "")
     points = [point for place, name in enumerate(names) if name == chosen for point in points_of(table, place, over)]
@@ -118,8 +120,7 @@ def plot_pareto(
         )
     path = out or Path(f"pareto-{Path(what[0]).stem}.png")
     about = what[0] if Path(what[0]).suffix else heading_of([Run.find(runs_dir, run) for run in what])
-    save_figure(draw_pareto(points, chosen, size=over, heading=table.title or about), path)
-    console.stdout().print(str(path), markup=False, soft_wrap=True)
+    _save(draw_pareto(points, chosen, size=over, heading=table.title or about), path)
 
 
 @app.command("speed")
@@ -127,15 +128,13 @@ def plot_speed(runs: RunArguments, *, out: Out = None, runs_dir: RunsDirectory =
     """Draws how fast some runs trained and predicted, by their own records; `phmrun bench run` measures it alone."""
     with waiting("preparing"):
         from phmrun.ledger import Run
-        from phmrun.plots.canvas import save_figure
         from phmrun.plots.history import default_name, heading, labels
         from phmrun.plots.speed import draw_speed, pace_of
 
     found = [Run.find(runs_dir, run) for run in runs]
     path = out or default_name(found, "speed")
     paces = [pace_of(run, label) for run, label in zip(found, labels(found), strict=True)]
-    save_figure(draw_speed(paces, heading(found)), path)
-    console.stdout().print(str(path), markup=False, soft_wrap=True)
+    _save(draw_speed(paces, heading(found)), path)
 
 
 @app.command("tuning")
@@ -150,19 +149,16 @@ def plot_tuning(
 ) -> None:
     """Draws the expected best validation of every row of a sweep against the number of trials."""
     with waiting("preparing"):
-        from phmrun.cli.sweep_tuning import rows_of
-        from phmrun.cli.sweep_work import planned
-        from phmrun.plots.canvas import save_figure
+        from phmrun.cli.sweep_work import planned, tuned_rows
         from phmrun.plots.tuning import Effort, draw_tuning
 
     made = planned(file, ledger=runs_dir)
     if not made.sweep.file.tune:
         raise PhmrunError("this sweep tunes nothing", where=file, hint="See the key tune in `phmrun schema sweep`.")
-    rows = rows_of(made, runs_dir)
+    rows = tuned_rows(made, runs_dir)
     efforts = [Effort(row.label, row.scores, row.lower_is_better) for row in rows if row.scores]
     if not efforts:
         raise PhmrunError(f"no trial of it is done in {runs_dir}", where=file)
     monitor = next(row.cells[0].config.training.monitor for row in rows if row.cells[0].config)
     path = out or Path(f"tuning-{Path(file).stem}.png")
-    save_figure(draw_tuning(efforts, f"val/{monitor}", made.sweep.title or Path(file).stem), path)
-    console.stdout().print(str(path), markup=False, soft_wrap=True)
+    _save(draw_tuning(efforts, f"val/{monitor}", made.sweep.title or Path(file).stem), path)

@@ -1,19 +1,14 @@
 """``phmrun report``: what a sweep has come to, as one page."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import DecidedSeeds, Json, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
-
-if TYPE_CHECKING:
-    from phmrun.sweeps import Plan
-    from phmrun.sweeps.cell_status import CellStatus
 
 EPILOG = """Example:
 
@@ -50,72 +45,45 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Writes a page with table, pictures, runs, settings and environment: HTML that needs no network, and Markdown."""
-    from phmrun.cli.table_results import decided, require_runs, results_of_sweep
+    from phmrun.cli.table_results import Asked, decided, require_runs, results_of_sweep
+    from phmrun.ledger import Run
     from phmrun.report.content import write_report
 
-    _refuse_run(file, runs_dir)
-    found, made, statuses = results_of_sweep(file, runs_dir, seeds=seeds, max_seeds=max_seeds)
-    if checklist is not None:
+    run = None
+    if not file.endswith((".yaml", ".yml")):
+        with suppress(PhmrunError):
+            run = Run.find(runs_dir, file)
+    if run:
+        raise PhmrunError(
+            f"this is a run, and a report is of a sweep; the run's own page is {run.card_path}",
+            where=file,
+            hint=f"`phmrun runs show {file}` prints it, `phmrun table {file} OTHER…` sets it beside others.",
+        )
+    found, made, statuses = results_of_sweep(file, runs_dir, Asked(seeds=seeds, max_seeds=max_seeds))
+    said = None
+    if checklist is None:
+        require_runs(found.table, runs_dir)
+        differences = decided(found) if significance else {}
+        written = write_report(made, statuses, found.table, differences, out or Path(f"{Path(file).stem}.html"))
+        facts: dict[str, object] = {"files": written}
+    else:
+        from phmrun.cli.sweep_work import planned, tuned_rows
+        from phmrun.report.checklist import CHECKLISTS, document, fill
+        from phmrun.report.document import write
+
+        if checklist not in CHECKLISTS:
+            raise unknown("checklist", checklist, CHECKLISTS, where="--checklist")
+        tuned = tuned_rows(planned(made.sweep.where, ledger=runs_dir), runs_dir) if made.sweep.file.tune else []
+        items = fill(checklist, made, statuses, tuned)
         page = out or Path(f"{Path(file).stem}-checklist-{checklist}.html")
-        _checklist(checklist, made, statuses, runs_dir, page, as_json)
-        return
-    require_runs(found.table, runs_dir)
-    differences = decided(found) if significance else {}
-    written = write_report(made, statuses, found.table, differences, out or Path(f"{Path(file).stem}.html"))
+        written = write(document(checklist, made, items), page)
+        filled = sum(bool(item.answer) for item in items)
+        said = f"{filled} of {len(items)} items filled"
+        facts = {"items": [item._asdict() for item in items], "filled": filled, "of": len(items), "files": written}
     if as_json:
-        console.print_json({"files": written})
+        console.print_json(facts)
         return
     for path in written:
         console.stdout().print(str(path), markup=False, soft_wrap=True)
-
-
-def _refuse_run(name: str, runs_dir: Path) -> None:
-    """Says where a single run's page is.
-
-    Raises:
-        PhmrunError: It is a run that is named.
-    """
-    from phmrun.ledger import Run
-
-    found = None
-    if not name.endswith((".yaml", ".yml")):
-        with suppress(PhmrunError):
-            found = Run.find(runs_dir, name)
-    if found:
-        raise PhmrunError(
-            f"this is a run, and a report is of a sweep; the run's own page is {found.card_path}",
-            where=name,
-            hint=f"`phmrun runs show {name}` prints it, `phmrun table {name} OTHER…` sets it beside others.",
-        )
-
-
-def _checklist(
-    name: str, made: "Plan", statuses: "Sequence[CellStatus]", runs_dir: Path, out: Path, as_json: bool
-) -> None:
-    """Writes a filled checklist as HTML and as Markdown.
-
-    Raises:
-        PhmrunError: There is no such checklist.
-    """
-    from phmrun.cli.sweep_tuning import rows_of
-    from phmrun.cli.sweep_work import planned
-    from phmrun.files import write_text
-    from phmrun.report import checklist
-    from phmrun.report.document import to_html, to_markdown
-
-    if name not in checklist.CHECKLISTS:
-        raise unknown("checklist", name, checklist.CHECKLISTS, where="--checklist")
-    tuned = rows_of(planned(made.sweep.where, ledger=runs_dir), runs_dir) if made.sweep.file.tune else []
-    items = checklist.fill(name, made, statuses, tuned)
-    page = checklist.document(name, made, items)
-    files = {out: to_html(page), out.with_suffix(".md"): to_markdown(page)}
-    for path, text in files.items():
-        write_text(path, text)
-    filled = sum(bool(item.answer) for item in items)
-    if as_json:
-        rows = [item._asdict() for item in items]
-        console.print_json({"items": rows, "filled": filled, "of": len(items), "files": list(files)})
-        return
-    for path in files:
-        console.stdout().print(str(path), markup=False, soft_wrap=True)
-    console.stdout().print(f"{filled} of {len(items)} items filled", markup=False)
+    if said:
+        console.stdout().print(said, markup=False)

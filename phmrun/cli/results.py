@@ -51,18 +51,18 @@ def add(
     if not runs:
         raise PhmrunError(f"none of these runs is done in {runs_dir}", code=ExitCode.DATA)
     from phmrun.engine.checkpoints import BEST, LAST, weights_checksum
+    from phmrun.ledger.listing import summarise
     from phmrun.papers.items import to_json
 
     written = []
     with progress("reading", len(runs), "runs") as advance:
         for run in runs:
-            weights = {
-                name: weights_checksum(run.checkpoints / name)
-                for name in (LAST, BEST)
-                if (run.checkpoints / name).is_file()
-            }
-            scores = [] if run in trials else _main_score(run)
-            items = {score: found for score in scores if (found := to_json(run, score)) is not None}
+            files = {name: run.checkpoints / name for name in (LAST, BEST)}
+            weights = {name: weights_checksum(file) for name, file in files.items() if file.is_file()}
+            summary = None if run in trials else summarise(run.path)
+            score = summary.main_score if summary else None
+            found = to_json(run, score) if score else None
+            items = {} if score is None or found is None else {score: found}
             written.append(write_record(record_of(run, items=items, weights=weights), to))
             advance(1)
     if as_json:
@@ -72,26 +72,17 @@ def add(
     console.stdout().print(f"{counted(len(written), 'result')} in {to}, {size / 1024:,.0f} KiB", markup=False)
 
 
-def _main_score(run: "Run") -> list[str]:
-    from phmrun.ledger.listing import summarise
-
-    summary = summarise(run.path)
-    return [summary.main_score] if summary and summary.main_score else []
-
-
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":
     """The finished runs that a user names: of a sweep those that are trials alone, and the others; each run once."""
     from phmrun.ledger import Run, State
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
-        from phmrun.cli import sweep_tuning
-        from phmrun.cli.sweep_work import planned
+        from phmrun.cli.sweep_work import chosen, planned, tuned_rows
         from phmrun.sweeps.cell_status import CellState, survey
 
         made = planned(what[0], seeds=seeds, ledger=runs_dir)
-        rows = sweep_tuning.rows_of(made, runs_dir) if made.sweep.file.tune else []
-        tried = [status for row in rows for _, status in row.trials]
-        cells = survey(sweep_tuning.chosen(made, runs_dir), runs_dir)
+        tried = [status for row in tuned_rows(made, runs_dir) for _, status in row.trials]
+        cells = survey(chosen(made, runs_dir), runs_dir)
         paths = [
             dict.fromkeys(status.run.path for status in statuses if status.run and status.state is CellState.DONE)
             for statuses in (tried, cells)

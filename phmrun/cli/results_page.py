@@ -1,14 +1,14 @@
 """The page of a project's results, made from small files alone. Imported when `phmrun results` runs."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from phmrun.cli.table_results import decided, results_of_sweep
+from phmrun.cli.table_results import Asked, decided, results_of_sweep
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
@@ -16,22 +16,17 @@ from phmrun.ledger.card import duration, number
 from phmrun.ledger.record import restore
 from phmrun.ledger.wording import row_name
 from phmrun.papers.effects import Effect
-from phmrun.papers.layout import Differences, lay_out, sentence
-from phmrun.papers.results import ResultTable
+from phmrun.papers.layout import lay_out, sentence
 from phmrun.papers.significance import over_seeds, pairs
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_markdown
 from phmrun.report.environments import environments
 from phmrun.statistics.decision import Verdict, detectable
-from phmrun.sweeps.cell_status import CellState, CellStatus
+from phmrun.sweeps.cell_status import CellState
 
 QUESTIONS, SWEEP, PICTURE = "questions.yaml", "sweep.yaml", "effects.svg"
 
 
-class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class SweepOfQuestion(_Asked):
+class SweepOfQuestion(BaseModel, extra="forbid"):
     """A sweep that answers a question: a folder with its file and its results.
 
     Attributes:
@@ -51,7 +46,7 @@ class SweepOfQuestion(_Asked):
     costs: tuple[str, ...] = ()
 
 
-class Question(_Asked):
+class Question(BaseModel, extra="forbid"):
     """A section of the page.
 
     Attributes:
@@ -67,7 +62,7 @@ class Question(_Asked):
     missing: str = ""
 
 
-class Questions(_Asked):
+class Questions(BaseModel, extra="forbid"):
     """The file `questions.yaml`: a title, an opening, and the questions in their order."""
 
     title: str
@@ -78,10 +73,7 @@ class Questions(_Asked):
 def restore_all(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
     """Makes a run directory of every result below a folder of sweeps, or a sweep's own folder.
 
-    See :func:`phmrun.ledger.record.restore`.
-
-    Raises:
-        PhmrunError: (exit 3) There is none, or one is damaged.
+    See :func:`phmrun.ledger.record.restore`. An error (exit 3) says that there is none, or that one is damaged.
     """
     paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
     if not paths:
@@ -94,12 +86,7 @@ def restore_all(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[R
     return restore(paths, runs_dir, durable=durable)
 
 
-def load_questions(folder: Path) -> Questions:
-    """The questions of a folder of results.
-
-    Raises:
-        PhmrunError: (exit 3) The file is missing or says something else.
-    """
+def _load_questions(folder: Path) -> Questions:
     path = folder / QUESTIONS
     try:
         return Questions.model_validate(parse_yaml(path.read_text(encoding="utf-8"), str(path)))
@@ -144,7 +131,7 @@ def page_of(folder: Path) -> Page:
     Raises:
         PhmrunError: A file is missing or damaged.
     """
-    asked = load_questions(folder)
+    asked = _load_questions(folder)
     pictures: dict[Path, list[Compared]] = {}
     known: list[tuple[str, str, str, str]] = []
     with TemporaryDirectory() as temporary:
@@ -154,11 +141,17 @@ def page_of(folder: Path) -> Page:
         sections = []
         for place, question in enumerate(asked.questions, start=1):
             answers = [_Answer(each, folder / each.name / SWEEP, runs_dir) for each in question.sweeps]
-            sections.append(Section(f"{place}. {question.question}", list(_section(question, answers))))
+            parts: list[Part] = [Text(question.about)] if question.about else []
             for answer in answers:
+                parts += answer.parts()
                 heads = itertools.chain([(f"{place}", answer.title)], itertools.repeat(("", "")))
                 known += [(*head, *verdict) for head, verdict in zip(heads, answer.verdicts(), strict=False)]
             pictures |= {answer.picture: answer.compared for answer in answers if answer.compared}
+            if not (answers or question.about):
+                parts.append(Text("Undecided: nothing was run for it."))
+            if question.missing:
+                parts.append(Text(f"Missing: {question.missing}"))
+            sections.append(Section(f"{place}. {question.question}", parts))
     opening: list[Part] = [Text(asked.about)] if asked.about else []
     opening.append(Text(f"{len(runs)} runs, trials of the tuning among them; {spent / 3600:.1f} CPU hours in all."))
     if known:
@@ -167,44 +160,37 @@ def page_of(folder: Path) -> Page:
     return Page(to_markdown(Document(asked.title, opening, sections)), pictures)
 
 
-def _section(asked: Question, answers: "Sequence[_Answer]") -> Iterator[Part]:
-    if asked.about:
-        yield Text(asked.about)
-    for answer in answers:
-        yield from answer.parts()
-    if not (asked.sweeps or asked.about):
-        yield Text("Undecided: nothing was run for it.")
-    if asked.missing:
-        yield Text(f"Missing: {asked.missing}")
-
-
 class _Answer:
     """What a sweep says to a question."""
 
     def __init__(self, asked: SweepOfQuestion, file: Path, runs_dir: Path) -> None:
         self._asked, self._file = asked, file
-        self._seeds = None if asked.max_seeds else _seeds(file.parent)
-        found, self._plan, self._statuses = results_of_sweep(
-            str(file),
-            runs_dir,
-            seeds=self._seeds,
-            rows=asked.rows,
-            scores=asked.scores,
-            max_seeds=asked.max_seeds,
-            margin=asked.margin,
-        )
-        self._table: ResultTable = found.table
-        self._differences: Differences = decided(found)
-        self.title = self._plan.sweep.title or asked.name
+        found = (int(path.stem.split("-")[-2]) for path in file.parent.glob("*.json"))
+        self._seeds = None if asked.max_seeds else max(found, default=1)
+        shape = Asked(None, self._seeds, asked.rows, (), asked.scores, asked.max_seeds, asked.margin)
+        results, plan, statuses = results_of_sweep(str(file), runs_dir, shape)
+        self._done = [status for status in statuses if status.state is CellState.DONE]
+        self._table, self._differences = results.table, decided(results)
+        self.title = plan.sweep.title or asked.name
         self.picture = file.with_name(PICTURE)
-        self.compared = _compared(self._table, self._differences)
+        self.compared = list(self._comparisons())
+
+    def _name(self, row: int) -> str:
+        return row_name(dict(zip(self._table.keys, self._table.rows[row], strict=True)))
+
+    def _comparisons(self) -> Iterator[Compared]:
+        for place, figure, dense, score in pairs(self._table):
+            comparison = over_seeds(figure, dense, score)
+            if comparison is not None and min(comparison.seeds) > 1:
+                known = self._differences.get(place)
+                different = known is not None and known.decision.verdict is Verdict.DIFFERENT
+                name, seeds = self._name(place[0]), comparison.seeds[0]
+                effect = Effect(name, comparison.value, *comparison.interval(), seeds, different)
+                yield Compared(effect, score, detectable(comparison))
 
     def verdicts(self) -> list[tuple[str, str]]:
         """What is known of each row that was compared with the dense one."""
-        return [
-            (_name(self._table, row), sentence(difference))
-            for (row, _), difference in sorted(self._differences.items())
-        ]
+        return [(self._name(row), sentence(difference)) for (row, _), difference in sorted(self._differences.items())]
 
     def parts(self) -> Iterator[Part]:
         """The table, the picture, the effects, and how all of it was made."""
@@ -214,38 +200,33 @@ class _Answer:
         if self.compared:
             caption = f"Differences from dense with their 95 % intervals over seeds: {self.title}"
             yield Picture(self.picture, caption, self.picture.as_posix())
-            yield _effects(self.compared)
+            columns = ("row", "score", "against dense", "95 % interval", "detectable (power 80 %)", "seeds")
+            rows = []
+            for each, score, size in self.compared:
+                interval = f"{each.low:+.2f} to {each.high:+.2f}"
+                rows.append((each.label, score, f"{each.value:+.2f}", interval, f"{size:.2f}", each.seeds))
+            yield Listing(columns, rows)
         for note in laid.notes:
             yield Text(note, note=True)
-        done = [status for status in self._statuses if status.state is CellState.DONE]
-        yield from environments(done)
-        yield _runs(done)
-        yield Code(_commands(self._file, self._asked, self._seeds or 1), "console")
+        yield from environments(self._done)
+        yield self._runs()
+        asked, file = self._asked, self._file
+        how = f"--seeds {self._seeds or 1}"
+        if asked.max_seeds:
+            margin = "" if asked.margin is None else f" --margin {asked.margin:g}"
+            how = f"--until-decided --max-seeds {asked.max_seeds}{margin}"
+        yield Code(f"phmrun sweep {file} {how}\nphmrun results add {file} --to {file.parent}", "console")
 
-
-def _name(table: ResultTable, row: int) -> str:
-    return row_name(dict(zip(table.keys, table.rows[row], strict=True)))
-
-
-def _compared(table: ResultTable, differences: Differences) -> list[Compared]:
-    found = []
-    for place, figure, dense, score in pairs(table):
-        comparison = over_seeds(figure, dense, score)
-        if comparison is not None and min(comparison.seeds) > 1:
-            known = differences.get(place)
-            different = known is not None and known.decision.verdict is Verdict.DIFFERENT
-            name, seeds = _name(table, place[0]), comparison.seeds[0]
-            effect = Effect(name, comparison.value, *comparison.interval(), seeds, different)
-            found.append(Compared(effect, score, detectable(comparison)))
-    return found
-
-
-def _effects(compared: Sequence[Compared]) -> Listing:
-    rows = [
-        (each.label, score, f"{each.value:+.2f}", f"{each.low:+.2f} to {each.high:+.2f}", f"{size:.2f}", each.seeds)
-        for each, score, size in compared
-    ]
-    return Listing(("row", "score", "against dense", "95 % interval", "detectable (power 80 %)", "seeds"), rows)
+    def _runs(self) -> Listing:
+        rows = []
+        for status in self._done:
+            run = status.run
+            if run is None or run.status is None:
+                continue
+            value = number(run.score(run.main_score)) if run.main_score else None
+            again = f"phmrun runs reproduce {run.id}"
+            rows.append((status.cell.label, value, duration(run.status.seconds), again))
+        return Listing(("cell", "score", "training", "command"), rows, "The runs, and what trains each again")
 
 
 def save_pictures(page: Page) -> None:
@@ -256,27 +237,3 @@ def save_pictures(page: Page) -> None:
     for path, compared in page.pictures.items():
         score = compared[0].score
         save_figure(draw_effects([each.effect for each in compared if each.score == score], score), path)
-
-
-def _runs(done: Sequence[CellStatus]) -> Listing:
-    rows = []
-    for status in done:
-        run = status.run
-        if run is None or run.status is None:
-            continue
-        score = run.main_score
-        value = number(run.score(score)) if score else None
-        rows.append((status.cell.label, value, duration(run.status.seconds), f"phmrun runs reproduce {run.id}"))
-    return Listing(("cell", "score", "training", "command"), rows, "The runs, and what trains each again")
-
-
-def _seeds(folder: Path) -> int:
-    """The seeds of the results of a sweep."""
-    return max((int(path.stem.split("-")[-2]) for path in folder.glob("*.json")), default=1)
-
-
-def _commands(file: Path, asked: SweepOfQuestion, seeds: int) -> str:
-    """What trains the sweep anew or adds to it, from the project's own folder."""
-    margin = "" if asked.margin is None else f" --margin {asked.margin:g}"
-    how = f"--until-decided --max-seeds {asked.max_seeds}{margin}" if asked.max_seeds else f"--seeds {seeds}"
-    return f"phmrun sweep {file} {how}\nphmrun results add {file} --to {file.parent}"

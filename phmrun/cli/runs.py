@@ -1,19 +1,22 @@
 """``phmrun runs``: what has been run, what came of it, and removing it."""
 
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phmrun.cli import completion, console, runs_reproduce
-from phmrun.cli.options import Json, RunArgument, RunsDirectory
-from phmrun.errors import PhmrunError, unknown
+from phmrun.cli import completion, console
+from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.errors import ExitCode, PhmrunError, counted, unknown
+from phmrun.progress import waiting
+from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
-    from phmrun.ledger.comparison import ScoreRow
+    from phmrun.engine.reproduction import Reproduction
     from phmrun.ledger.description import Description
-    from phmrun.ledger.listing import RunSummary
 
 app = typer.Typer(help="Run directories: list, show, compare, archive, remove.", no_args_is_help=True)
 
@@ -22,31 +25,22 @@ RunArguments = Annotated[
     typer.Argument(metavar="RUN…", help="Run ids, their unique beginnings, or paths.", autocompletion=completion.runs),
 ]
 
-FILTER = "Filter"
 _ROWS_OF_HISTORY = 5
-_UNITS = {"time": "time (s)"}
+_ROWS_OF_TENSORS = 10
+chosen_by = partial(typer.Option, rich_help_panel="Filter")
 
 
 @app.command("list")
 def list_runs(
     *,
-    task: Annotated[
-        str | None, typer.Option(help="Only this task.", rich_help_panel=FILTER, autocompletion=completion.tasks)
-    ] = None,
+    task: Annotated[str | None, chosen_by(help="Only this task.", autocompletion=completion.tasks)] = None,
     layer: Annotated[
         str | None,
-        typer.Option(
-            help="Only this structure or number: phm, n=8, 'phm n=8'.",
-            rich_help_panel=FILTER,
-            autocompletion=completion.layers,
-        ),
+        chosen_by(help="Only this structure or number: phm, n=8, 'phm n=8'.", autocompletion=completion.layers),
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Only this data set.", rich_help_panel=FILTER, autocompletion=completion.datasets)
-    ] = None,
+    data: Annotated[str | None, chosen_by(help="Only this data set.", autocompletion=completion.datasets)] = None,
     state: Annotated[
-        str | None,
-        typer.Option(help="Only queued, running, done, failed, interrupted or damaged runs.", rich_help_panel=FILTER),
+        str | None, chosen_by(help="Only queued, running, done, failed, interrupted or damaged runs.")
     ] = None,
     sort: Annotated[
         str,
@@ -77,202 +71,42 @@ def list_runs(
         kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in found}))
         console.stderr().print(f"no run fits; there are: {kinds}" if found else f"no runs in {runs_dir}", markup=False)
         return
-    shown = _scores(chosen, scores, sort.removeprefix("-"))
-    rows = [
-        [
-            run.id,
-            run.state,
-            run.network,
-            run.about("parameters"),
-            run.status.step if run.status else None,
-            *(run.score(name) for name in shown),
-        ]
-        for run in chosen
-    ]
+    known, by = listing.score_names(chosen), sort.removeprefix("-")
+    if scores is None:
+        shown = list(dict.fromkeys(name for run in chosen if (name := run.main_score)))
+        if by not in shown and any(run.score(by) is not None for run in chosen):
+            shown.append(by)
+    else:
+        shown = known if scores == "all" else [name.strip() for name in scores.split(",") if name.strip()]
+        for name in shown:
+            if name not in known:
+                raise unknown("score", name, known, where="--scores")
+    rows = []
+    for run in chosen:
+        step = run.status.step if run.status else None
+        figures = [run.score(name) for name in shown]
+        rows.append([run.id, run.state, run.network, run.about("parameters"), step, *figures])
     console.print_table(("run", "state", "layer", "parameters", "step", *shown), rows)
     for run in chosen:
         if run.damage:
             console.stderr().print(f"{run.path}: {run.damage}", markup=False, soft_wrap=True)
 
 
-def _scores(chosen: "list[RunSummary]", asked: str | None, sorted_by: str) -> list[str]:
-    """The scores that a listing shows.
-
-    Raises:
-        PhmrunError: No run has a score that was asked for.
-    """
-    from phmrun.ledger import listing
-
-    if asked is None:
-        main = dict.fromkeys(name for run in chosen if (name := run.main_score))
-        return list(main | ({sorted_by: None} if any(run.score(sorted_by) is not None for run in chosen) else {}))
-    known = listing.score_names(chosen)
-    if asked == "all":
-        return known
-    names = [name.strip() for name in asked.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise unknown("score", name, known, where="--scores")
-    return names
-
-
 @app.command("show")
 def show(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Shows one run: state, configuration, scores, size, the last of its history, sample outputs, files."""
+    from phmrun.config import load_run_config, semantic_values
     from phmrun.ledger import Run
     from phmrun.ledger.description import describe
 
     description = describe(Run.find(runs_dir, run))
-    changed = _differences(description.path / "config.yaml")
-    if as_json:
-        console.print_json(_as_json(description, changed))
-    else:
+    changed = None
+    with suppress(PhmrunError, ImportError):  # this installation cannot tell
+        changed = semantic_values(load_run_config(description.path / "config.yaml"))
+    if not as_json:
         _print(description, changed)
-
-
-@app.command("diff")
-def diff(
-    run: RunArgument,
-    other: Annotated[
-        str, typer.Argument(metavar="OTHER", help="The run to compare it with.", autocompletion=completion.runs)
-    ],
-    *,
-    runs_dir: RunsDirectory = Path("runs"),
-    as_json: Json = False,
-) -> None:
-    """Shows in what two runs differ: settings, sizes, scores."""
-    from phmrun.ledger import Run, comparison
-
-    pair = [Run.find(runs_dir, reference) for reference in (run, other)]
-    settings, scores = comparison.configurations(pair), comparison.scores(pair)
-    sizes = [each.parameters().get("total") for each in pair]
-    if as_json:
-        facts = {
-            "runs": [each.id for each in pair],
-            "config": {row.key: row.values for row in settings},
-            "parameters": sizes,
-            "metrics": {row.name: {"values": row.values, "alike": row.alike} for row in scores},
-        }
-        console.print_json(facts)
         return
-    names = [each.id for each in pair]
-    rows = [(row.key, *(_said(value) for value in row.values)) for row in settings]
-    console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
-    console.stdout().print()
-    console.print_table(("score", *names, "difference", ""), [_score_row(row) for row in scores])
-
-
-@app.command("compare")
-def compare(
-    runs: RunArguments,
-    *,
-    figure: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Of the history: val/loss, train/loss … (default: all of validations)."),
-    ] = None,
-    runs_dir: RunsDirectory = Path("runs"),
-    as_json: Json = False,
-) -> None:
-    """Shows the course of training of some runs side by side; `phmrun plot history` draws it."""
-    from phmrun.ledger import Run, comparison
-
-    found = [Run.find(runs_dir, reference) for reference in runs]
-    wanted = figure or comparison.figures(found)
-    if not wanted:
-        raise PhmrunError("none of these runs has been validated yet", hint="Name a figure: --figure train/loss.")
-    curves = {name: comparison.curves(found, name) for name in wanted}
-    if as_json:
-        console.print_json({"runs": [run.id for run in found], "curves": curves})
-        return
-    for name, rows in curves.items():
-        console.print_table((name, *(run.id for run in found)), [(step, *values) for step, values in rows])
-        console.stdout().print()
-
-
-app.command("reproduce")(runs_reproduce.reproduce)
-
-
-@app.command("archive")
-def archive_runs(
-    runs: RunArguments,
-    *,
-    to: Annotated[Path, typer.Option(metavar="FILE.tar.gz", help="The file to write.", dir_okay=False)],
-    checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints", help="Pack the weights too.")] = True,
-    runs_dir: RunsDirectory = Path("runs"),
-) -> None:
-    """Packs runs into one file, from which `tar -xzf` makes them again; nothing is deleted."""
-    from phmrun.ledger import Run
-    from phmrun.ledger.archive import archive
-
-    found = [Run.find(runs_dir, reference) for reference in runs]
-    size = archive(found, to, checkpoints=checkpoints)
-    packed = "1 run" if len(found) == 1 else f"{len(found)} runs"
-    console.stdout().print(f"{to}: {packed}, {size:,} bytes", markup=False, soft_wrap=True)
-
-
-@app.command("unlock")
-def unlock(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs")) -> None:
-    """Removes the lock of a process that is gone, on whatever machine, once no sign of life was seen for a while."""
-    from phmrun.ledger import Run
-    from phmrun.ledger.lock import HEARTBEAT, WATCHED_BEATS
-
-    found = Run.find(runs_dir, run)
-    console.stderr().print(f"watching {found.id} for up to {WATCHED_BEATS * HEARTBEAT:.0f} seconds …", highlight=False)
-    holder = found.unlock()
-    said = f"process {holder.pid} on {holder.host} held it, and is gone" if holder else "it was not locked"
-    console.stdout().print(f"{found.id} is free: {said}", markup=False, highlight=False, soft_wrap=True)
-
-
-@app.command("rm")
-def remove(
-    runs: RunArguments,
-    *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    runs_dir: RunsDirectory = Path("runs"),
-) -> None:
-    """Deletes runs with everything in them; a run that a process is working on is refused."""
-    from phmrun.ledger import Run
-
-    found = {run.path.resolve(): run for run in (Run.find(runs_dir, reference) for reference in runs)}
-    if not yes:
-        if not _can_ask():
-            raise PhmrunError("there is nobody to ask whether to delete", hint="Say --yes to delete unasked.")
-        for run in found.values():
-            console.stderr().print(str(run.path), markup=False, soft_wrap=True)
-        typer.confirm(f"Delete {len(found)} run{'s' if len(found) > 1 else ''}?", abort=True, err=True)
-    for run in found.values():
-        run.remove()
-        console.stderr().print(f"deleted {run.path}", markup=False, soft_wrap=True)
-
-
-def _said(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _score_row(row: "ScoreRow") -> tuple[Any, ...]:
-    """A score of two runs, their difference, and a word where they are not measured alike."""
-    first, second = row.values
-    difference = None if first is None or second is None else second - first
-    return row.name, first, second, difference, "" if row.alike else "not measured alike"
-
-
-def _can_ask() -> bool:
-    """Whether somebody sits at the other end."""
-    return sys.stdin.isatty()
-
-
-def _differences(path: Path) -> dict[str, Any] | None:
-    """The values of a config that are not the defaults; ``None`` if this installation cannot tell."""
-    from phmrun.config import load_run_config, semantic_values
-
-    try:
-        return semantic_values(load_run_config(path))
-    except (PhmrunError, ImportError):
-        return None
-
-
-def _as_json(description: "Description", changed: dict[str, Any] | None) -> dict[str, Any]:
-    return {
+    facts = {
         "run_id": description.id,
         "run_dir": str(description.path),
         "status": description.status.to_json() if description.status else None,
@@ -285,6 +119,7 @@ def _as_json(description: "Description", changed: dict[str, Any] | None) -> dict
         "files": {entry.name: entry.size for entry in description.entries},
         "damage": description.damage,
     }
+    console.print_json(facts)
 
 
 def _print(description: "Description", changed: dict[str, Any] | None) -> None:
@@ -313,7 +148,7 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
     if description.history:
         last = description.history[-_ROWS_OF_HISTORY:]
         columns = list({key: None for row in last for key in row})
-        heads = [title(column) if "/" in column else _UNITS.get(column, column) for column in columns]
+        heads = [title(column) if "/" in column else {"time": "time (s)"}.get(column, column) for column in columns]
         _heading(f"The last of {len(description.history):,} rows of history")
         shown = map(in_shown_units, last)
         console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
@@ -355,3 +190,189 @@ def _state(description: "Description") -> list[tuple[str, Any]]:
 
 def _heading(title: str) -> None:
     console.stdout().print(f"\n{title}", style="bold", markup=False, soft_wrap=True)
+
+
+@app.command("diff")
+def diff(
+    run: RunArgument,
+    other: Annotated[
+        str, typer.Argument(metavar="OTHER", help="The run to compare it with.", autocompletion=completion.runs)
+    ],
+    *,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Shows in what two runs differ: settings, sizes, scores."""
+    from phmrun.ledger import Run, comparison
+
+    pair = [Run.find(runs_dir, reference) for reference in (run, other)]
+    settings, scores = comparison.configurations(pair), comparison.scores(pair)
+    sizes = [each.parameters().get("total") for each in pair]
+    if as_json:
+        facts = {
+            "runs": [each.id for each in pair],
+            "config": {row.key: row.values for row in settings},
+            "parameters": sizes,
+            "metrics": {row.name: {"values": row.values, "alike": row.alike} for row in scores},
+        }
+        console.print_json(facts)
+        return
+    names = [each.id for each in pair]
+    rows = [(row.key, *(None if value is None else str(value) for value in row.values)) for row in settings]
+    console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
+    console.stdout().print()
+    lines = []
+    for row in scores:
+        first, second = row.values
+        difference = None if first is None or second is None else second - first
+        lines.append((row.name, first, second, difference, "" if row.alike else "not measured alike"))
+    console.print_table(("score", *names, "difference", ""), lines)
+
+
+@app.command("compare")
+def compare(
+    runs: RunArguments,
+    *,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Of the history: val/loss, train/loss … (default: all of validations)."),
+    ] = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Shows the course of training of some runs side by side; `phmrun plot history` draws it."""
+    from phmrun.ledger import Run, comparison
+
+    found = [Run.find(runs_dir, reference) for reference in runs]
+    wanted = figure or comparison.figures(found)
+    if not wanted:
+        raise PhmrunError("none of these runs has been validated yet", hint="Name a figure: --figure train/loss.")
+    curves = {name: comparison.curves(found, name) for name in wanted}
+    if as_json:
+        console.print_json({"runs": [run.id for run in found], "curves": curves})
+        return
+    for name, rows in curves.items():
+        console.print_table((name, *(run.id for run in found)), [(step, *values) for step, values in rows])
+        console.stdout().print()
+
+
+@app.command("reproduce")
+def reproduce(
+    run: RunArgument,
+    *,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--in", metavar="DIR", help="Folder for the new run (default: reproduced/ beside the run)."),
+    ] = None,
+    plugin: Plugin = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Trains a finished run anew from its own config and data, and compares weights and scores bit for bit.
+
+    Says "identical" where they are; otherwise what differs, and what on record could explain it (exit code 4).
+    """
+    plugins = load_plugins(plugin)
+    from phmrun.ledger import Run
+
+    found = Run.find(runs_dir, run)
+    with waiting("preparing"):
+        import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
+        from phmrun.engine import reproduction
+
+    result = reproduction.reproduce(found, directory or found.path.parent / "reproduced", plugins=plugins)
+    if as_json:
+        facts = {
+            "run_id": result.run.id,
+            "run_dir": str(result.run.path),
+            "reproduced_dir": str(result.again.path),
+            "identical": result.identical,
+            "tensors": result.tensors,
+            "weights": [row._asdict() for row in result.weights],
+            "compared": result.compared,
+            "scores": [row._asdict() for row in result.scores],
+            "parted_at_step": result.parted,
+            "explanations": result.explanations,
+        }
+        console.print_json(facts)
+    else:
+        _print_reproduction(result)
+    if not result.identical:
+        raise typer.Exit(ExitCode.TRAINING)
+
+
+def _print_reproduction(result: "Reproduction") -> None:
+    def say(text: str) -> None:
+        console.stdout().print(text, markup=False, soft_wrap=True)
+
+    if result.identical:
+        say(f"identical: {result.tensors:,} tensors and {len(result.compared)} scores of {result.run.id}")
+        return
+    say(f"not identical: {len(result.weights):,} of {result.tensors:,} tensors, {len(result.scores)} scores differ")
+    rows = [(row.checkpoint, row.name or "the whole file", row.largest) for row in result.weights[:_ROWS_OF_TENSORS]]
+    if rows:
+        console.print_table(("checkpoint", "tensor", "largest difference"), rows)
+    if result.scores:
+        console.print_table(("score", "before", "again"), [tuple(row) for row in result.scores])
+    if result.parted is not None:
+        say(f"the courses of training part at step {result.parted:,}")
+    say("what could explain it:")
+    for line in result.explanations:
+        say(f"  {line}")
+
+
+@app.command("archive")
+def archive_runs(
+    runs: RunArguments,
+    *,
+    to: Annotated[Path, typer.Option(metavar="FILE.tar.gz", help="The file to write.", dir_okay=False)],
+    checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints", help="Pack the weights too.")] = True,
+    runs_dir: RunsDirectory = Path("runs"),
+) -> None:
+    """Packs runs into one file, from which `tar -xzf` makes them again; nothing is deleted."""
+    from phmrun.ledger import Run
+    from phmrun.ledger.archive import archive
+
+    found = [Run.find(runs_dir, reference) for reference in runs]
+    size = archive(found, to, checkpoints=checkpoints)
+    console.stdout().print(f"{to}: {counted(len(found), 'run')}, {size:,} bytes", markup=False, soft_wrap=True)
+
+
+@app.command("unlock")
+def unlock(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs")) -> None:
+    """Removes the lock of a process that is gone, on whatever machine, once no sign of life was seen for a while."""
+    from phmrun.ledger import Run
+    from phmrun.ledger.lock import HEARTBEAT, WATCHED_BEATS
+
+    found = Run.find(runs_dir, run)
+    console.stderr().print(f"watching {found.id} for up to {WATCHED_BEATS * HEARTBEAT:.0f} seconds …", highlight=False)
+    holder = found.unlock()
+    said = f"process {holder.pid} on {holder.host} held it, and is gone" if holder else "it was not locked"
+    console.stdout().print(f"{found.id} is free: {said}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command("rm")
+def remove(
+    runs: RunArguments,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    runs_dir: RunsDirectory = Path("runs"),
+) -> None:
+    """Deletes runs with everything in them; a run that a process is working on is refused."""
+    from phmrun.ledger import Run
+
+    found = {run.path.resolve(): run for run in (Run.find(runs_dir, reference) for reference in runs)}
+    if not yes:
+        if not _can_ask():
+            raise PhmrunError("there is nobody to ask whether to delete", hint="Say --yes to delete unasked.")
+        for run in found.values():
+            console.stderr().print(str(run.path), markup=False, soft_wrap=True)
+        typer.confirm(f"Delete {len(found)} run{'s' if len(found) > 1 else ''}?", abort=True, err=True)
+    for run in found.values():
+        run.remove()
+        console.stderr().print(f"deleted {run.path}", markup=False, soft_wrap=True)
+
+
+def _can_ask() -> bool:
+    """Whether somebody sits at the other end."""
+    return sys.stdin.isatty()

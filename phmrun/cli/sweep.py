@@ -2,6 +2,7 @@
 
 import time
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,6 @@ from phmrun.errors import PhmrunError, nearest, unknown
 if TYPE_CHECKING:
     from phmrun.sweeps import Plan
     from phmrun.sweeps.cell_status import CellStatus
-    from phmrun.sweeps.executors.executor import Executor
 
 EPILOG = """Examples:
 
@@ -32,8 +32,6 @@ phmrun sweep sweep.yaml --until-decided --max-seeds 10 --hours 8
 phmrun sweep configs/papers/phm/table2.yaml --executor slurm --sbatch partition=gpu --sbatch gres=gpu:1
 
 The same command again runs what is not done."""
-
-CELLS, CLUSTER, DECISION = "Cells", "Cluster", "Decision"
 
 
 class _RunByDefault(TyperGroup):
@@ -63,6 +61,10 @@ class ExecutorName(StrEnum):
     RAY = "ray"
 
 
+of_cells = partial(typer.Option, rich_help_panel="Cells")
+of_a_cluster = partial(typer.Option, rich_help_panel="Cluster")
+of_a_decision = partial(typer.Option, rich_help_panel="Decision")
+on_hardware = partial(typer.Option, rich_help_panel=HARDWARE)
 File = Annotated[
     str,
     typer.Argument(
@@ -73,29 +75,20 @@ File = Annotated[
 ]
 Only = Annotated[
     list[str] | None,
-    typer.Option(
+    of_cells(
         metavar="KEY=VALUE",
         help="Only cells with this value: layer=phm, layer.n=4, row=Transformer, seed=1. Another key narrows further, "
         "the same key again widens.",
-        rich_help_panel=CELLS,
     ),
 ]
-Seeds = Annotated[
-    int | None,
-    typer.Option(min=1, max=10_000, help="So many seeds of every cell (default: the file's).", rich_help_panel=CELLS),
-]
+Seeds = Annotated[int | None, of_cells(min=1, max=10_000, help="So many seeds of every cell (default: the file's).")]
 Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs", "-j", min=1, help="Runs at a time (default: one per GPU, else one).", rich_help_panel=HARDWARE
-    ),
+    int | None, on_hardware("--jobs", "-j", min=1, help="Runs at a time (default: one per GPU, else one).")
 ]
 Threads = Annotated[
     int,
-    typer.Option(
-        min=0,
-        help="CPU threads of a run; 0: the cores divided by --jobs, and with one job torch's own choice.",
-        rich_help_panel=HARDWARE,
+    on_hardware(
+        min=0, help="CPU threads of a run; 0: the cores divided by --jobs, and with one job torch's own choice."
     ),
 ]
 
@@ -111,15 +104,12 @@ def run(
     seeds: Seeds = None,
     until_decided: Annotated[
         bool,
-        typer.Option(
+        of_a_decision(
             "--until-decided",
             help="Add seeds only to rows that are not yet told from the dense one, by a group-sequential test.",
-            rich_help_panel=DECISION,
         ),
     ] = False,
-    max_seeds: Annotated[
-        int, typer.Option(min=5, max=100, help="With --until-decided: seeds of a row.", rich_help_panel=DECISION)
-    ] = 10,
+    max_seeds: Annotated[int, of_a_decision(min=5, max=100, help="With --until-decided: seeds of a row.")] = 10,
     hours: Annotated[
         float | None,
         typer.Option(
@@ -128,47 +118,31 @@ def run(
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(
+        of_a_decision(
             min=0,
             help="With --until-decided: δ, in units of the score; what is not worse by more is decided, too (default: "
             "0.5 of BLEU, accuracy and attachment; 0: only differences are sought).",
-            rich_help_panel=DECISION,
         ),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Start at most so many runs in this call.", rich_help_panel=CELLS)
-    ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Also run what has failed before.", rich_help_panel=CELLS)
-    ] = False,
+    limit: Annotated[int | None, of_cells(min=1, help="Start at most so many runs in this call.")] = None,
+    retry_failed: Annotated[bool, of_cells("--retry-failed", help="Also run what has failed before.")] = False,
     jobs: Jobs = None,
     threads: Threads = 0,
     executor: Annotated[
         ExecutorName,
-        typer.Option(
-            help="local: on this machine; slurm: one array job; ray: a Ray cluster (extra `ray`).",
-            rich_help_panel=CLUSTER,
-        ),
+        of_a_cluster(help="local: on this machine; slurm: one array job; ray: a Ray cluster (extra `ray`)."),
     ] = ExecutorName.LOCAL,
     sbatch: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="OPTION=VALUE",
-            help="SLURM: of sbatch, as in partition=gpu; may be repeated.",
-            rich_help_panel=CLUSTER,
-        ),
+        of_a_cluster(metavar="OPTION=VALUE", help="SLURM: of sbatch, as in partition=gpu; may be repeated."),
     ] = None,
     script: Annotated[
-        bool,
-        typer.Option("--script", help="SLURM: write and print the script; submit nothing.", rich_help_panel=CLUSTER),
+        bool, of_a_cluster("--script", help="SLURM: write and print the script; submit nothing.")
     ] = False,
     address: Annotated[
-        str | None,
-        typer.Option(help="Ray: of the cluster (default: RAY_ADDRESS, else this machine).", rich_help_panel=CLUSTER),
+        str | None, of_a_cluster(help="Ray: of the cluster (default: RAY_ADDRESS, else this machine).")
     ] = None,
-    gpus: Annotated[
-        float, typer.Option(min=0, help="Ray: GPUs of a run; may be a part of one.", rich_help_panel=CLUSTER)
-    ] = 0.0,
+    gpus: Annotated[float, of_a_cluster(min=0, help="Ray: GPUs of a run; may be a part of one.")] = 0.0,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -180,31 +154,41 @@ def run(
     """
     if until_decided:
         from phmrun.cli import sweep_decision
+        from phmrun.sweeps.sequential import Terms
 
         if executor is not ExecutorName.LOCAL or script or seeds is not None or limit is not None:
             raise PhmrunError(
                 "--until-decided chooses the seeds and runs on this machine",
                 where="--executor, --script, --seeds, --limit",
             )
-        chosen_rows = sweep_decision.Asked(
-            file, tuple(only or ()), max_seeds, margin, hours, jobs, threads, retry_failed
+        code = sweep_decision.decide(
+            file,
+            runs_dir,
+            only=only,
+            terms=Terms(max_seeds, margin),
+            hours=hours,
+            jobs=jobs,
+            threads=threads,
+            retry_failed=retry_failed,
+            plan=plan,
+            as_json=as_json,
         )
-        raise typer.Exit(sweep_decision.decide(chosen_rows, runs_dir, plan=plan, as_json=as_json))
+        raise typer.Exit(code)
     if margin is not None:
         raise PhmrunError("δ belongs to --until-decided", where="--margin")
     if plan:
         _show(*_standing(file, only, seeds, runs_dir), jobs or 1, as_json)
         return
-    from phmrun.cli import sweep_output, sweep_tuning, sweep_work
+    from phmrun.cli import sweep_output, sweep_work
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import Slurm
 
     deadline = None if hours is None else time.monotonic() + 3600 * hours
     made = sweep_work.planned(file, only, seeds)
     if script or executor is not ExecutorName.LOCAL:
-        made = sweep_tuning.chosen(made, runs_dir)
+        made = sweep_work.chosen(made, runs_dir)
     else:
-        tuned = sweep_tuning.tuned(made, runs_dir, jobs, threads, deadline)
+        tuned = sweep_work.tuned(made, runs_dir, jobs, threads, deadline)
         if tuned is None:
             return
         made = tuned
@@ -213,27 +197,21 @@ def run(
     place = sweep_work.workplace(made, runs_dir)
     if script or executor is ExecutorName.SLURM:
         sweep_output.tell_faults(statuses)
-        left = sweep_work.to_run(statuses, retry_failed)
-        sweep_work.hand_over(
-            left, place, Slurm(place.slurm, made.sweep.name, jobs, sbatch or []), limit=limit, script=script
-        )
+        slurm = Slurm(place.slurm, made.sweep.name, jobs, sbatch or [])
+        sweep_work.hand_over(sweep_work.to_run(statuses, retry_failed), place, slurm, limit=limit, script=script)
         return
     if executor is ExecutorName.RAY:
         from phmrun.sweeps.executors.ray_cluster import RayExecutor
 
         share = threads or 1
-        chosen: Executor = RayExecutor(address, cpus=share, gpus=gpus, jobs=jobs)
+        workers = sweep_work.Workers(place, RayExecutor(address, cpus=share, gpus=gpus, jobs=jobs), share)
     else:
-        chosen = sweep_work.local_executor(made, jobs)
-        share = threads or sweep_work.threads_of_a_run(chosen.room())
-    slots = chosen.room()
-    bad = sweep_work.carry_out(
-        statuses, place, chosen, slots=slots, threads=share, retry_failed=retry_failed, limit=limit, deadline=deadline
-    )
+        workers = sweep_work.local_workers(made, runs_dir, jobs, threads)
+    bad = workers.carry_out(statuses, retry_failed=retry_failed, limit=limit, deadline=deadline)
     sweep_work.is_over(deadline)
     after = survey(made, runs_dir)
     if as_json:
-        console.print_json(sweep_output.facts(made, after, slots))
+        console.print_json(sweep_output.facts(made, after, workers.slots))
     raise typer.Exit(sweep_output.outcome(after, bad, as_json))
 
 
@@ -263,16 +241,13 @@ def search(
     *,
     vary: Annotated[
         list[str],
-        typer.Option(
+        of_cells(
             metavar="KEY=RANGE",
             help="What to try: training.optimizer.lr=1e-4..1e-2 (logarithmic from a factor of ten on), or "
             "model.dropout=0.1,0.2,0.3; may be repeated.",
-            rich_help_panel=CELLS,
         ),
     ],
-    trials: Annotated[
-        int, typer.Option(min=1, help="Runs around every cell, with those of former calls.", rich_help_panel=CELLS)
-    ] = 20,
+    trials: Annotated[int, of_cells(min=1, help="Runs around every cell, with those of former calls.")] = 20,
     only: Only = None,
     seeds: Seeds = None,
     jobs: Jobs = None,
@@ -295,13 +270,7 @@ def search(
 
 
 @app.command("cancel")
-def cancel(
-    file: File,
-    *,
-    seeds: Seeds = None,
-    runs_dir: RunsDirectory = Path("runs"),
-    as_json: Json = False,
-) -> None:
+def cancel(file: File, *, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Interrupts the planners and the runs of a sweep on this machine, and its jobs in SLURM; all can be continued."""
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey
@@ -326,21 +295,21 @@ def cancel(
 
 def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Path) -> "tuple[Plan, list[CellStatus]]":
     """A sweep's plan, and how far its cells are; of those whose data are not here, as far as the ledger knows."""
-    from phmrun.cli import sweep_tuning, sweep_work
+    from phmrun.cli.sweep_work import chosen, planned, recorded
     from phmrun.sweeps.cell_status import CellState, survey
 
-    made = sweep_tuning.chosen(sweep_work.planned(file, only, seeds), runs_dir)
+    made = chosen(planned(file, only, seeds), runs_dir)
     statuses = survey(made, runs_dir)
-    if all(status.state is not CellState.BLOCKED for status in statuses):
-        return made, statuses
-    known = survey(sweep_tuning.chosen(sweep_work.planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
-    return made, [
-        recorded if status.state is CellState.BLOCKED and recorded.run else status
-        for status, recorded in zip(statuses, known, strict=True)
-    ]
+    if any(status.state is CellState.BLOCKED for status in statuses):
+        known = survey(recorded(file, runs_dir, only, seeds), runs_dir)
+        statuses = [
+            record if status.state is CellState.BLOCKED and record.run else status
+            for status, record in zip(statuses, known, strict=True)
+        ]
+    return made, statuses
 
 
-def _show(made: Any, statuses: Any, slots: int, as_json: bool) -> None:
+def _show(made: "Plan", statuses: "list[CellStatus]", slots: int, as_json: bool) -> None:
     from phmrun.cli import sweep_output
 
     if as_json:

@@ -2,107 +2,75 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from phmrun.cli import console, sweep_output, sweep_tuning, sweep_work
+from phmrun.cli import console, sweep_output, sweep_work
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.card import duration
 from phmrun.progress import note
 from phmrun.statistics.decision import Verdict
-from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, survey
 from phmrun.sweeps.estimate import Estimate
 from phmrun.sweeps.sequential import Known, Terms, families, fix_terms, known, main_score, scores_of, wanted
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the call says.
-
-    Attributes:
-        file: The sweep.
-        only: ``key=value`` of the cells to keep.
-        max_seeds: Of a row.
-        margin: δ; ``None``: the usual one.
-        hours: Of this call.
-        jobs: Runs at a time.
-        threads: CPU threads of a run.
-        retry_failed: Also run what has failed before.
-    """
-
-    file: str
-    only: tuple[str, ...]
-    max_seeds: int
-    margin: float | None
-    hours: float | None
-    jobs: int | None
-    threads: int
-    retry_failed: bool = False
-
-
-def decide(asked: Asked, runs_dir: Path, *, plan: bool, as_json: bool) -> ExitCode:
+def decide(
+    file: str,
+    runs_dir: Path,
+    *,
+    only: Sequence[str] | None,
+    terms: Terms,
+    hours: float | None,
+    jobs: int | None,
+    threads: int,
+    retry_failed: bool,
+    plan: bool,
+    as_json: bool,
+) -> ExitCode:
     """Runs seeds, look by look, until every row is decided, has all its seeds, or the time is over.
 
     Raises:
         PhmrunError: There is nothing dense to compare with, or another design was fixed before.
     """
-    deadline = time.monotonic() + 3600 * asked.hours if asked.hours is not None else None
-    planned = sweep_work.planned(asked.file, asked.only, asked.max_seeds)
+    deadline = time.monotonic() + 3600 * hours if hours is not None else None
+    planned = sweep_work.planned(file, only, terms.max_seeds)
     if plan:
-        made = sweep_tuning.chosen(planned, runs_dir)
-    elif (tuned := sweep_tuning.tuned(planned, runs_dir, asked.jobs, asked.threads, deadline)) is not None:
+        made = sweep_work.chosen(planned, runs_dir)
+    elif (tuned := sweep_work.tuned(planned, runs_dir, jobs, threads, deadline)) is not None:
         made = tuned
     else:
         return ExitCode.OK
     statuses = survey(made, runs_dir)
     sweep_work.require_cells(statuses)
-    _require_baseline(statuses, made)
-    terms = Terms(asked.max_seeds, asked.margin)
-    executor = sweep_work.local_executor(made, asked.jobs)
-    slots = executor.room()
-    _tell_plan(statuses, terms, asked, slots)
-    if plan:
-        return _shown(statuses, terms, as_json)
-    place = sweep_work.workplace(made, runs_dir)
-    fix_terms(place.path, terms)
-    threads = asked.threads or sweep_work.threads_of_a_run(slots)
-    bad: dict[str, list[str]] = {}
-    while left := wanted(statuses, terms):  # a row whose run has failed stays where it is
-        bad |= sweep_work.carry_out(
-            left,
-            place,
-            executor,
-            slots=slots,
-            threads=threads,
-            retry_failed=asked.retry_failed,
-            limit=None,
-            deadline=deadline,
-        )
-        statuses = survey(made, runs_dir)
-        over = sweep_work.is_over(deadline)
-        done = {status.cell.run_id for status in statuses if status.state is CellState.DONE}
-        for each in known(statuses, terms):
-            note(_said(each, terms))
-        if over or any(status.cell.run_id not in done for status in left):
-            break
-    sweep_output.tell_failures([s for s in statuses if s.cell.run_id in bad and s.state is not CellState.DONE], bad)
-    _shown(statuses, terms, as_json)
-    return ExitCode.SWEEP if bad else ExitCode.OK
-
-
-def _require_baseline(statuses: Sequence[CellStatus], made: Plan) -> None:
     for family in families(statuses):
         if family.baseline is None or not family.rows:
             raise PhmrunError(
                 f"there is nothing to decide on {family.label}: it takes a row that is dense and one that is not",
                 where=made.sweep.where,
             )
+    workers = sweep_work.local_workers(made, runs_dir, jobs, threads)
+    _tell_plan(statuses, terms, hours, workers.slots)
+    if plan:
+        _show(statuses, terms, as_json)
+        return ExitCode.OK
+    fix_terms(workers.place.path, terms)
+    bad: dict[str, list[str]] = {}
+    while left := wanted(statuses, terms):  # a row whose run has failed stays where it is
+        bad |= workers.carry_out(left, retry_failed=retry_failed, deadline=deadline)
+        statuses = survey(made, runs_dir)
+        over = sweep_work.is_over(deadline)
+        done = {status.cell.run_id for status in statuses if status.state is CellState.DONE}
+        for each in known(statuses, terms):
+            note(f"{each.family}: {each.row.label}: {_verdict(each, terms)} after {each.decision.seeds} seeds")
+        if over or any(status.cell.run_id not in done for status in left):
+            break
+    sweep_output.tell_failures([s for s in statuses if s.cell.run_id in bad and s.state is not CellState.DONE], bad)
+    _show(statuses, terms, as_json)
+    return ExitCode.SWEEP if bad else ExitCode.OK
 
 
-def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, asked: Asked, slots: int) -> None:
+def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None, slots: int) -> None:
     """What each row costs, at least and at most, and when the time ends."""
     design, estimate = terms.design(main_score(statuses)), Estimate(statuses)
     note(f"looks at {', '.join(map(str, design.looks))} seeds; level {design.level:g} over all rows and looks")
@@ -118,41 +86,37 @@ def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, asked: Asked, slots
             total += (seconds or 0.0) * most
             note(f"{row.label}{' (dense)' if row.dense else ''}: {least} to {most} further seeds, each {cost}")
     if total:
-        limit = f"; stopped after {asked.hours:g} h" if asked.hours is not None else ""
+        limit = f"; stopped after {hours:g} h" if hours is not None else ""
         note(f"at most {duration(total / slots)} of training, {slots} at a time{limit}")
 
 
-def _shown(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> ExitCode:
-    """Prints what is known of every row."""
+def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
+    """What is known of every row."""
     found = known(statuses, terms)
+    means = [fmean(each.scores) if each.scores else None for each in found]
     if as_json:
-        console.print_json([_facts(each, terms) for each in found])
-        return ExitCode.OK
+        facts = [
+            {
+                "family": each.family,
+                "row": each.row.label,
+                "verdict": str(each.decision.verdict),
+                "better": each.decision.better,
+                "open": each.open,
+                "looked_at": each.decision.seeds,
+                "seeds": len(each.scores),
+                "max_seeds": terms.max_seeds,
+                "mean": mean,
+                "scores": list(each.scores),
+            }
+            for each, mean in zip(found, means, strict=True)
+        ]
+        console.print_json(facts)
+        return
     rows = [
-        [each.family, each.row.label, _mean(each), each.decision.seeds, len(each.scores), _verdict(each, terms)]
-        for each in found
+        [each.family, each.row.label, mean, each.decision.seeds, len(each.scores), _verdict(each, terms)]
+        for each, mean in zip(found, means, strict=True)
     ]
     console.print_table(("data", "row", main_score(statuses) or "score", "looked at", "seeds", "verdict"), rows)
-    return ExitCode.OK
-
-
-def _facts(each: Known, terms: Terms) -> dict[str, Any]:
-    return {
-        "family": each.family,
-        "row": each.row.label,
-        "verdict": str(each.decision.verdict),
-        "better": each.decision.better,
-        "open": each.open,
-        "looked_at": each.decision.seeds,
-        "seeds": len(each.scores),
-        "max_seeds": terms.max_seeds,
-        "mean": _mean(each),
-        "scores": list(each.scores),
-    }
-
-
-def _mean(each: Known) -> float | None:
-    return fmean(each.scores) if each.scores else None
 
 
 def _verdict(each: Known, terms: Terms) -> str:
@@ -163,7 +127,3 @@ def _verdict(each: Known, terms: Terms) -> str:
     if decision.verdict is Verdict.NOT_WORSE:
         return "not worse by more than δ"
     return "open" if each.open else f"undecided with {terms.max_seeds} seeds"
-
-
-def _said(each: Known, terms: Terms) -> str:
-    return f"{each.family}: {each.row.label}: {_verdict(each, terms)} after {each.decision.seeds} seeds"

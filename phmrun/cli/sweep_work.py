@@ -3,25 +3,27 @@
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from phmrun.cli import console
 from phmrun.cli.sweep_output import tell_faults
 from phmrun.config.layering import OptionsOf
-from phmrun.errors import Interrupted
+from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.ledger.environment import usable_cores
 from phmrun.progress import note, waiting
 from phmrun.registry import load_plugins
-from phmrun.sweeps import Plan, load_sweep, plan
+from phmrun.sweeps import Cell, Plan, load_sweep, plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct
 from phmrun.sweeps.executors.executor import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
 from phmrun.sweeps.file import Sweep
-from phmrun.sweeps.plan import Inspect
+from phmrun.sweeps.plan import Inspect, varied
 from phmrun.sweeps.scheduler import Event, Scheduler
 from phmrun.sweeps.selection import read_selection
+from phmrun.sweeps.tuning import Tuned, settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
 from phmrun.sweeps.workplace import Workplace
 
@@ -44,18 +46,36 @@ def planned(
 
 
 def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
-    """A look at networks and data, and the options of the structures, the sweep's own layers among them.
-
-    Args:
-        sweep: The sweep.
-        ledger: A directory of runs, which know the checksums of data that are not here.
-    """
+    """A look at networks and data, and the options of the structures, the sweep's own layers among them."""
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
     from phmrun.layers import options_of  # imports torch, and only now is it needed
     from phmrun.sweeps.inspection import inspector
     from phmrun.sweeps.ledger import recorded_data
 
     return inspector(plugins, recorded_data(ledger, options_of) if ledger else None), options_of
+
+
+def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:
+    """From a cell and the values of a trial to the trial's cell; ``ledger`` as for :func:`planned`."""
+    inspect, options_of = by_torch(made.sweep, ledger)
+    return lambda cell, values: varied(cell, values, inspect, options_of)
+
+
+def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
+    """The rows of a sweep with their trials; none where it tunes nothing."""
+    tune = made.sweep.file.tune
+    return settled(made, runs_dir, tune, maker(made, runs_dir)) if tune else []
+
+
+def chosen(made: Plan, runs_dir: Path) -> Plan:
+    """The plan with the values of the trials that are over; the same plan where the sweep tunes nothing."""
+    rows = tuned_rows(made, runs_dir)
+    return with_choices(made, rows, maker(made, runs_dir)) if rows else made
+
+
+def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
+    """The plan with the values that were chosen, as the runs know it: it takes no data."""
+    return chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
 
 
 def workplace(made: Plan, runs_dir: Path) -> Workplace:
@@ -76,17 +96,6 @@ def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatu
     return [status for status in distinct(statuses) if status.state not in over]
 
 
-def local_executor(made: Plan, jobs: int | None) -> LocalExecutor:
-    """What carries out runs on this machine: so many at a time, or one on each GPU, or one."""
-    devices = _devices(made)
-    return LocalExecutor(jobs or len(devices) or 1, devices)
-
-
-def threads_of_a_run(slots: int) -> int:
-    """The share of this machine's cores; 0, torch's own choice, where a run has the machine to itself."""
-    return max(1, usable_cores() // slots) if slots > 1 else 0
-
-
 def is_over(deadline: float | None) -> bool:
     """Whether the time of a call is over; says so."""
     if deadline is None or time.monotonic() < deadline:
@@ -95,74 +104,63 @@ def is_over(deadline: float | None) -> bool:
     return True
 
 
-def carry_out(
-    statuses: Sequence[CellStatus],
-    place: Workplace,
-    executor: Executor,
-    *,
-    slots: int,
-    threads: int,
-    retry_failed: bool,
-    limit: int | None,
-    deadline: float | None = None,
-) -> dict[str, list[str]]:
-    """Runs what is left, before the user's eyes, or until the time is over.
-
-    Returns:
-        The last lines of the runs that did not end well, by their names.
-
-    Raises:
-        Interrupted: A signal ended the sweep; it says how far that is.
-    """
-    tracker = Tracker(statuses, place.runs_dir, slots)
-    tell_faults(statuses)
-    bad: dict[str, list[str]] = {}
-    with place.registration(), shown(tracker, console.stderr()) as view:
-
-        def watch(event: Event | None) -> None:
-            over = deadline is not None and time.monotonic() >= deadline
-            failed = event is not None and event.code and event.status.state is not CellState.DONE
-            if event is not None and failed and (event.status.state is CellState.FAILED or not over):
-                bad[str(event.status.cell.run_id)] = event.log
-            view(event)
-
-        wanted = to_run(statuses, retry_failed)
-        try:
-            Scheduler(wanted, place, executor, threads, retry_failed, limit, watch, deadline).run()
-        except KeyboardInterrupt as error:
-            which = error.which if isinstance(error, Interrupted) else signal.SIGINT
-            raise Interrupted(which, tracker.summary([])) from error
-    return bad
-
-
-def hand_over(
-    statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool
-) -> int:
-    """Hands the cells that nobody works at over to SLURM as one array job.
+class Workers:
+    """What carries out the runs of a sweep.
 
     Args:
-        statuses: The cells to run.
         place: The sweep's folder.
-        slurm: The cluster.
-        limit: At most so many cells.
-        script: Only write the script, and print it.
-
-    Returns:
-        How many runs were handed over, or are named in the script.
+        executor: Where runs are carried out.
+        threads: CPU threads of a run; 0: torch's own choice.
     """
-    queued = slurm.queued()
-    free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]
-    if not free:
-        console.stderr().print(f"there is nothing to submit; {len(queued)} runs are in the queue", markup=False)
-        return 0
-    path = slurm.write([place.job(status.cell) for status in free])
-    if script:
-        print(path.read_text(encoding="utf-8"), end="")
-        console.stderr().print(f"submit it by: sbatch {path}", markup=False, soft_wrap=True)
-        return len(free)
-    job = slurm.submit(path)
-    console.stdout().print(f"{len(free)} runs are submitted as SLURM job {job}", markup=False)
-    return len(free)
+
+    def __init__(self, place: Workplace, executor: Executor, threads: int) -> None:
+        self.place, self.executor, self.threads = place, executor, threads
+        self.slots = executor.room()
+
+    def carry_out(
+        self,
+        statuses: Sequence[CellStatus],
+        *,
+        retry_failed: bool = False,
+        limit: int | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, list[str]]:
+        """Runs what is left, before the user's eyes, or until the time is over.
+
+        Returns:
+            The last lines of the runs that did not end well, by their names.
+
+        Raises:
+            Interrupted: A signal ended the sweep; it says how far that is.
+        """
+        tracker = Tracker(statuses, self.place.runs_dir, self.slots)
+        tell_faults(statuses)
+        bad: dict[str, list[str]] = {}
+        with self.place.registration(), shown(tracker, console.stderr()) as view:
+
+            def watch(event: Event | None) -> None:
+                over = deadline is not None and time.monotonic() >= deadline
+                failed = event is not None and event.code and event.status.state is not CellState.DONE
+                if event is not None and failed and (event.status.state is CellState.FAILED or not over):
+                    bad[str(event.status.cell.run_id)] = event.log
+                view(event)
+
+            left = to_run(statuses, retry_failed)
+            try:
+                Scheduler(left, self.place, self.executor, self.threads, retry_failed, limit, watch, deadline).run()
+            except KeyboardInterrupt as error:
+                which = error.which if isinstance(error, Interrupted) else signal.SIGINT
+                raise Interrupted(which, tracker.summary([])) from error
+        return bad
+
+
+def local_workers(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Workers:
+    """This machine: so many runs at a time, or one on each GPU, or one; its cores are shared among several."""
+    devices = _devices(made)
+    executor = LocalExecutor(jobs or len(devices) or 1, devices)
+    slots = executor.room()
+    share = max(1, usable_cores() // slots) if slots > 1 else 0
+    return Workers(workplace(made, runs_dir), executor, threads or share)
 
 
 def _devices(made: Plan) -> list[str]:
@@ -174,3 +172,58 @@ def _devices(made: Plan) -> list[str]:
     count = torch.cuda.device_count()
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     return visible[:count] if visible else [str(number) for number in range(count)]
+
+
+def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None) -> Plan | None:
+    """Runs the trials that are left, and returns the plan with the values that were chosen; ``None``: no time is left.
+
+    Raises:
+        PhmrunError: (exit 5) A trial was stopped before its end, or no trial of a row has a score.
+    """
+    if not made.sweep.file.tune:
+        return made
+    make = maker(made)
+    workers = local_workers(made, runs_dir, jobs, threads)
+    while True:
+        rows = settled(made, runs_dir, made.sweep.file.tune, make)
+        statuses = [status for row in rows for _, status in row.trials]
+        left = [s for s in statuses if s.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID)]
+        if not left:
+            break
+        keys = ", ".join(dict.fromkeys(key for row in rows for key in row.space))
+        note(f"{len(left)} of {len(statuses)} trials of {keys} are left, {len(rows[0].trials)} for each row")
+        bad = workers.carry_out(statuses, deadline=deadline)
+        if is_over(deadline):
+            return None
+        if any(status.cell.run_id in bad for status in left):
+            raise PhmrunError(
+                "a trial did not come to its end", code=ExitCode.SWEEP, hint="The same command goes on with it."
+            )
+    for row in rows:
+        if row.values is None:
+            raise PhmrunError(f"no trial of {row.label} has a score", code=ExitCode.SWEEP)
+        edge = f"; at the edge of the space: {', '.join(row.at_edge)}" if row.at_edge else ""
+        said = ", ".join(f"{key}={value}" for key, value in row.values.items())
+        console.stderr().print(f"{row.label}: {said} of {len(row.trials)} trials{edge}", markup=False, soft_wrap=True)
+    return with_choices(made, rows, make)
+
+
+def hand_over(
+    statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool
+) -> None:
+    """Hands the cells that nobody works at over to SLURM as one array job, at most ``limit`` of them.
+
+    With ``script`` the job's script is only written and printed.
+    """
+    queued = slurm.queued()
+    free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]
+    if not free:
+        console.stderr().print(f"there is nothing to submit; {len(queued)} runs are in the queue", markup=False)
+        return
+    path = slurm.write([place.job(status.cell) for status in free])
+    if script:
+        print(path.read_text(encoding="utf-8"), end="")
+        console.stderr().print(f"submit it by: sbatch {path}", markup=False, soft_wrap=True)
+    else:
+        job = slurm.submit(path)
+        console.stdout().print(f"{len(free)} runs are submitted as SLURM job {job}", markup=False)

@@ -6,17 +6,13 @@ from typing import Annotated
 
 import typer
 
-from phmrun.cli import completion, console
+from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
+from phmrun.cli.runs import RunArguments
 
 
 def sync(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN…", help="Run ids, their unique beginnings, or paths.", autocompletion=completion.runs
-        ),
-    ],
+    runs: RunArguments,
     *,
     to: Annotated[
         list[str] | None,
@@ -48,20 +44,19 @@ def sync(
     they are uploaded one by one. This writes or uploads the whole run from its directory instead, and deletes nothing.
     """
     from phmrun.ledger import Run
+    from phmrun.ledger.mirrors import write_mirror
     from phmrun.ledger.replay import sync as replay
     from phmrun.ledger.wandb_mirror import wandb_mode
 
-    for reference in runs if to else ():
-        from phmrun.ledger.mirrors import write_mirror
-
-        for name in to or ():
-            if name != "wandb":
-                run = Run.find(runs_dir, reference)
-                folder = write_mirror(run, name)
-                if as_json:
-                    console.print_json({"run_id": run.id, "to": name, "dir": folder})
-                else:
-                    console.stdout().print(f"{run.id}: {folder}", markup=False, soft_wrap=True)
+    others = [name for name in to or () if name != "wandb"]
+    for reference in runs if others else ():
+        run = Run.find(runs_dir, reference)
+        for name in others:
+            folder = write_mirror(run, name)
+            if as_json:
+                console.print_json({"run_id": run.id, "to": name, "dir": folder})
+            else:
+                console.stdout().print(f"{run.id}: {folder}", markup=False, soft_wrap=True)
     if to and "wandb" not in to:
         return
     asked = None if online is None else "online" if online else "offline"
@@ -69,15 +64,8 @@ def sync(
     for run in [Run.find(runs_dir, reference) for reference in runs]:
         synced = replay(run, mode, project=project, entity=entity)
         if as_json:
-            console.print_json(
-                {
-                    "run_id": synced.run_id,
-                    "mode": synced.mode,
-                    "rows": synced.rows,
-                    "wandb_dir": str(synced.directory),
-                    "url": synced.url,
-                }
-            )
+            facts = {"run_id": synced.run_id, "mode": synced.mode, "rows": synced.rows}
+            console.print_json({**facts, "wandb_dir": str(synced.directory), "url": synced.url})
             continue
         where = synced.url or synced.directory
         console.stdout().print(f"{synced.run_id}: {synced.rows:,} rows in {where}", markup=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """``phmrun table``: scores of a sweep or of some runs, in the shape that a paper would print."""
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,8 +24,8 @@ phmrun table sweep.yaml --costs multiplications,step-time --pareto step-time
 
 phmrun table nmt-builtin-phm-1 nmt-builtin-dense-1 --format latex"""
 
-SHAPE = "Shape"
 AGGREGATES = ("mean±std", "mean", "median", "best", "worst", "all")
+of_shape = partial(typer.Option, rich_help_panel="Shape")
 
 
 class TableFormat(StrEnum):
@@ -48,23 +49,14 @@ def table(
     ] = None,
     *,
     rows: Annotated[
-        str | None,
-        typer.Option(metavar="KEY,…", help="What makes a row: keys of the sweep or the config.", rich_help_panel=SHAPE),
+        str | None, of_shape(metavar="KEY,…", help="What makes a row: keys of the sweep or the config.")
     ] = None,
-    cols: Annotated[
-        str | None, typer.Option(metavar="KEY,…", help="What makes a column, beside the score.", rich_help_panel=SHAPE)
-    ] = None,
+    cols: Annotated[str | None, of_shape(metavar="KEY,…", help="What makes a column, beside the score.")] = None,
     score: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A score, as in test/bleu; may be repeated (default: the main one).",
-            rich_help_panel=SHAPE,
-        ),
+        of_shape(metavar="NAME", help="A score, as in test/bleu; may be repeated (default: the main one)."),
     ] = None,
-    agg: Annotated[
-        str, typer.Option(metavar="|".join(AGGREGATES), help="How seeds are put together.", rich_help_panel=SHAPE)
-    ] = "mean±std",
+    agg: Annotated[str, of_shape(metavar="|".join(AGGREGATES), help="How seeds are put together.")] = "mean±std",
     paper: Annotated[
         bool, typer.Option("--paper", help="Set what the paper prints, and the difference, beside our scores.")
     ] = False,
@@ -85,18 +77,16 @@ def table(
     ] = None,
     costs: Annotated[
         str | None,
-        typer.Option(
+        of_shape(
             metavar="COST,…",
             help="Beside the parameters: multiplications (per token), training-time, step-time (of `bench run`).",
-            rich_help_panel=SHAPE,
         ),
     ] = None,
     pareto: Annotated[
         str | None,
-        typer.Option(
+        of_shape(
             metavar="COST",
             help="Order rows by parameters or another cost, and mark those that none is both cheaper and better than.",
-            rich_help_panel=SHAPE,
         ),
     ] = None,
     only: Annotated[
@@ -114,23 +104,14 @@ def table(
     """
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
-    from phmrun.cli.table_results import decided, require_runs, results
+    from phmrun.cli.table_results import Asked, decided, require_runs, results
     from phmrun.papers.costs import require_cost
     from phmrun.papers.layout import lay_out, plain_rows
 
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
     front = None if pareto is None else require_cost(pareto, "--pareto")
-    found = results(
-        what or [],
-        runs_dir,
-        only=only,
-        seeds=seeds,
-        rows=_listed(rows),
-        columns=_listed(cols),
-        scores=score or [],
-        max_seeds=max_seeds,
-        margin=margin,
-    )
+    asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [], max_seeds, margin)
+    found = results(what or [], runs_dir, asked)
     table = found.table
     if paper and all(heading.column is None for heading in table.headings):
         raise PhmrunError("there are no published scores to set beside these", where="--paper", hint="Name a table.")
@@ -160,25 +141,23 @@ def _print(laid: "Laid", style: TableFormat) -> None:
         console.print_table(laid.columns, laid.rows)
         for note in laid.notes:
             console.stdout().print(note, markup=False, highlight=False, soft_wrap=True)
-        return
-    if style is TableFormat.MD:
+    elif style is TableFormat.MD:
         if laid.title:
             print(f"**{markdown(laid.title)}**\n")
         print_formatted(laid.columns, laid.rows, Format.MD)
         print("".join(f"\n{markdown(note)}\n" for note in laid.notes), end="")
-        return
-    if laid.title:
-        print(f"% {laid.title}; the package booktabs draws the rules")
-    print_formatted([head(column) for column in laid.columns], laid.rows, Format.LATEX)
-    for note in laid.notes:
-        breakable = latex(note).replace("$|$", "$|$\\allowbreak{}")
-        print(f"\\par{{\\footnotesize {breakable}}}")
+    else:
+        if laid.title:
+            print(f"% {laid.title}; the package booktabs draws the rules")
+        print_formatted([head(column) for column in laid.columns], laid.rows, Format.LATEX)
+        for note in laid.notes:
+            breakable = latex(note).replace("$|$", "$|$\\allowbreak{}")
+            print(f"\\par{{\\footnotesize {breakable}}}")
 
 
 def _print_csv(rows: list[dict[str, object]]) -> None:
     """One line per cell; lists are joined by spaces."""
     from phmrun.cli.formats import Format, print_formatted
 
-    columns = list(rows[0]) if rows else []
     lines = [[" ".join(map(str, v)) if isinstance(v, list) else v for v in row.values()] for row in rows]
-    print_formatted(columns, lines, Format.CSV)
+    print_formatted(list(rows[0]) if rows else [], lines, Format.CSV)

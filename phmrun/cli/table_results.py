@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phmrun.cli.sweep_output import tell_faults
-from phmrun.cli.sweep_tuning import chosen
-from phmrun.cli.sweep_work import planned
+from phmrun.cli.sweep_work import recorded
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
@@ -19,6 +18,29 @@ from phmrun.sweeps.cell_status import CellStatus, survey
 from phmrun.sweeps.results import table_of_runs, table_of_sweep
 from phmrun.sweeps.sequential import replayed, terms_of, without_spared
 from phmrun.sweeps.workplace import Workplace
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which results are wanted, and in what shape.
+
+    Attributes:
+        only: Of a sweep: ``key=value`` of the cells to keep.
+        seeds: Of a sweep: so many seeds of every cell.
+        rows: Keys that make a row, instead of the usual ones.
+        columns: Keys that make a column.
+        scores: Names of scores, instead of the main ones.
+        max_seeds: Of a sweep that was stopped by its looks, where that is not on record.
+        margin: Its δ, likewise.
+    """
+
+    only: Sequence[str] | None = None
+    seeds: int | None = None
+    rows: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    scores: Sequence[str] = ()
+    max_seeds: int | None = None
+    margin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,11 +66,7 @@ def decided(found: Results, margin: float | None = None) -> Differences:
 
 
 def require_runs(found: ResultTable, runs_dir: Path) -> None:
-    """Refuses, after all that is known was shown, a table in which no cell has a run.
-
-    Raises:
-        PhmrunError: (exit 3) There is none.
-    """
+    """Refuses (exit 3), after all that is known was shown, a table in which no cell has a run."""
     if not any(figure.runs for line in found.figures for figure in line):
         raise PhmrunError(
             f"none of its cells has a finished run in {runs_dir}",
@@ -58,47 +76,14 @@ def require_runs(found: ResultTable, runs_dir: Path) -> None:
         )
 
 
-def results(
-    what: Sequence[str],
-    runs_dir: Path,
-    *,
-    only: Sequence[str] | None = None,
-    seeds: int | None = None,
-    rows: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    scores: Sequence[str] = (),
-    max_seeds: int | None = None,
-    margin: float | None = None,
-) -> Results:
+def results(what: Sequence[str], runs_dir: Path, asked: Asked) -> Results:
     """The results of what a user names: a file is a sweep, everything else are runs; nothing means all runs.
-
-    Args:
-        what: Files or references of runs.
-        runs_dir: The directory of all runs.
-        only: Of a sweep: ``key=value`` of the cells to keep.
-        seeds: Of a sweep: so many seeds of every cell.
-        rows: Keys that make a row, instead of the usual ones.
-        columns: Keys that make a column.
-        scores: Names of scores, instead of the main ones.
-        max_seeds: Of a sweep that was stopped by its looks, where that is not on record.
-        margin: Its δ, likewise.
 
     Raises:
         PhmrunError: What is named does not exist, no run is done, or another design is on record.
     """
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
-        found, _, _ = results_of_sweep(
-            what[0],
-            runs_dir,
-            only=only,
-            seeds=seeds,
-            rows=rows,
-            columns=columns,
-            scores=scores,
-            max_seeds=max_seeds,
-            margin=margin,
-        )
-        return found
+        return results_of_sweep(what[0], runs_dir, asked)[0]
     summaries = [summarise(Run.find(runs_dir, name).path) for name in what] if what else list_runs(runs_dir)
     done = [run for run in summaries if run is not None and (what or run.state == State.DONE)]
     if not done:
@@ -106,36 +91,24 @@ def results(
             f"no run in {runs_dir} is done",
             hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.",
         )
-    return Results(table_of_runs(done, rows=rows, columns=columns, scores=scores, options_of=options_of))
+    return Results(
+        table_of_runs(done, rows=asked.rows, columns=asked.columns, scores=asked.scores, options_of=options_of)
+    )
 
 
-def results_of_sweep(
-    file: str,
-    runs_dir: Path,
-    *,
-    only: Sequence[str] | None = None,
-    seeds: int | None = None,
-    rows: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    scores: Sequence[str] = (),
-    max_seeds: int | None = None,
-    margin: float | None = None,
-) -> tuple[Results, Plan, list[CellStatus]]:
+def results_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[Results, Plan, list[CellStatus]]:
     """The results of a sweep, where it was stopped by its looks with what these have decided; its plan and its cells.
 
-    Args, errors: as for :func:`results`. Seeds that nobody needs any more are left out of the cells.
+    Seeds that nobody needs any more are left out of the cells. Errors: as for :func:`results`.
     """
-    terms = terms_of(Workplace(runs_dir, load_sweep(file).name).path, max_seeds, margin, seeds)
-    made = chosen(planned(file, only, terms.max_seeds if terms else seeds, ledger=runs_dir), runs_dir)
-    statuses = survey(made, runs_dir)
+    terms = terms_of(Workplace(runs_dir, load_sweep(file).name).path, asked.max_seeds, asked.margin, asked.seeds)
+    seeds = terms.max_seeds if terms else asked.seeds
+    made = recorded(file, runs_dir, asked.only, seeds)
+    statuses = everything = survey(made, runs_dir)
     tell_faults(statuses)
-    looked = None
-    if terms is not None:
-        everything = statuses
-        if only:
-            everything = survey(chosen(planned(file, None, terms.max_seeds, ledger=runs_dir), runs_dir), runs_dir)
+    if terms:
+        if asked.only:
+            everything = survey(recorded(file, runs_dir, None, seeds), runs_dir)
         statuses = without_spared(statuses, terms)
-    table = table_of_sweep(made, statuses, rows=rows, columns=columns, scores=scores)
-    if terms is not None:
-        looked = replayed(table, everything, terms)
-    return Results(table, looked), made, statuses
+    table = table_of_sweep(made, statuses, rows=asked.rows, columns=asked.columns, scores=asked.scores)
+    return Results(table, replayed(table, everything, terms) if terms else None), made, statuses

@@ -6,7 +6,6 @@ from typing import Any
 
 from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError, counted
-from phmrun.files import write_text
 from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.status import now
@@ -16,7 +15,7 @@ from phmrun.papers.results import ResultTable
 from phmrun.plots.canvas import save_figure
 from phmrun.plots.history import choose_score, curves, draw_history
 from phmrun.plots.pareto import draw_pareto
-from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_html, to_markdown
+from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
 from phmrun.report.environments import environments
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, tally
@@ -41,36 +40,24 @@ def write_report(
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     pictures = [*_pareto(table, path), *_curves(statuses, path)]
-    page = _document(plan, statuses, table, differences, pictures)
-    markdown = path.with_suffix(".md")
-    write_text(path, to_html(page))
-    write_text(markdown, to_markdown(page))
-    return [path, markdown, *(picture.path for picture in pictures)]
-
-
-def _document(
-    plan: Plan,
-    statuses: Sequence[CellStatus],
-    table: ResultTable,
-    differences: Differences,
-    pictures: Sequence[Picture],
-) -> Document:
     counts = " · ".join(f"{count} {kind}" for kind, count in tally(statuses).items())
     seconds = sum(s.run.status.seconds for s in statuses if s.run and s.run.status)
     opening = f"{counted(len(statuses), 'cell')}: {counts}. {duration(seconds)} of training in all. Written {now()}."
     paper = any(heading.column is not None for heading in table.headings)
     laid = lay_out(table, "mean±std", differences, paper=paper)
-    results: list[Part] = [Listing(laid.columns, laid.rows), *(Text(note, note=True) for note in laid.notes)]
-    sections = [Section("Results", results)]
+    sections = [Section("Results", [Listing(laid.columns, laid.rows), *(Text(note, note=True) for note in laid.notes)])]
     if pictures:
         sections.append(Section("Pictures", pictures))
-    sections.append(Section("Runs", [_runs(statuses), *_faults(statuses)]))
+    faults = dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault)
+    sections.append(Section("Runs", [_runs(statuses), *(Text(f"Not run: {fault}", note=True) for fault in faults)]))
     sections.append(Section("Settings", list(_settings(plan, statuses))))
     sections.append(Section("Environment", environments(statuses)))
-    sections.append(
-        Section("Reproduce", [Text("The same command makes what is missing, and nothing twice."), _again(plan)])
-    )
-    return Document(plan.sweep.title or plan.sweep.where, [Text(opening)], sections)
+    seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
+    again = Code(f"phmrun sweep {plan.sweep.where} --seeds {seeds}\nphmrun report {plan.sweep.where}", "console")
+    said = Text("The same command makes what is missing, and nothing twice.")
+    sections.append(Section("Reproduce", [said, again]))
+    page = Document(plan.sweep.title or plan.sweep.where, [Text(opening)], sections)
+    return [*write(page, path), *(picture.path for picture in pictures)]
 
 
 def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
@@ -90,18 +77,15 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
         if status.run and status.cell.config and status.state is CellState.DONE:
             at = tuple(value for key, value in status.cell.labels.items() if key != "seed")
             first.setdefault((status.cell.config.task, *at), status)
-    tasks = dict.fromkeys(key[0] for key in first)
-    for task in tasks:
+    for task in dict.fromkeys(key[0] for key in first):
         chosen = [status for key, status in first.items() if key[0] == task][:MOST_CURVES]
         runs = [Run(status.run.path) for status in chosen if status.run]
         try:
             score = choose_score(runs, None)
-            drawn = [
-                curve._replace(label=status.cell.label)
-                for curve, status in zip(curves(runs, score, "step"), chosen, strict=True)
-            ]
+            drawn = curves(runs, score, "step")
         except PhmrunError:
             continue  # the histories have nothing in common, or one is damaged
+        drawn = [curve._replace(label=status.cell.label) for curve, status in zip(drawn, chosen, strict=True)]
         file = path.with_name(f"{path.stem}-{task}-history.svg")
         save_figure(draw_history(drawn, score, "step"), file)
         yield Picture(file, f"{score} over the training, {task}; the first seed of each cell")
@@ -119,11 +103,6 @@ def _runs(statuses: Iterable[CellStatus]) -> Listing:
     return Listing(("cell", "state", "parameters", "score", "training", "run", ""), rows)
 
 
-def _faults(statuses: Iterable[CellStatus]) -> list[Text]:
-    reasons = dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault)
-    return [Text(f"Not run: {reason}", note=True) for reason in reasons]
-
-
 def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
     """The sweep's file, and the whole configuration of one cell of each task."""
     path = Path(plan.sweep.where)
@@ -135,8 +114,3 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
         if config and config.task not in seen:
             seen.add(config.task)
             yield Code(to_yaml(config, status.cell.origin), "yaml", f"All settings of the cell {status.cell.label}")
-
-
-def _again(plan: Plan) -> Code:
-    seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
-    return Code(f"phmrun sweep {plan.sweep.where} --seeds {seeds}\nphmrun report {plan.sweep.where}", "console")

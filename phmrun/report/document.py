@@ -5,13 +5,14 @@ Paths below the data directory or the user's home are shortened, since a page is
 
 import base64
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from phmrun.escaping import fenced, markdown, printable
+from phmrun.files import write_text
 from phmrun.ledger.card import is_number, shared
 
 _STYLE = """
@@ -105,7 +106,15 @@ def to_markdown(document: Document) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def cell(value: Any) -> str:
+def write(document: Document, path: Path) -> list[Path]:
+    """Writes the page as HTML, and as Markdown beside it; the files that were written."""
+    texts = {path: to_html(document), path.with_suffix(".md"): to_markdown(document)}
+    for file, text in texts.items():
+        write_text(file, text)
+    return list(texts)
+
+
+def _cell(value: Any) -> str:
     """A value as tables show it."""
     if value is None:
         return "–"
@@ -116,30 +125,24 @@ def _html(part: Part) -> str:
     if isinstance(part, Text):
         kind = ' class="note"' if part.note else ""
         return f"<p{kind}>{_escaped(part.text)}</p>"
-    if isinstance(part, Listing):
-        return _folded(_html_table(part), part.title)
     if isinstance(part, Picture):
         drawing = base64.b64encode(part.path.read_bytes()).decode("ascii")
-        caption = _escaped(part.caption, quote=True)
+        caption = _escaped(part.caption)
         image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{drawing}">'
         return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
-    return _folded(f"<pre><code>{_escaped(part.text)}</code></pre>", part.title)
-
-
-def _folded(body: str, title: str) -> str:
-    return f"<details><summary>{_escaped(title)}</summary>{body}</details>" if title else body
-
-
-def _html_table(listing: Listing) -> str:
-    def line(cells: Iterable[Any], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}{_kind(value)}>{_escaped(cell(value))}</{tag}>" for value in cells) + "</tr>"
-
-    def _kind(value: Any) -> str:
-        return ' class="number"' if is_number(value) else ""
-
-    rows = "\n".join(line(row, "td") for row in listing.rows)
-    head = "<tr>" + "".join(f"<th>{_escaped(name)}</th>" for name in listing.columns) + "</tr>"
-    return f'<div class="scroll"><table>\n<thead>{head}</thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'
+    if isinstance(part, Code):
+        body = f"<pre><code>{_escaped(part.text)}</code></pre>"
+    else:
+        lines = []
+        for row in part.rows:
+            kinds = [' class="number"' if is_number(value) else "" for value in row]
+            cells = [f"<td{kind}>{_escaped(_cell(value))}</td>" for kind, value in zip(kinds, row, strict=True)]
+            lines.append(f"<tr>{''.join(cells)}</tr>")
+        rows = "\n".join(lines)
+        head = "".join(f"<th>{_escaped(name)}</th>" for name in part.columns)
+        table = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>"
+        body = f'<div class="scroll"><table>\n{table}\n</table></div>'
+    return f"<details><summary>{_escaped(part.title)}</summary>{body}</details>" if part.title else body
 
 
 def _markdown(part: Part) -> str:
@@ -150,18 +153,17 @@ def _markdown(part: Part) -> str:
     if isinstance(part, Code):
         heading = f"{_marked(part.title)}:\n\n" if part.title else ""
         return heading + fenced(shared(part.text), part.language)
-    ruler = [
-        "---:" if any(is_number(row[place]) for row in part.rows) else ":---" for place in range(len(part.columns))
-    ]
-    lines = [[*map(_marked, part.columns)], ruler, *([_marked(cell(value)) for value in row] for row in part.rows)]
+    right = [any(is_number(row[place]) for row in part.rows) for place in range(len(part.columns))]
+    ruler = ["---:" if numbers else ":---" for numbers in right]
+    lines = [[*map(_marked, part.columns)], ruler, *([_marked(_cell(value)) for value in row] for row in part.rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     if not part.title:
         return table
     return f'<details markdown="1"><summary>{_escaped(part.title)}</summary>\n\n{table}\n\n</details>'
 
 
-def _escaped(text: str, quote: bool = True) -> str:
-    return html.escape(printable(shared(text)), quote=quote)
+def _escaped(text: str) -> str:
+    return html.escape(printable(shared(text)))
 
 
 def _marked(text: str) -> str:
