@@ -61,13 +61,13 @@ class Interrupted(KeyboardInterrupt):
 
     Args:
         which: The signal, SIGINT or SIGTERM.
-        standing: Where the work stands, in one line; empty where nothing is to be said of it.
+        outcome: What became of the work, in one line; empty where nothing is to be said of it.
     """
 
-    def __init__(self, which: int, standing: str = "") -> None:
-        super().__init__(standing)
+    def __init__(self, which: int, outcome: str = "") -> None:
+        super().__init__(outcome)
         self.which = signal.Signals(which)
-        self.standing = standing
+        self.outcome = outcome
         self.code = ExitCode(128 + which)
 
 

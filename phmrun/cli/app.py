@@ -289,9 +289,9 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
         console.print_error(error)
         return error.code
     if isinstance(error, KeyboardInterrupt):
-        standing = error.standing if isinstance(error, Interrupted) else ""
+        outcome = error.outcome if isinstance(error, Interrupted) else ""
         command = shlex.join(["phmrun", *arguments])
-        print(f"\n{standing}; to continue: {command}" if standing else "\ninterrupted", file=sys.stderr)
+        print(f"\n{outcome}; to continue: {command}" if outcome else "\ninterrupted", file=sys.stderr)
         return error.code if isinstance(error, Interrupted) else ExitCode.INTERRUPTED
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _discard_output()

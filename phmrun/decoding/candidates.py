@@ -118,8 +118,8 @@ def _break_ties(log_probs: Tensor, totals: Tensor, scores: Tensor, indices: Tens
     """
     for row in rows:
         every = (log_probs[row] + totals[row].unsqueeze(-1)).flatten()
-        contenders = ((every >= scores[row, -1]) & (every > _NEVER)).nonzero().squeeze(1)
-        ordered, places = every[contenders].sort(descending=True, stable=True)
-        possible = min(scores.shape[1], len(contenders))
+        chosen = ((every >= scores[row, -1]) & (every > _NEVER)).nonzero().squeeze(1)
+        ordered, places = every[chosen].sort(descending=True, stable=True)
+        possible = min(scores.shape[1], len(chosen))
         scores[row, :possible] = ordered[:possible]
-        indices[row, :possible] = contenders[places[:possible]]
+        indices[row, :possible] = chosen[places[:possible]]

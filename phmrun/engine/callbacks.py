@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +37,7 @@ from phmrun.engine.processes import gathered, largest, rank
 from phmrun.engine.progress import Meter, Record
 from phmrun.errors import Interrupted
 
+LOG = logging.getLogger("phmrun.engine")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -170,9 +172,7 @@ def set_random_states(states: dict[str, Any]) -> None:
     np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
 
 
-LOG = logging.getLogger("phmrun.engine")
-
-
+@dataclass(eq=False)
 class Validation(Callback):
     """Scores the model on the validation data every so many optimizer steps and at the end.
 
@@ -186,28 +186,18 @@ class Validation(Callback):
         averaging: What may put a mean of weights into their place.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        record: Record,
-        meter: Meter,
-        *,
-        every: int,
-        monitor: str,
-        patience: int,
-        averaging: Averaging | None = None,
-    ) -> None:
-        self.directory = directory
-        self.record = record
-        self.meter = meter
-        self.every = every
-        self.monitor = monitor
-        self.patience = patience
-        self.averaging = averaging
-        self.best: float | None = None
-        self.best_step = 0
-        self.waited = 0
-        self.stopped_early = False
+    directory: Path
+    record: Record
+    meter: Meter
+    _: KW_ONLY
+    every: int
+    monitor: str
+    patience: int
+    averaging: Averaging | None = None
+    best: float | None = field(default=None, init=False)
+    best_step: int = field(default=0, init=False)
+    waited: int = field(default=0, init=False)
+    stopped_early: bool = field(default=False, init=False)
 
     def state_dict(self) -> dict[str, Any]:
         """The best score so far, and how long ago it was."""
@@ -282,6 +272,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         write_checkpoint(Path(path), {**checkpoint, LAYOUT: layout(checkpoint)}, self.before_renaming)
 
 
+@dataclass(eq=False)
 class PeriodicCheckpoints(Callback):
     """Writes ``last.ckpt`` every so many optimizer steps or seconds and at the end, and the latest weights beside it.
 
@@ -297,22 +288,12 @@ class PeriodicCheckpoints(Callback):
         before_writing: Called before each write; may refuse it.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        every: int,
-        keep: int,
-        seconds: float = float("inf"),
-        unfinished: Callable[[], bool] = lambda: False,
-        before_writing: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.directory = directory
-        self.every = every
-        self.keep = keep
-        self.seconds = seconds
-        self.unfinished = unfinished
-        self.before_writing = before_writing
-        self._saved = time.monotonic()
+    directory: Path
+    every: int
+    keep: int
+    seconds: float = math.inf
+    unfinished: Callable[[], bool] = lambda: False
+    before_writing: Callable[[], None] = lambda: None
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Starts the clock."""

@@ -261,9 +261,9 @@ def _train(
     if segment is not None:
         segment.progress(fitted.step)
     if fitted.signal:
-        standing = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"
-        run.set_state(State.INTERRUPTED, standing, step=fitted.step, seconds=fitted.seconds)
-        raise Interrupted(fitted.signal, standing)
+        outcome = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"
+        run.set_state(State.INTERRUPTED, outcome, step=fitted.step, seconds=fitted.seconds)
+        raise Interrupted(fitted.signal, outcome)
     run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
     split = "test" if "test" in data.files else "dev"
     splits = [*(name for name in config.score_on if name != split), split]

@@ -6,7 +6,7 @@ are; ``inside`` is the structure, with options of its own, of every matrix withi
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any
 
 import torch
@@ -93,6 +93,7 @@ table of all vectors as the attribute ``weight``."""
 Inside = Annotated[Mapping[str, Any] | None, "Structure of every matrix within, and its options (default: dense)"]
 
 
+@dataclass(eq=False)
 class EmbeddingKind:
     """What a name stands for, and what a listing says of it.
 
@@ -111,29 +112,20 @@ class EmbeddingKind:
             own, so that it is as dense as what is inside.
     """
 
-    def __init__(
-        self,
-        name: str,
-        build: Build,
-        *,
-        formula: str,
-        count_formula: str,
-        constraint: str,
-        source: str,
-        summary: str | None = None,
-        fixed: Mapping[str, Any] = MappingProxyType({}),
-        clusters: bool = False,
-    ) -> None:
-        self.name = name
-        self.build = build
-        self.formula = formula
-        self.count_formula = count_formula
-        self.constraint = constraint
-        self.source = source
-        self.fixed = fixed
-        self.clusters = clusters
-        self.__doc__ = summary or build.__doc__
-        self.__qualname__ = build.__qualname__
+    name: str
+    build: Build
+    _: KW_ONLY
+    formula: str
+    count_formula: str
+    constraint: str
+    source: str
+    summary: str | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    clusters: bool = False
+
+    def __post_init__(self) -> None:
+        self.__doc__ = self.summary or self.build.__doc__
+        self.__qualname__ = self.build.__qualname__
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -156,15 +148,8 @@ def register_embedding(
     """Function decorator that makes an embedding known under ``name``; see :class:`EmbeddingKind`."""
 
     def add(build: Build) -> EmbeddingKind:
-        kind = EmbeddingKind(
-            name,
-            build,
-            formula=formula,
-            count_formula=count_formula,
-            constraint=constraint,
-            source=source,
-            clusters=clusters,
-        )
+        said: Any = {"formula": formula, "count_formula": count_formula, "source": source, "constraint": constraint}
+        kind = EmbeddingKind(name, build, clusters=clusters, **said)
         EMBEDDINGS.add(name, kind)
         return kind
 

@@ -155,7 +155,7 @@ class LanguageDecodingConfig(Section):
     same_length: bool = Field(
         False,
         description="Transformer-XL: scoring: each word attends to as many, the nearest `memory` with itself, rather "
-        "than to all of the memory and of its own stretch.",
+        "than to all of the memory and of its own segment.",
     )
     characters: Annotated[bool, Unhashed()] = Field(False, description="Scoring: bits per character as well.")
     codebooks: int = Field(

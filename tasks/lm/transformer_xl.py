@@ -119,7 +119,7 @@ class TransformerXL(nn.Module):
 
     Two attributes change how a trained network reads, as the original's options of these names do: ``clamp_len``, from
     which on all distances count alike, and ``same_length``, whether every position attends to as many positions, the
-    nearest ``memory`` with its own, rather than to all of the memory and of its own stretch.
+    nearest ``memory`` with its own, rather than to all of the memory and of its own segment.
 
     Args:
         vocabulary: Vocabulary entries, in order of falling frequency.
