@@ -272,6 +272,7 @@ def _lost_interruptions_repeated() -> Iterator[None]:
             tell(lost)
             return
         which = lost.exc_value.which if isinstance(lost.exc_value, Interrupted) else signal.SIGINT
+        # From another thread and a little later: sent here, it would come up in the same destructor and be lost again.
         again = threading.Timer(AGAIN, signal.pthread_kill, (threading.main_thread().ident, which))
         again.daemon = True
         again.start()
@@ -293,6 +294,7 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
         command = shlex.join(["phmrun", *arguments])
         print(f"\n{outcome}; to continue: {command}" if outcome else "\ninterrupted", file=sys.stderr)
         return error.code if isinstance(error, Interrupted) else ExitCode.INTERRUPTED
+    # Whoever read the output has left, as `head` does: nothing went wrong.
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _discard_output()
         return ExitCode.OK

@@ -188,6 +188,7 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
 
     spread_verb.__name__, spread_verb.__doc__, spread_verb.__module__ = verb.__name__, verb.__doc__, verb.__module__
     spread_verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    # Typer would look up those of ``given`` and of the result, and not find them among the parameters.
     spread_verb.__annotations__ = {}
     return spread_verb
 
@@ -290,6 +291,7 @@ def settings(texts: list[str], section: str | None = None) -> list[tuple[str, An
     for text in texts:
         key, equals, value = text.partition("=")
         label = f"--set {text}"
+        # A key such as "a..b" or " a" would become one that nobody could ever name.
         if not equals or not all(part.strip() == part != "" for part in key.split(".")):
             example = f"{section}.beam=4" if section else "training.clip=1"
             problems.append(Problem(label, f"is not of the form key=value, as in --set {example}"))

@@ -120,6 +120,7 @@ def log_file(run: Run) -> Iterator[None]:
         return
     handler = _LogFile(run.log_path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
+    # Once another process has taken the run over, the log is that one's.
     handler.addFilter(lambda _: run.may_write)
     logger = logging.getLogger("phmrun")
     logger.addHandler(handler)

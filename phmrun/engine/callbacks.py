@@ -235,6 +235,7 @@ class Validation(Callback):
         scores = objective.validate(data.validation_batches())
         if self.monitor not in scores:
             scores.update(objective.validation_scores(data))
+        # Also where it is no number, so that the history shows at which step training left the numbers.
         self.record(
             {
                 "step": trainer.global_step,

@@ -117,6 +117,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             "there is no such checkpoint", where=str(path), hint="Train the run first.", code=ExitCode.DATA
         )
     try:
+        # torch checks no checksums, and maps into memory: a bit that has flipped would go unseen.
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)

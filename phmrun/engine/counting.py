@@ -73,6 +73,7 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
     for scope, entry in scopes.items():
         entry["multiplications"] = multiplications.get(scope, 0)
     total = sum(entry["count"] for entry in scopes.values())
+    # What the layer's structure divides by n: embeddings and output have structures of their own.
     blocks = [module for module in modules if module["structure"] and module["scope"] not in ("embedding", "output")]
     return {
         "total": total,
@@ -97,6 +98,7 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
     """Every module that owns parameters, once, in the order of the network; shared ones where they first stand."""
     seen: set[int] = set()
     for name, module in network.named_modules():
+        # What only training has, such as the dense half of a guided matrix, is not kept and so not counted.
         temporary = module.temporary if isinstance(module, Structure) else ()
         own = [
             parameter

@@ -289,6 +289,7 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     run.set_state(State.RUNNING)
     data.vocabulary.save(run.vocabulary)
     for path in plugins:
+        # The source itself: whoever is given the run can read the layer, and use it if they trust it.
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
     counts = count_parameters(config, data.vocabulary.sizes)
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
@@ -336,6 +337,7 @@ def _finish(
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
     for name, score in scores_of_training(run, fitted, training).items():
         run.update_metrics(name, score)
+    # The weights are complete: whatever goes wrong now, the same command scores them without training again.
     with outcome_kept(run, State.INTERRUPTED, "trained, but not scored: "):
         metrics: dict[str, Any] = {}
         for split in splits:

@@ -236,6 +236,7 @@ def build_trainer(
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+    # How many processes there are, only a trainer that has been built can tell.
     trainer = build(strategy=hardware.strategy)
     several = isinstance(trainer.strategy, DDPStrategy) and trainer.world_size > 2
     return build(strategy=FIXED_ORDER) if several and hardware.strategy in ("auto", "ddp") else trainer
@@ -273,6 +274,7 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
             trainer.fit(
                 LightningTraining(module), datamodule=LightningData(data), ckpt_path=checkpoint, weights_only=True
             )
+    # Lightning makes an exit of Ctrl-C, whose context is the interruption.
     except SystemExit as error:
         if trainer.interrupted:
             raise (

@@ -80,6 +80,7 @@ class TrainingProgress(Callback):
         due = now - self._last >= (0.5 if self._bar else self.every)
         if not window_completed(trainer) or not trainer.is_global_zero:
             return
+        # On a GPU, reading the loss waits for all work in flight: only when it is to be shown.
         if module.device.type == "cpu" or due:
             value = float(outputs["nll"]) / outputs["units"]
             self.loss = value if self.loss is None else MEMORY * self.loss + (1 - MEMORY) * value

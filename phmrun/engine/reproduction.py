@@ -100,6 +100,7 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
     config = with_absolute_paths(_as_before(config_of(run), run.environment()))
     parent = _require_same(run, config, plugins or {})
     there = Run(directory / run.id)
+    # A run that is done there would otherwise be compared as it is, and not be trained.
     anew = there.status_path.is_file() and there.status.state is State.DONE
     result = train(
         config,
@@ -161,6 +162,7 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     parent = Run.find(run.path.parent, kept[EXTENDS]) if EXTENDS in kept else None
     if parent is not None:
         marks[EXTENDS] = parent.id
+    # The id has all that counts in it; the single checksums only tell what to name in the message.
     if run_id(config, fingerprints=marks) == run.id:
         return parent
     names = dict.fromkeys([*kept, *marks])
@@ -183,6 +185,7 @@ def _compared_weights(run: Run, again: Run) -> tuple[int, tuple[WeightDifference
         paths = [each.checkpoints / name for each in (run, again)]
         if not any(path.is_file() for path in paths):
             continue
+        # One of the two has validated, or has lost a file.
         if not all(path.is_file() for path in paths):
             found.append(WeightDifference(name, "", math.nan))
             continue

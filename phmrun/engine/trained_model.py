@@ -247,6 +247,7 @@ def evaluate_run(
         if not name.startswith(OTHER_FILE):
             run.write_samples(evaluation.columns, evaluation.samples)
         write_card(run)
+    # The run may lie where nobody can write; its scores are worth showing all the same.
     except (OSError, PhmrunError) as error:
         if training:
             raise
@@ -282,6 +283,7 @@ def _scored(trained: TrainedModel, split: str, files: Sequence[Path], data: Data
     found, record = data.checked(split), run.data()
     mark = found.mark if found.files else ""
     if files:
+        # The content decides, not the path: the run's own test set under another name is still its test set.
         same = record.name_of(found) if record else None
         name = same or other_file(found)
         note(f"{', '.join(map(str, files))}: " + (f"this is the run's split {same}" if same else f"scored as {name}"))

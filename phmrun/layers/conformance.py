@@ -52,6 +52,7 @@ def check_class(structure: type[Any], base: type[Any]) -> None:
         if each.annotation is inspect.Parameter.empty:
             written = f'{each.name}: Annotated[{type(each.default).__name__}, "its meaning"] = {each.default!r}'
             raise _slip(structure, f"does not say of which type its option {each.name!r} is", f"Write {written}.")
+    # Defaults must go through check, since a listing asks it for every size.
     try:
         inspect.signature(structure.check).bind(1, 1, **{each.name: each.default for each in options})
     except TypeError as error:
@@ -72,6 +73,7 @@ def built(structure: type[Any], out_features: int, in_features: int, **options: 
             trial = _attempt(structure, "__init__", lambda: structure(*size, **options))
             _attempt(structure, "reset_parameters", lambda: trial.reset_parameters(1.0))
             matrix = _attempt(structure, "materialize", lambda: _without_memory(trial))
+        # Wrong sizes would only come up in the first matrix product, in torch's words.
         if matrix is not None and tuple(matrix.shape) != size:
             raise _slip(
                 structure, f"builds a matrix of shape {list(matrix.shape)} where [{out_features}, {in_features}] is due"

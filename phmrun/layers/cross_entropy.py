@@ -70,6 +70,7 @@ class _LinearCrossEntropy(Function):
                 logits = logits.to(total)
                 top = logits.amax(1, keepdim=True)
                 chosen = logits.gather(1, wanted)
+                # In place: the largest tensors of a training step are the logits, and there is one buffer for all.
                 raised = logits.sub_(top).exp_()
                 partition = raised.sum(1, keepdim=True)
                 normaliser = partition.log().add_(top)

@@ -104,6 +104,7 @@ class Structure(nn.Module):
                 f"the class {type(self).__qualname__} does not hand its options to the structure: {', '.join(lacking)}",
                 hint=f"Call super().__init__(out_features, in_features{', ' if said else ''}{said}).",
             )
+        # Before any parameter is made: a size that does not fit would fail in torch with no word of the option.
         reason = self.misfit(out_features, in_features, **options)
         if reason:
             size = f"{out_features}×{in_features}"

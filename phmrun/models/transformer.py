@@ -257,6 +257,7 @@ class Transformer(EncoderDecoder):
         self.positions = None if relative else SinusoidalPositions(width, paper=positions == "sinusoidal-vaswani")
         self.encoder_positions = RelativePositions(heads, both_ways=True) if relative else None
         self.decoder_positions = RelativePositions(heads, both_ways=False) if relative else None
+        # After the blocks: the order in which weights are drawn is part of what a seed means.
         self.source_embedding = build_embedding(source_size, width, **(embedding or {}))
         self.target_embedding = (
             self.source_embedding if tie == "all" else build_embedding(target_size, width, **(embedding or {}))

@@ -81,6 +81,7 @@ class ParallelBatches(Dataset[ParallelBatch]):
             shifted[row, 1 : len(target) + 1] = target
             wanted[row, : len(target)] = target
             wanted[row, len(target)] = EOS
+        # No wanted token has the number of padding, so the padded places drop out, and take no part in the output map.
         positions = np.flatnonzero(wanted)
         return ParallelBatch(
             source,
@@ -204,6 +205,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
     files = found.files
     if config.data.empty == "drop":
         files = {split: without_empty(pair, cache) for split, pair in files.items()}
+    # After empty lines are gone, so that the share is of what is learnt from.
     if config.data.hold_out:
         train, dev = held_out(files["train"], config.data.hold_out, cache)
         files = {**files, "train": train, "dev": dev}
@@ -273,6 +275,7 @@ def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Pat
     for path in candidates:
         if path.is_file():
             return path
+    # A prefix stands for whatever sets there are; a file that was named by itself must be there.
     optional = split == "test" or (split == "dev" and data.hold_out)
     if not candidates or (optional and data.prefix):
         return None

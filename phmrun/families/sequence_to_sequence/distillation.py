@@ -38,6 +38,7 @@ def with_outputs_of(trained: TrainedModel, config: Experiment, weights: str) -> 
     fast = replace(trained, config=with_decoding(trained.config, {"engine": "ctranslate2"}))
     translator = cast(Translator, fast.loaded(weights, batch_size=None, device="cpu"))
     lines = hashlib.sha256("\n".join(sources).encode()).hexdigest()
+    # Outputs are found once for the same weights, search and sources, and never taken for those of others.
     mark = f"{digest_of(trained.module)} {translator.signature} {lines}"
     path = trained.run.path / "outputs" / f"train-{hashlib.sha256(mark.encode()).hexdigest()[:12]}.txt"
     if not path.is_file():

@@ -111,6 +111,7 @@ def export_to_ctranslate2(
     network = cast(EncoderDecoder, trained.module.network)
     path = engine.directory
     if out is not None:
+        # An earlier export may be written over, anything else of the user's may not.
         if out.exists() and not (out / "model.bin").is_file() and any(out.iterdir() if out.is_dir() else [out]):
             raise PhmrunError("there is something else here, which would be overwritten", where=str(out))
         path = converted(network, engine.vocabularies, out, engine.search.quantization)
@@ -143,6 +144,7 @@ def agreement(
     """
     found = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
     texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in found]
+    # Where both say the same there is nothing to judge: only outputs that differ are scored by the network.
     differing = [row for row in range(len(sources)) if found[0][row][0].tokens != found[1][row][0].tokens]
     encoded = ours.vocabularies.source.encode_all([sources[row] for row in differing])
     scores = [

@@ -82,6 +82,7 @@ class DecoderStep(nn.Module):
         places = torch.arange(past + 1, device=tokens.device)
         relative = None if network.decoder_positions is None else network.decoder_positions(places[-1:], places)
         mask = source.ne(PAD)[:, None, None, :]
+        # All state goes in and out: a graph keeps none, and the caller may reorder the rows of a beam.
         all_keys, all_values = [], []
         for number, layer in enumerate(cast(list[DecoderLayer], list(network.decoder))):
             attention = cast(MultiheadAttention, layer.attention.block)
@@ -113,6 +114,7 @@ def translation_graph(network: EncoderDecoder) -> ExportGraph:
     examples = []
     for batch, length, target_length in ((2, 7, 5), (1, 5, 1), (3, 17, 9), (2, 8, 21)):
         source = random_tokens(generator, sizes[0], batch, length)
+        # One padded row in each, so that the mask is traced too.
         source[-1, length // 2 + 1 :] = PAD
         examples.append((source, random_tokens(generator, sizes[1], batch, target_length)))
     return ExportGraph(
@@ -136,6 +138,7 @@ def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]
     steps = []
     for source, target in examples:
         memory = encoder(source)
+        # No token has been read yet: the cache has the sizes of the memory, but no length.
         past = memory[0][:, :, :, :0]
         cache = (past, past.clone())
         for token in target[:, :-1].unbind(1):

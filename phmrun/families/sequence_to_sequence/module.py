@@ -138,6 +138,7 @@ def _transformer(config: SequenceToSequenceExperiment, source_size: int, target_
 
 def _delight(config: SequenceToSequenceExperiment, source_size: int, target_size: int) -> DeLighT:
     model = config.model
+    # Its depths and widths follow from the layer's number, so there is no feed-forward size.
     return DeLighT(
         source_size,
         target_size,

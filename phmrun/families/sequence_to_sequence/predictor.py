@@ -150,6 +150,7 @@ class Translator:
                 offset=search.max_length_offset,
                 label=label,
             )
+        # Kernels chosen by measuring depend on the machine; scores take the fixed ones.
         decoder.measured_kernels = kernels == "measured"
         return translate(
             decoder,

@@ -75,6 +75,7 @@ def prepare_parallel(
         raise PhmrunError("there is no training split to learn a vocabulary from", code=ExitCode.DATA)
     if vocabularies is not None:
         settings = VocabularySettings("given", 0, vocabularies.joint)
+    # Everything that the result depends on, and nothing else, is in its name in the cache.
     content = {
         "version": VERSION,
         "files": dict(files),
@@ -128,6 +129,7 @@ def _learn(sides: tuple[Path, Path], pairs: int, characters: int, settings: Voca
     def lines(*columns: int) -> Iterator[str]:
         with progress("reading text for the vocabulary", pairs, "sentences") as advance:
             for number, pair in enumerate(read_parallel(*sides)):
+                # True for ``sample`` of the pairs, evenly spaced, without knowing more than the pair's number.
                 if (number + 1) * sample // pairs > number * sample // pairs:
                     yield from (pair[column] for column in columns)
                 advance(1)
@@ -168,6 +170,7 @@ def _encode(
             left = vocabularies.source.encode_all([source for source, _ in chunk])
             right = vocabularies.target.encode_all([target for _, target in chunk])
             for source, target in zip(left, right, strict=True):
+                # Sets that are scored keep their long pairs: leaving them out would raise the score.
                 if split == TRAIN and max(len(source), len(target)) > max_length:
                     dropped += 1
                     continue
