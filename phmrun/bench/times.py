@@ -19,7 +19,7 @@ from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.trained_model import choose_device
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.times import BATCH, EPOCH, LINE, STEP, TEST, TIMES
+from phmrun.ledger.listing import BATCH, EPOCH, LINE, STEP, TEST, TIMES
 
 BATCH_SIZE = 64
 """Items answered at a time where a task's configuration does not say."""

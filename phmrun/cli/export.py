@@ -106,7 +106,7 @@ def _facts(exported: "Exported") -> dict[str, Any]:
 
 
 def _write_card(run: "Run", folder: Path) -> None:
-    from phmrun.ledger.hub_card import write_hub_card
+    from phmrun.ledger.card import write_hub_card
 
     console.stderr().print(f"the model card: {write_hub_card(run, folder)}", markup=False, soft_wrap=True)
 

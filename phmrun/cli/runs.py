@@ -16,7 +16,7 @@ from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.engine.reproduction import Reproduction
-    from phmrun.ledger.description import Description
+    from phmrun.ledger.card import Description
 
 app = typer.Typer(help="Run directories: list, show, compare, archive, remove.", no_args_is_help=True)
 
@@ -97,7 +97,7 @@ def show(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs"), as_json: J
     """Shows one run: state, configuration, scores, size, the last of its history, sample outputs, files."""
     from phmrun.config import load_run_config, semantic_values
     from phmrun.ledger import Run
-    from phmrun.ledger.description import describe
+    from phmrun.ledger.card import describe
 
     description = describe(Run.find(runs_dir, run))
     changed = None
@@ -331,7 +331,7 @@ def archive_runs(
 ) -> None:
     """Packs runs into one file, from which `tar -xzf` makes them again; nothing is deleted."""
     from phmrun.ledger import Run
-    from phmrun.ledger.archive import archive
+    from phmrun.ledger.record import archive
 
     found = [Run.find(runs_dir, reference) for reference in runs]
     size = archive(found, to, checkpoints=checkpoints)

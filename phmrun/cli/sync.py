@@ -45,7 +45,7 @@ def sync(
     """
     from phmrun.ledger import Run
     from phmrun.ledger.mirrors import write_mirror
-    from phmrun.ledger.replay import sync as replay
+    from phmrun.ledger.wandb_mirror import sync as replay
     from phmrun.ledger.wandb_mirror import wandb_mode
 
     others = [name for name in to or () if name != "wandb"]

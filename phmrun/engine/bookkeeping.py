@@ -17,8 +17,7 @@ from phmrun.engine.processes import is_leader
 from phmrun.errors import Interrupted, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord, Segment, facts
-from phmrun.ledger.history import is_share, shown
-from phmrun.ledger.validation import BEST, best_validation
+from phmrun.ledger.history import BEST, best_validation, is_share, shown
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted

@@ -1,14 +1,12 @@
 """The run directory: what an experiment is, what it is doing, what came of it. Imports no torch."""
 
-from phmrun.ledger.card import write_card
-from phmrun.ledger.description import Description, describe
+from phmrun.ledger.card import Description, describe, write_card
 from phmrun.ledger.history import History
 from phmrun.ledger.listing import RunSummary
 from phmrun.ledger.lock import Holder, Lock
-from phmrun.ledger.replay import Synced, sync
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
-from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
+from phmrun.ledger.wandb_mirror import Mirror, Synced, sync, wandb_mode
 
 __all__ = [
     "Description",

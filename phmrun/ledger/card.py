@@ -1,20 +1,42 @@
-"""The run's own page: a ``README.md`` that tells a reader what the model is, how well it does, and how to use it."""
+"""A run described for readers: all that its directory says, its own page (``README.md``), its card for a model hub."""
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from phmrun.documents import flat
 from phmrun.errors import PhmrunError
 from phmrun.escaping import fenced, markdown, shortened
-from phmrun.files import data_dir, write_text
-from phmrun.ledger.description import Description, describe
+from phmrun.files import data_dir, read_regular, write_text
+from phmrun.ledger.listing import OTHER_FILE, score_value
+from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wording import counts_in_words, explained
 
+_CONTENTS = {
+    "README.md": "this run described",
+    "config.yaml": "the resolved config",
+    "status.json": "what the run is doing",
+    "metrics.json": "scores with their signatures",
+    "parameters.json": "parameter counts",
+    "data.json": "files and checksums of the data",
+    "environment.json": "what it was made on, process by process",
+    "bench.json": "its speed, by `phmrun bench run` and `phmrun bench table`",
+    "history.jsonl": "the course of training",
+    "train.log": "what training said",
+    "vocabulary": "the vocabulary",
+    "checkpoints": "weights and training states",
+    "predictions": "outputs of the model",
+    "wandb": "the W&B mirror",
+    LOCK: "the process that holds the run",
+}
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
 _OF_A_SCORE = ("value", "signature", "n", "unit", "ci", "extras")
 _OUTCOMES = {
@@ -24,6 +46,114 @@ _OUTCOMES = {
     State.FAILED: "Training failed.",
     State.INTERRUPTED: "Training was interrupted; the same command continues it.",
 }
+PIPELINES = {
+    "nmt": "translation",
+    "style": "text2text-generation",
+    "nli": "text-classification",
+    "sva": "text-classification",
+    "parse": "token-classification",
+    "lm": "text-generation",
+}
+"""What the Hub calls the tasks; another task has a name of its own."""
+SCORES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "ter": "TER",
+    "accuracy": "Accuracy",
+    "uas": "UAS",
+    "las": "LAS",
+    "perplexity": "Perplexity",
+    "bits_per_character": "Bits per character",
+}
+"""The scores that are results for the Hub; others, such as seconds and baselines, are not."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or a directory of a run.
+
+    Attributes:
+        name: Its name; a directory's ends with a slash.
+        size: Bytes, for a directory those of all files below.
+        meaning: What it is; empty for what phmrun does not know.
+    """
+
+    name: str
+    size: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """What there is to say of a run.
+
+    Attributes:
+        status: What the run is doing; ``None`` if that is damaged.
+        holder: The living process that holds it.
+        config: The text of the config.
+        environment: An entry for each process that trained a part of it.
+        samples: Sample outputs as ``columns`` and ``rows``; empty without any.
+        damage: What could not be read, and why.
+    """
+
+    id: str
+    path: Path
+    status: Status | None
+    holder: Holder | None
+    config: str
+    metrics: dict[str, Any]
+    parameters: dict[str, Any]
+    history: list[dict[str, Any]]
+    environment: list[dict[str, Any]]
+    samples: dict[str, Any]
+    entries: list[Entry]
+    damage: list[str]
+
+
+def describe(run: Run) -> Description:
+    """Everything that a run directory says; what is damaged is said, not raised."""
+    damage: list[str] = []
+
+    def readable(read: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return read()
+        except (PhmrunError, OSError, UnicodeDecodeError) as error:
+            damage.append(" ".join(str(error).split()))
+            return otherwise
+
+    return Description(
+        id=run.id,
+        path=run.path,
+        status=readable(lambda: run.status, None),
+        holder=living_holder(run.path / LOCK),
+        config=readable(lambda: read_regular(run.config_path).decode("utf-8"), ""),
+        metrics=readable(run.metrics, {}),
+        parameters=readable(run.parameters, {}),
+        history=readable(run.history.read, []),
+        environment=readable(run.environment, []),
+        samples=readable(lambda: _table_or_nothing(run.samples()), {}),
+        entries=list(_entries(run.path)),
+        damage=damage,
+    )
+
+
+def _table_or_nothing(samples: dict[str, Any]) -> dict[str, Any]:
+    columns, rows = samples.get("columns"), samples.get("rows")
+    if isinstance(columns, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
+        return {"columns": columns, "rows": rows}
+    return {}
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    """The files of the directory, those that phmrun knows first; one that vanishes meanwhile has no bytes."""
+    places = {name: place for place, name in enumerate(_CONTENTS)}
+    found = [child for child in path.iterdir() if not child.name.startswith(".")]
+    for child in sorted(found, key=lambda child: (places.get(child.name, len(places)), child.name)):
+        size = 0
+        for file in [child] if child.is_file() else [each for each in child.rglob("*") if not each.is_symlink()]:
+            with suppress(FileNotFoundError):
+                size += file.stat().st_size if file.is_file() else 0
+        yield Entry(f"{child.name}/" if child.is_dir() else child.name, size, _CONTENTS.get(child.name, ""))
 
 
 def write_card(run: Run) -> Path:
@@ -33,18 +163,30 @@ def write_card(run: Run) -> Path:
 
 
 def card(description: Description) -> str:
-    """The page as Markdown."""
-    sections = [
-        [f"# {markdown(description.id)}", *_opening(description.status)],
-        _section("Scores", _scores(description.metrics)),
-        _section("Size", _size(description.parameters)),
-        _section("Samples", _samples(description.samples)),
-        _section("Use", _use(description.id)),
-        _section("Not said by the paper", _unsaid(description.config)),
-        _section("Configuration", [fenced(shared(description.config), "yaml")] if description.config else []),
-        _section("Files", ["| file | what it is |", "|---|---|", *_files(description)]),
-    ]
-    return "\n".join("\n".join(lines) + "\n" for lines in sections if lines)
+    """The page as Markdown; sections of which there is nothing to say are left out."""
+    found, samples = description, description.samples
+    files = [each for each in found.entries if each.meaning and each.name not in ("README.md", LOCK)]
+    sections = {
+        "Scores": _scores(found.metrics),
+        "Size": _table(("what", "how much"), counts_in_words(found.parameters)),
+        "Samples": _table(samples["columns"], samples["rows"]) if samples else [],
+        "Use": [
+            "```",
+            f"phmrun predict {found.id} < sentences.txt    # one input per line, one output per line",
+            f"phmrun eval {found.id} --split test          # scores it again",
+            f"phmrun runs show {found.id}",
+            "```",
+            "",
+            "The model knows what its training data taught it and nothing else; "
+            "check its outputs before relying on them.",
+        ],
+        "Not said by the paper": _unsaid(found.config),
+        "Configuration": [fenced(shared(found.config), "yaml")] if found.config else [],
+        "Files": ["| file | what it is |", "|---|---|", *(f"| `{each.name}` | {each.meaning} |" for each in files)],
+    }
+    parts = [[f"# {markdown(found.id)}", *_opening(found.status)]]
+    parts += [[f"## {title}", "", *lines] for title, lines in sections.items() if lines]
+    return "\n".join("\n".join(lines) + "\n" for lines in parts)
 
 
 def duration(seconds: float) -> str:
@@ -120,26 +262,6 @@ def _scores(metrics: Mapping[str, Any]) -> list[str]:
     return [*table, *legend] if rows else []
 
 
-def _size(parameters: Mapping[str, Any]) -> list[str]:
-    return _table(("what", "how much"), counts_in_words(parameters))
-
-
-def _samples(samples: Mapping[str, Any]) -> list[str]:
-    return _table(samples["columns"], samples["rows"]) if samples else []
-
-
-def _use(run_id: str) -> list[str]:
-    return [
-        "```",
-        f"phmrun predict {run_id} < sentences.txt    # one input per line, one output per line",
-        f"phmrun eval {run_id} --split test          # scores it again",
-        f"phmrun runs show {run_id}",
-        "```",
-        "",
-        "The model knows what its training data taught it and nothing else; check its outputs before relying on them.",
-    ]
-
-
 def _unsaid(config: str) -> list[str]:
     """What the settings say that the paper they follow does not; nothing of a damaged configuration."""
     from phmrun.config.documents import parse_mapping
@@ -152,21 +274,11 @@ def _unsaid(config: str) -> list[str]:
     return _table(("key", "here", "from"), ((key, value, text) for key, (value, text) in values.items()))
 
 
-def _files(description: Description) -> Iterator[str]:
-    for entry in description.entries:
-        if entry.meaning and entry.name not in ("README.md", "lock"):
-            yield f"| `{entry.name}` | {entry.meaning} |"
-
-
 def shared(text: str) -> str:
     """A text for a page that others read: with paths below the data directory or the home of the user shortened."""
     if os.sep not in text:
         return text
     return shortened(text, {"$PHMRUN_DATA": data_dir(), "~": Path.home()})
-
-
-def _section(title: str, lines: Sequence[str]) -> list[str]:
-    return [f"## {title}", "", *lines] if lines else []
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
@@ -180,3 +292,52 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 def _cell(value: Any) -> str:
     """A text that cannot break its table."""
     return markdown(shared(str(value)))
+
+
+def write_hub_card(run: Run, folder: Path) -> Path:
+    """Writes a model card of the Hugging Face Hub into a folder that is to be uploaded, and returns its path."""
+    path = folder / "README.md"
+    write_text(path, hub_card(run))
+    return path
+
+
+def hub_card(run: Run) -> str:
+    """The run's page below its results as YAML (``model-index``): task, what made it, every result with signature."""
+    about = run.status.about
+    task, data = str(about.get("task")), shared(str(about.get("data")))
+    kind = PIPELINES.get(task, task)
+    by_split: dict[str, list[dict[str, Any]]] = {}
+    for split, metric in _results(run.metrics()):
+        by_split.setdefault(split, []).append(metric)
+    results = [
+        {
+            "task": {"type": kind, "name": task},
+            "dataset": {"type": data, "name": data, "split": split},
+            "metrics": metrics,
+        }
+        for split, metrics in by_split.items()
+    ]
+    head = {
+        "library_name": "phmrun",
+        "tags": ["phmrun", task, str(about.get("network", about.get("layer", "dense")))],
+        **({"pipeline_tag": kind} if kind != task else {}),
+        "datasets": [data],
+        "metrics": list(dict.fromkeys(metric["type"] for found in by_split.values() for metric in found)),
+        "model-index": [{"name": run.id, "results": results}],
+    }
+    text = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=1000)
+    return f"---\n{text}---\n\n{card(describe(run))}"
+
+
+def _results(metrics: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The scores of splits, each with how it was computed; those of baselines are none."""
+    for name, score in metrics.items():
+        split, _, measure = name.partition("/")
+        kind, _, part = measure.partition("-")
+        value = score_value(score)
+        own = split not in ("train", "validation") and not name.startswith(OTHER_FILE) and not part.startswith("of-")
+        if own and kind in SCORES and value is not None:
+            title = f"{SCORES[kind]} {part}".rstrip()
+            signature = score.get("signature") if isinstance(score, Mapping) else None
+            args = {"args": {"signature": str(signature)}} if signature else {}
+            yield split, {"type": kind, "value": value, "name": title, **args}

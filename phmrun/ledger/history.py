@@ -1,7 +1,9 @@
-"""The course of a run: one JSON object per line, appended as training goes on."""
+"""The course of a run, one JSON object per line, appended as training goes on; validations in the unit of the tests."""
 
 import errno
+import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,10 @@ from phmrun.files import read_regular, replacing
 
 Row = dict[str, Any]
 _MOST_BYTES = 2**32
-
-
 SHARES = ("accuracy", "uas", "las")
 """Figures of validations that the history holds as shares of 1."""
+BEST = "validation/best"
+"""The score of the best validation."""
 
 
 def shown(name: str, value: float) -> float:
@@ -32,20 +34,39 @@ def is_share(name: str) -> bool:
     return name.rpartition("/")[2] in SHARES
 
 
+def best_validation(monitor: str, value: float, step: int) -> dict[str, Any]:
+    """The score :data:`BEST` as it is written: a share in per cent, which its unit says."""
+    return {"value": shown(monitor, value), "unit": "%" if is_share(monitor) else "", "step": step}
+
+
+def in_test_units(metrics: dict[str, Any], config: Path) -> dict[str, Any]:
+    """Scores as they are written now: until release 0.2 the best validation was a share, and had no unit.
+
+    Args:
+        metrics: What stands in ``metrics.json``.
+        config: The run's ``config.yaml``, which says what its validation measures.
+    """
+    best = metrics.get(BEST)
+    if not isinstance(best, dict) or "unit" in best or not isinstance(best.get("value"), int | float):
+        return metrics
+    try:
+        found = re.search(r"^ +monitor: *(\w+)", config.read_text(encoding="utf-8"), re.MULTILINE)
+    except (OSError, UnicodeDecodeError):
+        return metrics
+    return metrics | {BEST: best | best_validation(found[1], best["value"], best.get("step", 0))} if found else metrics
+
+
+@dataclass
 class History:
-    """The rows of ``history.jsonl``.
+    """The rows of ``history.jsonl``, which need not exist yet.
 
     A row has ``"step"`` (optimizer steps done), mostly ``"time"`` (seconds of training so far) and any figures, named
     ``"train/loss"``, ``"val/bleu"``. Only the process that holds the run's lock appends and cuts; anyone may read.
-
-    Args:
-        path: The file; it need not exist yet.
-        before_writing: Called before each write; may refuse it.
+    ``before_writing`` is called before each write, and may refuse it.
     """
 
-    def __init__(self, path: Path, before_writing: Callable[[], None] = lambda: None) -> None:
-        self.path = path
-        self.before_writing = before_writing
+    path: Path
+    before_writing: Callable[[], None] = lambda: None
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Adds one row in one write, so that a kill leaves whole rows and at most one torn last line.
@@ -95,9 +116,8 @@ class History:
             return 0
         rows = list(self._lines())
         kept = [line for line, row in rows if row.get("step", 0) <= step]
-        content = b"".join(kept)
         with replacing(self.path, self.before_writing) as temporary:  # a new file, also where nothing changes
-            temporary.write_bytes(content)
+            temporary.write_bytes(b"".join(kept))
         return len(rows) - len(kept)
 
     def _lines(self) -> Iterator[tuple[bytes, Row]]:
@@ -112,27 +132,16 @@ class History:
         # What follows the last line end was being written when the process died.
         whole = lines[:-1]
         for number, line in enumerate(whole, start=1):
-            row = _parsed(line)
-            if row is not None:
-                yield line + b"\n", row
+            try:
+                row = parse_json(line)
+            except ValueError:
+                row = None
+            if isinstance(row, dict) and type(row.get("step")) is int:
+                yield line + b"\n", restored(row)
             elif number < len(whole):
-                raise PhmrunError(
-                    "this line is not a JSON object",
-                    where=f"{self.path}:{number}",
-                    hint="Remove the line, or start the run over with --restart.",
-                    code=ExitCode.DATA,
-                )
-
-
-def _parsed(line: bytes) -> Row | None:
-    """The row that a line holds; ``None`` for anything else."""
-    try:
-        row = parse_json(line)
-    except (ValueError, UnicodeDecodeError):
-        return None
-    if not isinstance(row, dict) or isinstance(row.get("step"), bool) or not isinstance(row.get("step"), int):
-        return None
-    return dict(restored(row))
+                hint = "Remove the line, or start the run over with --restart."
+                where = f"{self.path}:{number}"
+                raise PhmrunError("this line is not a JSON object", where=where, hint=hint, code=ExitCode.DATA)
 
 
 def _end_of_last_whole_line(handle: Any) -> int:

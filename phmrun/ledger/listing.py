@@ -4,34 +4,39 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
 from phmrun.documents import parse_json, parsed
 from phmrun.errors import unknown
 from phmrun.files import read_regular
+from phmrun.ledger.history import in_test_units
 from phmrun.ledger.status import State, Status, about_config, as_found
-from phmrun.ledger.times import PREFIX, read_times
-from phmrun.ledger.validation import in_test_units
 
-CONFIG, STATUS, METRICS = "config.yaml", "status.json", "metrics.json"
+CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
+FORMER = "times.json"
+"""Where releases up to 0.1 kept the times of :data:`TIMES`; still read."""
 DAMAGED = "damaged"
 OTHER_FILE = "file-"
 """How the names of scores begin that belong to another file than the run's own test set."""
+PREFIX = "time/"
+STEP, EPOCH, BATCH, LINE, TEST = (f"{PREFIX}{what}" for what in ("step", "epoch", "batch", "line", "test"))
+TIMES = {
+    STEP: "seconds per optimizer step",
+    EPOCH: "seconds per pass over the training data",
+    BATCH: "seconds per batch of the validation data, scored",
+    LINE: "seconds per item of the test set, answered as predict does",
+    TEST: "seconds for all of them",
+}
+"""What ``phmrun bench`` measures of a run's model after training, in seconds; no part of its scores."""
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One line of a listing.
-
-    Attributes:
-        id: The run's name, which is also that of its directory.
-        path: The run directory.
-        status: What the run is doing; ``None`` if the directory is damaged.
-        metrics: The scores by name, each with its value and its signature.
-        damage: What is wrong with the directory; ``None`` if nothing is.
-    """
+    """One line of a listing; ``status`` is ``None`` if it is missing or damaged, ``damage`` if nothing is."""
 
     id: str
     path: Path
@@ -54,13 +59,11 @@ class RunSummary:
 
         A run of an earlier release, whose status names the layer alone, is named by its config.
         """
-        known = self.about("network")
-        if known is None and self.about("layer") is not None:
-            try:
+        known, layer = self.about("network"), self.about("layer")
+        if known is None and layer is not None:
+            with suppress(OSError, UnicodeDecodeError):
                 known = about_config((self.path / CONFIG).read_text(encoding="utf-8")).get("network")
-            except (OSError, UnicodeDecodeError):
-                known = None
-        return str(known or self.about("layer")) if known or self.about("layer") else None
+        return str(known or layer) if known or layer else None
 
     def entry(self, name: str) -> Any:
         """One score as it is written, or one of the times that were measured on the run; ``None`` without it."""
@@ -80,16 +83,8 @@ class RunSummary:
     def to_json(self) -> dict[str, Any]:
         """The summary as a JSON object."""
         status = self.status.to_json() if self.status else {}
-        about = status.pop("about", {})
-        return {
-            "run_id": self.id,
-            "run_dir": str(self.path),
-            **about,
-            **status,
-            "state": self.state,
-            "damage": self.damage,
-            "metrics": self.metrics,
-        }
+        place, told = {"run_id": self.id, "run_dir": str(self.path)}, {"damage": self.damage, "metrics": self.metrics}
+        return {**place, **status.pop("about", {}), **status, "state": self.state, **told}
 
 
 def score_value(score: Any) -> float | None:
@@ -106,22 +101,19 @@ def score_value(score: Any) -> float | None:
 def summarise(path: Path) -> RunSummary | None:
     """One directory's summary; ``None`` if it is no run."""
     try:
-        content = read_regular(path / STATUS)
+        status = Status.from_json(parse_json(read_regular(path / STATUS)))
     except (FileNotFoundError, NotADirectoryError):
         if not (path / CONFIG).exists():
             return None
         return RunSummary(path.name, path, None, damage=f"{STATUS} is missing")
-    except OSError as error:
-        return RunSummary(path.name, path, None, damage=f"{STATUS}: {reason_of(error)}")
-    try:
-        status = Status.from_json(parse_json(content))
-    except (ValueError, TypeError) as error:
-        return RunSummary(path.name, path, None, damage=f"{STATUS}: {error}")
+    except (OSError, ValueError, TypeError) as error:
+        why = reason_of(error) if isinstance(error, OSError) else error
+        return RunSummary(path.name, path, None, damage=f"{STATUS}: {why}")
     status = as_found(status, path)
     try:
         metrics = parsed(read_regular(path / METRICS))
     except FileNotFoundError:
-        metrics = {}
+        return RunSummary(path.name, path, status)
     except (OSError, ValueError) as error:
         return RunSummary(path.name, path, status, damage=f"{METRICS}: {reason_of(error)}")
     if not isinstance(metrics, dict):
@@ -130,6 +122,19 @@ def summarise(path: Path) -> RunSummary | None:
     if odd:
         return RunSummary(path.name, path, status, damage=f"{METRICS}: {odd[0][:80]!a} is no score")
     return RunSummary(path.name, path, status, in_test_units(metrics, path / CONFIG))
+
+
+def read_times(directory: Path) -> dict[str, Any]:
+    """The times of :data:`TIMES` measured on a run, by name, each with value and signature; empty where none is."""
+    found: list[Any] = []
+    for name in (FORMER, BENCH):
+        try:
+            found.append(parse_json(read_regular(directory / name)))
+        except (OSError, ValueError):
+            found.append(None)
+    former, now = (each if isinstance(each, dict) else {} for each in found)
+    times = {name: each for name, each in now.items() if name.startswith(PREFIX)}
+    return {**former["times"], **times} if isinstance(former.get("times"), dict) else times
 
 
 def reason_of(error: Exception) -> str:
@@ -168,15 +173,8 @@ def select(
 ) -> list[RunSummary]:
     """The runs that fit every filter that is given.
 
-    Args:
-        runs: The runs to choose from.
-        task: The task's name.
-        layer: A structure, one of its numbers or both: ``phm``, ``n=8``, ``phm n=8``.
-        data: The data set's name.
-        state: A state, or ``damaged``.
-
-    Raises:
-        PhmrunError: There is no such state.
+    ``layer`` is a structure, one of its numbers or both: ``phm``, ``n=8``, ``phm n=8``; ``state`` a state or
+    ``damaged``. A `PhmrunError` says that there is no such state.
     """
     states = [*State, DAMAGED]
     if state is not None and state not in states:
@@ -193,24 +191,16 @@ def select(
 
 
 def sort(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
-    """The runs in order of one column; runs that have nothing in it come last.
+    """The runs in order of one of :data:`COLUMNS` or of a score; runs that have nothing in it come last.
 
-    Args:
-        runs: The runs to sort.
-        key: ``name``, ``state``, ``task``, ``data``, ``layer``, ``seed``, ``parameters``, ``step``, ``seconds``,
-            ``updated`` or the name of a score; a leading ``-`` turns the order round.
-
-    Raises:
-        PhmrunError: There is no such column.
+    A leading ``-`` turns the order round. A `PhmrunError` says that there is no such column.
     """
     runs = list(runs)
     name = key.removeprefix("-")
-    column = COLUMNS.get(name)
-    if column is None:
-        scores = {score for run in runs for score in run.metrics}
-        if runs and name not in scores:
-            raise unknown("column", name, [*COLUMNS, *scores], where="--sort")
-        column = _score_column(name)
+    scores = {score for run in runs for score in run.metrics}
+    if runs and name not in (*COLUMNS, *scores):
+        raise unknown("column", name, [*COLUMNS, *scores], where="--sort")
+    column = COLUMNS.get(name, lambda run: run.score(name))
     valued = [(column(run), run.id, run) for run in runs]
     missing = [item for item in valued if item[0] is None or item[0] != item[0]]  # no value, or NaN: never best
     present = sorted((item for item in valued if item not in missing), key=lambda item: item[:2])
@@ -221,26 +211,18 @@ def sort(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
 
 def score_names(runs: Sequence[RunSummary]) -> list[str]:
     """The names of all scores that are numbers, in the order of their first appearance."""
-    names = {name: None for run in runs for name in run.metrics if run.score(name) is not None}
-    return list(names)
-
-
-def _about_column(key: str) -> Callable[[RunSummary], Any]:
-    return lambda run: run.about(key)
+    return list(dict.fromkeys(name for run in runs for name in run.metrics if run.score(name) is not None))
 
 
 def _status_column(key: str) -> Callable[[RunSummary], Any]:
-    return lambda run: getattr(run.status, key) if run.status else None
-
-
-def _score_column(name: str) -> Callable[[RunSummary], Any]:
-    return lambda run: run.score(name)
+    return lambda run: getattr(run.status, key, None)
 
 
 COLUMNS: dict[str, Callable[[RunSummary], Any]] = {
-    "name": lambda run: run.id,
-    "state": lambda run: run.state,
-    **{key: _about_column(key) for key in ("task", "data", "seed", "parameters")},
-    "layer": lambda run: run.network,
+    "name": attrgetter("id"),
+    "state": attrgetter("state"),
+    **{key: methodcaller("about", key) for key in ("task", "data", "seed", "parameters")},
+    "layer": attrgetter("network"),
     **{key: _status_column(key) for key in ("step", "seconds", "updated", "started", "ended")},
 }
+"""What runs are sorted by."""

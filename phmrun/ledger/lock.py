@@ -180,11 +180,8 @@ class Lock:
 
 def living_holder(path: Path) -> Holder | None:
     """The living process that holds the lock file, if there is one, as far as can be told at once; changes nothing."""
-    found = _read(path)
-    if found is None:
-        return None
-    silent = max(0.0, time.time() - found.touched)
-    return found.holder if found.holder.lives(silent) else None
+    found = _read(path) if path.is_file() else None
+    return found.holder if found and found.holder.lives(max(0.0, time.time() - found.touched)) else None
 
 
 def unlock(path: Path, purpose: str) -> Holder | None:

@@ -1,6 +1,9 @@
 """Mirrors of a run beside W&B, each through its own package and into the run's folder: nothing is sent anywhere.
 
 A mirror is written whole from the run directory, which stays the source, and takes the place of the one before.
+
+As a program (``python -m`` this module) it writes trackio's database from JSON on standard input: trackio takes its
+folder (TRACKIO_DIR) when it is imported. Written is its database alone: nothing is served or sent.
 """
 
 import calendar
@@ -22,17 +25,14 @@ from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import config_values
-from phmrun.ledger.trackio_mirror import MISSING
 
 Rows = Sequence[Mapping[str, Any]]
+_MISSING = 3
+"""The exit code of the program where trackio cannot be imported; the reason is on standard error."""
 
 
 def write_mirror(run: Run, name: str) -> Path:
-    """Replays the history, the scores and the config of a run for another program; returns the folder.
-
-    Args:
-        run: The run.
-        name: One of :data:`MIRRORS`.
+    """Replays the history, the scores and the config of a run for another program of :data:`MIRRORS`; its folder.
 
     Raises:
         PhmrunError: There is no such mirror, or its package is not installed.
@@ -87,10 +87,9 @@ def _mlflow(run: Run, folder: Path, rows: Rows) -> None:
     for step, seconds, figures in _figures(run, rows):
         metrics = [Metric(name, value, round(1000 * (began + seconds)), step) for name, value in figures.items()]
         client.log_batch(made, metrics=metrics)
-    for batch in _batches(
-        [Param(key, str(value)[:500]) for key, value in flat(config_values(run.config_path)).items()]
-    ):
-        client.log_batch(made, params=batch)
+    params = [Param(key, str(value)[:500]) for key, value in flat(config_values(run.config_path)).items()]
+    for start in range(0, len(params), 100):
+        client.log_batch(made, params=params[start : start + 100])
     client.set_terminated(made, "FINISHED" if run.status.state == "done" else "KILLED")
 
 
@@ -98,18 +97,17 @@ def _trackio(run: Run, folder: Path, rows: Rows) -> None:
     """A database, as ``TRACKIO_DIR=… trackio show`` reads it; the project is the task's and the data's."""
     figures = list(_figures(run, rows))
     began = _began(run)
-    moments = [datetime.fromtimestamp(began + seconds, UTC).isoformat() for _, seconds, _ in figures]
     content = {
         "project": _title(run),
         "run": run.id,
-        "rows": [values for _, _, values in figures],
+        "metrics_list": [values for _, _, values in figures],
         "steps": [step for step, _, _ in figures],
-        "times": moments,
+        "timestamps": [datetime.fromtimestamp(began + seconds, UTC).isoformat() for _, seconds, _ in figures],
         "config": flat(config_values(run.config_path)),
     }
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "phmrun.ledger.trackio_mirror"],
+        [sys.executable, "-m", __name__],
         input=json.dumps(content, default=str),
         env={**os.environ, "TRACKIO_DIR": str(folder), "HF_HUB_OFFLINE": "1"},
         capture_output=True,
@@ -118,9 +116,20 @@ def _trackio(run: Run, folder: Path, rows: Rows) -> None:
     )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
-        if done.returncode == MISSING:
+        if done.returncode == _MISSING:
             raise ImportError(reason, name="trackio")
         raise PhmrunError(f"trackio could not write the mirror: {reason}", where=str(run.path / "trackio"))
+
+
+def main() -> int:
+    """Logs what is on standard input; the exit code."""
+    try:
+        from trackio.sqlite_storage import SQLiteStorage
+    except ImportError as error:
+        sys.stderr.write(str(error))
+        return _MISSING
+    SQLiteStorage.bulk_log(**json.load(sys.stdin))
+    return 0
 
 
 MIRRORS: dict[str, Callable[[Run, Path, Rows], None]] = {
@@ -156,5 +165,5 @@ def _began(run: Run) -> float:
     return float(calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ"))) if started else 0.0
 
 
-def _batches(values: Sequence[Any], size: int = 100) -> Iterator[Sequence[Any]]:
-    return (values[start : start + size] for start in range(0, len(values), size))
+if __name__ == "__main__":
+    sys.exit(main())

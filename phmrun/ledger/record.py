@@ -1,13 +1,15 @@
-"""A finished run as one small JSON file: what its directory says of it, without weights and without outputs.
+"""A run as one file: packed with its weights, or as a small JSON record of what its directory says of a finished one.
 
-From such a file the directory is made again, for every verb that reads: tables, claims, reports, plots, comparisons.
+From a record the directory is made again, for every verb that reads: tables, claims, reports, plots, comparisons.
 What needs weights (``eval``, ``predict``, ``export``) refuses it; ``runs reproduce`` trains it anew and compares the
 scores and the checksums of the weights.
 """
 
 import json
 import os
+import tarfile
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ import yaml
 
 from phmrun.documents import parse_yaml, parsed, plain, to_line
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import data_dir, read_regular, write_json, write_text
+from phmrun.files import data_dir, read_regular, replacing, write_json, write_text
 from phmrun.ledger.card import shared
 from phmrun.ledger.environment import DataRecord, Source, Split
+from phmrun.ledger.lock import LOCK
 from phmrun.ledger.run import Run, directory_of
 from phmrun.ledger.status import State, Status
 
@@ -25,11 +28,43 @@ FORMAT = "phmrun-result-1"
 POINTS = 40
 """Rows of the course of training that are kept."""
 ITEMS, WEIGHTS = "items.json", "weights.json"
-_OF_THE_MACHINE = ("command", "host")
 COMPUTING = ("phmrun", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sacrebleu", "torchmetrics")
 """The libraries whose versions are kept."""
 _LONGEST = 1 << 20
 """Bytes of a file that is read."""
+
+
+def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int:
+    """Packs run directories into one compressed file, whole or not at all; unpacked anywhere, they are runs as before.
+
+    Args:
+        runs: The runs; their directories must have different names.
+        path: The file, ending in ``.tar.gz``; one that is there is replaced.
+        checkpoints: Whether the checkpoints are packed too.
+
+    Returns:
+        The size of the file in bytes.
+
+    Raises:
+        PhmrunError: The name does not end so, two runs have one name, or a living process holds a run.
+    """
+    if not path.name.endswith((".tar.gz", ".tgz")):
+        raise PhmrunError(f"{path.name!r} is no name of an archive", where="--to", valid=(".tar.gz", ".tgz"))
+    if len({run.id for run in runs}) < len(runs):
+        raise PhmrunError("two of the runs have the same name", hint="Archive them into different files.")
+    left_out = {LOCK, "wandb"}  # a mirror that `phmrun sync` makes again
+    if not checkpoints:
+        left_out.add("checkpoints")
+
+    def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        below = Path(entry.name).parts[1:2]
+        return None if below and (below[0] in left_out or below[0].startswith(".")) else entry
+
+    with replacing(path) as temporary, tarfile.open(temporary, "w:gz") as packed:
+        for run in runs:
+            with run.lock() if os.access(run.path, os.W_OK) else nullcontext():
+                packed.add(run.path, arcname=run.id, filter=kept)
+    return path.stat().st_size
 
 
 def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str]) -> dict[str, Any]:
@@ -49,19 +84,16 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     status = run.status
     if status.state is not State.DONE:
         raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
-    parameters = {key: value for key, value in run.parameters().items() if key != "modules"}
     config = parse_yaml(run.config_path.read_text(encoding="utf-8"), str(run.config_path))
-    segments = [_anywhere(each) for each in run.environment()]
-    told = {key: value for key, value in status.to_json().items() if key not in ("host", "pid")}
     return {
         "format": FORMAT,
         "run": run.id,
         "config": _portable(config),
-        "status": _portable(told),
+        "status": _portable(_without(status.to_json(), "host", "pid")),
         "metrics": _portable(run.metrics()),
-        "parameters": _portable(parameters),
+        "parameters": _portable(_without(run.parameters(), "modules")),
         "data": _data(run.data()),
-        "environment": _portable(segments),
+        "environment": _portable([_anywhere(each) for each in run.environment()]),
         "history": thinned(run.history.read()),
         "items": dict(items),
         "weights": dict(weights),
@@ -75,27 +107,6 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
     lines = [to_line({key: value}).strip()[1:-1] for key, value in record.items()]
     write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
     return path
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """A record's content.
-
-    Raises:
-        PhmrunError: (exit 3) The file is none.
-    """
-    try:
-        record = parsed(read_regular(path, most=_LONGEST))
-    except (OSError, ValueError) as error:
-        raise PhmrunError(f"this is no result of a run: {error}", where=str(path), code=ExitCode.DATA) from error
-    expected = ("run", "config", "status", "metrics", "parameters", "data", "environment", "history")
-    if not isinstance(record, dict) or record.get("format") != FORMAT or any(key not in record for key in expected):
-        raise PhmrunError(
-            f"this is no result of a run: its format is not {FORMAT}",
-            where=str(path),
-            hint="`phmrun results add` writes such files.",
-            code=ExitCode.DATA,
-        )
-    return record
 
 
 def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> list[Run]:
@@ -122,7 +133,15 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
 
 def _restored(path: Path, runs_dir: Path) -> tuple[Run, Status | None]:
     """The directory of a record with all but its status, which is yet to be written; ``None``: it was there."""
-    record = read_record(path)
+    try:
+        record = parsed(read_regular(path, most=_LONGEST))
+    except (OSError, ValueError) as error:
+        raise PhmrunError(f"this is no result of a run: {error}", where=str(path), code=ExitCode.DATA) from error
+    expected = {"run", "config", "status", "metrics", "parameters", "data", "environment", "history"}
+    if not isinstance(record, dict) or record.get("format") != FORMAT or expected - record.keys():
+        what = f"this is no result of a run: its format is not {FORMAT}"
+        hint = "`phmrun results add` writes such files."
+        raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
     if not isinstance(record["run"], str) or path.stem != record["run"]:
         raise PhmrunError("a result is named for its run", where=str(path), code=ExitCode.DATA)
     try:
@@ -157,10 +176,14 @@ def _write(path: Path, content: Any) -> None:
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """At most `POINTS` rows with a validation and as many without, evenly spaced; five digits of each number."""
-    checked = [row for row in rows if any(key.startswith("validation/") for key in row)]
-    others = [row for row in rows if not any(key.startswith("validation/") for key in row)]
-    kept = sorted([*_spaced(checked), *_spaced(others)], key=lambda row: row.get("step", 0))
-    return [{key: _short(value) for key, value in row.items()} for row in kept]
+    kept: list[Mapping[str, Any]] = []
+    for validated in (True, False):
+        some = [row for row in rows if any(key.startswith("validation/") for key in row) is validated]
+        if len(some) > POINTS:
+            some = [some[round(place * (len(some) - 1) / (POINTS - 1))] for place in range(POINTS)]
+        kept += some
+    kept.sort(key=lambda row: row.get("step", 0))
+    return [{key: float(f"{x:.5g}") if isinstance(x, float) else x for key, x in row.items()} for row in kept]
 
 
 def _portable(value: Any) -> Any:
@@ -180,20 +203,15 @@ def _portable(value: Any) -> Any:
 
 def _anywhere(segment: Mapping[str, Any]) -> dict[str, Any]:
     """What a segment was made on, without what is of that machine alone; of the libraries those that compute."""
-    kept = {key: value for key, value in segment.items() if key not in _OF_THE_MACHINE}
     packages = segment.get("packages", {})
-    code = {key: value for key, value in segment.get("code", {}).items() if key != "diff"}  # the file stays behind
-    return kept | {"code": code, "packages": {name: packages[name] for name in COMPUTING if name in packages}}
+    return _without(segment, "command", "host") | {
+        "code": _without(segment.get("code", {}), "diff"),  # the file stays behind
+        "packages": {name: packages[name] for name in COMPUTING if name in packages},
+    }
 
 
-def _spaced(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    if len(rows) <= POINTS:
-        return list(rows)
-    return [rows[round(place * (len(rows) - 1) / (POINTS - 1))] for place in range(POINTS)]
-
-
-def _short(value: Any) -> Any:
-    return float(f"{value:.5g}") if isinstance(value, float) else value
+def _without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in keys}
 
 
 def _data(record: DataRecord | None) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +12,12 @@ from phmrun.documents import parse_json, parsed, plain
 from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.files import disk_errors, read_regular, write_json, write_text
 from phmrun.ledger.environment import DataRecord
-from phmrun.ledger.history import History
-from phmrun.ledger.listing import CONFIG, METRICS, STATUS, RunSummary, list_runs, reason_of
+from phmrun.ledger.history import History, in_test_units
+from phmrun.ledger.listing import BENCH, CONFIG, METRICS, STATUS, RunSummary, list_runs, reason_of
 from phmrun.ledger.lock import LOCK, Holder, Lock, unlock
 from phmrun.ledger.status import State, Status, about_config, as_found, now
-from phmrun.ledger.times import BENCH
-from phmrun.ledger.validation import in_test_units
 
-_RUN_NAME = re.compile(r".+-[0-9a-f]{12}")
 _ANEW = "The command that trained the run begins it anew with --restart."
-_ENDED = (State.DONE, State.FAILED, State.INTERRUPTED)
 
 
 class Run:
@@ -30,26 +25,7 @@ class Run:
 
     Every file is written whole or not at all; ``history.jsonl`` and ``train.log`` are appended to. Reading needs no
     lock; what changes the run is done by the process that holds `lock`, except for scores, which an evaluation may add
-    while the training goes on.
-
-    Args:
-        path: The run directory.
-
-    Attributes:
-        config_path: The resolved config.
-        status_path: What the run is doing.
-        metrics_path: The scores.
-        parameters_path: The parameter counts.
-        data_path: The files that the run was trained and tested on, with their checksums.
-        environment_path: What the run was made on, an entry for each process that trained a part of it.
-        card_path: The page that describes the run.
-        log_path: What training said.
-        checkpoints: The directory of the checkpoints.
-        vocabulary: The directory of the vocabulary.
-        predictions: The directory of the model's outputs.
-        samples_path: A few inputs with what the model made of them.
-        wandb_dir: The directory of the W&B mirror.
-        history: The course of training.
+    while the training goes on. What is damaged raises a `PhmrunError` (exit code 3) where it is read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,35 +49,23 @@ class Run:
 
     @classmethod
     def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
-        """The run of that name; made if it is not there yet, opened as it is otherwise.
-
-        Args:
-            runs_dir: The directory of all runs.
-            run_id: The name.
-            config_yaml: The resolved config, kept as ``config.yaml``.
-
-        Raises:
-            PhmrunError: The directory cannot be made.
-        """
+        """The run of that name; made if it is not there yet, opened as it is otherwise."""
         run = cls(directory_of(runs_dir, run_id))
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             if not run.config_path.exists():
                 write_text(run.config_path, config_yaml)
             if not run.status_path.exists():
-                run._write_status(Status(about=about_config(config_yaml)))
+                Status(about=about_config(config_yaml)).write(run.status_path)
         except OSError as error:
-            raise PhmrunError(
-                f"the run directory cannot be made: {error.strerror}",
-                where=str(run.path),
-                hint="Choose another place, such as by --runs-dir.",
-                code=ExitCode.DATA,
-            ) from error
+            what = f"the run directory cannot be made: {error.strerror}"
+            hint = "Choose another place, such as by --runs-dir."
+            raise PhmrunError(what, where=str(run.path), hint=hint, code=ExitCode.DATA) from error
         return run
 
     @classmethod
     def find(cls, runs_dir: Path, reference: str) -> "Run":
-        """The run that a user means.
+        """The run that a user means, without reading any.
 
         Args:
             runs_dir: The directory of all runs.
@@ -114,7 +78,10 @@ class Run:
         for path in (runs_dir / reference, Path(reference)):
             if reference and _is_run(path):
                 return cls(path)
-        names = _names(runs_dir)
+        try:
+            names = sorted(path.name for path in runs_dir.iterdir() if not path.name.startswith(".") and _is_run(path))
+        except (FileNotFoundError, NotADirectoryError):
+            names = []
         if reference == "latest" and names:
             return cls(max((runs_dir / name for name in names), key=_last_written))
         fitting = [name for name in names if name.startswith(reference)]
@@ -132,11 +99,7 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """What the run is doing. A run whose process died is shown as interrupted, whatever was written last.
-
-        Raises:
-            PhmrunError: ``status.json`` is missing or damaged.
-        """
+        """What the run is doing. A run whose process died is shown as interrupted, whatever was written last."""
         return as_found(self._read_status(), self.path)
 
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
@@ -152,28 +115,20 @@ class Run:
         """
         before = self._read_status()
         moment = now()
-        about = {
-            **before.about,
-            **{key: plain(value) for key, value in facts.items() if key not in ("step", "seconds")},
-        }
         after = replace(
             before,
             state=state,
             reason=reason,
-            step=int(facts.get("step", before.step)),
-            seconds=round(float(facts.get("seconds", before.seconds)), 3),
+            step=int(facts.pop("step", before.step)),
+            seconds=round(float(facts.pop("seconds", before.seconds)), 3),
             started=before.started or (moment if state is State.RUNNING else None),
-            ended=moment if state in _ENDED else None,
-            about=about,
+            ended=moment if state in (State.DONE, State.FAILED, State.INTERRUPTED) else None,
+            about={**before.about, **plain(facts)},
         )
-        return self._write_status(after)
+        return after.write(self.status_path, self.require_lock)
 
     def write_config(self, config_yaml: str) -> bool:
-        """Writes the resolved config, unless it is there as it is; returns whether it was another.
-
-        Args:
-            config_yaml: It; may differ from the one before in what is no part of the run's identity.
-        """
+        """Writes the resolved config, unless it is there as it is; returns whether it was another."""
         if self.config_path.read_text(encoding="utf-8") == config_yaml:
             return False
         write_text(self.config_path, config_yaml)
@@ -194,28 +149,16 @@ class Run:
         return self._lock is None or not self._lock.lost
 
     def unlock(self) -> Holder | None:
-        """Removes the lock of a process that is gone, on whatever machine; returns who held it.
-
-        Raises:
-            PhmrunError: The holder lives, or gives a sign of life while it is watched.
-        """
+        """Removes the lock of a process that is gone, on whatever machine; returns who held it: `lock.unlock`."""
         return unlock(self.path / LOCK, f"the run {self.id}")
 
     def require_lock(self) -> None:
-        """Refuses to write any more once this object's lock, if it has held one, was taken over by another process.
-
-        Raises:
-            PhmrunError: It was.
-        """
+        """Refuses to write any more once this object's lock, if it has held one, was taken over by another process."""
         if self._lock is not None:
             self._lock.require()
 
     def metrics(self) -> dict[str, Any]:
-        """The scores by name.
-
-        Raises:
-            PhmrunError: ``metrics.json`` is damaged.
-        """
+        """The scores by name."""
         return in_test_units(self._read_object(self.metrics_path), self.config_path)
 
     def update_metrics(self, name: str, value: Any) -> None:
@@ -240,14 +183,10 @@ class Run:
         total = parameters.get("total")
         if isinstance(total, int):
             before = self._read_status()
-            self._write_status(replace(before, about={**before.about, "parameters": total}))
+            replace(before, about={**before.about, "parameters": total}).write(self.status_path, self.require_lock)
 
     def data(self) -> DataRecord | None:
-        """What the run was trained and tested on; ``None`` where an older version has not written it.
-
-        Raises:
-            PhmrunError: ``data.json`` is damaged (exit 3).
-        """
+        """What the run was trained and tested on; ``None`` where an older version has not written it."""
         content = self._read_object(self.data_path)
         try:
             return DataRecord.from_json(content) if content else None
@@ -255,11 +194,7 @@ class Run:
             raise PhmrunError(str(error), where=str(self.data_path), code=ExitCode.DATA) from error
 
     def fingerprints(self) -> dict[str, str]:
-        """The checksums of data and plug-ins that are part of the run's name; none of runs of early releases.
-
-        Raises:
-            PhmrunError: (exit 3) ``data.json`` or ``parameters.json`` is damaged.
-        """
+        """The checksums of data and plug-ins that are part of the run's name; none of runs of early releases."""
         record = self.data()
         marks = record.fingerprints if record else self.parameters().get("fingerprints", {})  # as release 0.1 kept them
         return {str(key): str(value) for key, value in marks.items()} if isinstance(marks, Mapping) else {}
@@ -269,22 +204,14 @@ class Run:
         write_json(self.data_path, record.to_json())
 
     def environment(self) -> list[dict[str, Any]]:
-        """The entries of ``environment.json``, oldest first; none where an older version has not written it.
-
-        Raises:
-            PhmrunError: ``environment.json`` is damaged (exit 3).
-        """
+        """The entries of ``environment.json``, oldest first; none where an older version has not written it."""
         segments = self._read_object(self.environment_path).get("segments", [])
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
             raise PhmrunError("this is no list of segments", where=str(self.environment_path), code=ExitCode.DATA)
         return segments
 
     def bench(self) -> dict[str, Any]:
-        """What ``phmrun bench`` measured last, by phase of ``run`` and by name of a time; empty before it did.
-
-        Raises:
-            PhmrunError: ``bench.json`` is damaged (exit 3).
-        """
+        """What ``phmrun bench`` measured last, by phase of ``run`` and by name of a time; empty before it did."""
         found = self._read_object(self.path / BENCH)
         if not all(isinstance(each, dict) for each in found.values()):
             raise PhmrunError("this is no record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
@@ -299,12 +226,7 @@ class Run:
         return self._read_object(self.samples_path)
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Writes a few inputs with what the model made of them, for the card and the W&B mirror.
-
-        Args:
-            columns: The names of the columns, ``("source", "reference", "translation")``.
-            rows: One row per sample.
-        """
+        """Writes a few inputs with what the model made of them, a row each, for the card and the W&B mirror."""
         write_json(self.samples_path, plain({"columns": list(columns), "rows": list(rows)}))
 
     def remove(self) -> None:
@@ -326,26 +248,18 @@ class Run:
         except FileNotFoundError as error:
             raise PhmrunError(f"{STATUS} is missing", where=str(self.path), hint=_ANEW, code=ExitCode.DATA) from error
         except (OSError, ValueError, TypeError) as error:
-            raise PhmrunError(
-                f"this is no status: {reason_of(error)}", where=str(self.status_path), hint=_ANEW, code=ExitCode.DATA
-            ) from error
-
-    def _write_status(self, status: Status) -> Status:
-        written = replace(status, updated=now(), host=socket.gethostname(), pid=os.getpid())
-        write_json(self.status_path, written.to_json(), self.require_lock)
-        return written
+            what = f"this is no status: {reason_of(error)}"
+            raise PhmrunError(what, where=str(self.status_path), hint=_ANEW, code=ExitCode.DATA) from error
 
     def _read_object(self, path: Path) -> dict[str, Any]:
         try:
             content = parsed(read_regular(path))
         except FileNotFoundError:
             return {}
-        except OSError as error:
-            raise PhmrunError(
-                f"the file cannot be read: {reason_of(error)}", where=str(path), code=ExitCode.DATA
-            ) from error
-        except ValueError as error:
-            raise PhmrunError(f"this is not JSON: {error}", where=str(path), code=ExitCode.DATA) from error
+        except (OSError, ValueError) as error:
+            unread = f"the file cannot be read: {reason_of(error)}"
+            what = unread if isinstance(error, OSError) else f"this is not JSON: {error}"
+            raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
         if not isinstance(content, dict):
             raise PhmrunError("this is not a JSON object", where=str(path), code=ExitCode.DATA)
         return content
@@ -360,10 +274,6 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
     """Where an experiment's run lies: the directory of its name, or of a former name with the same twelve digits.
 
     Until release 0.2 the name of a run did not say what embedding and output are made of.
-
-    Args:
-        runs_dir: The directory of all runs.
-        run_id: The name that the experiment has now.
     """
     path = runs_dir / run_id
     if not path.exists() and ("-embedding-" in run_id or "-output-" in run_id):
@@ -375,9 +285,8 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
 
 def _is_run(path: Path) -> bool:
     """Whether a directory is a run: it has a status, or at least a run's config under a run's name."""
-    return (path / STATUS).is_file() or (
-        (path / CONFIG).is_file() and _RUN_NAME.fullmatch(path.resolve().name) is not None
-    )
+    named = re.compile(r".+-[0-9a-f]{12}").fullmatch
+    return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
 
 
 def _last_written(path: Path) -> float:
@@ -386,11 +295,3 @@ def _last_written(path: Path) -> float:
         return (path / STATUS).stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _names(runs_dir: Path) -> Sequence[str]:
-    """The names of the runs of a directory, sorted, found without reading them."""
-    try:
-        return sorted(path.name for path in runs_dir.iterdir() if not path.name.startswith(".") and _is_run(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return []

@@ -1,8 +1,10 @@
 """What a run is and what it is doing: ``status.json``, whether a process lives that does it, labels for listings."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +12,8 @@ from typing import Any
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.lock import LOCK, Holder, living_holder
+from phmrun.files import write_json
+from phmrun.ledger.lock import LOCK, living_holder
 
 
 class State(StrEnum):
@@ -64,7 +67,7 @@ class Status:
         """
         if not isinstance(content, Mapping) or "state" not in content:
             raise ValueError("no state in it")
-        known = {key: content[key] for key in _NAMES if key in content}
+        known = {each.name: content[each.name] for each in fields(cls) if each.name in content}
         status = cls(**{**known, "state": State(content["state"])})
         for name, kind in _KINDS.items():
             if not isinstance(getattr(status, name), kind):
@@ -78,16 +81,16 @@ class Status:
         """The status as a JSON object."""
         return {**asdict(self), "state": self.state.value}
 
+    def write(self, path: Path, before_renaming: Callable[[], None] | None = None) -> "Status":
+        """Writes it as this process's word of now, and returns what is written."""
+        written = replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
+        write_json(path, written.to_json(), before_renaming)
+        return written
 
-_NAMES = tuple(item.name for item in fields(Status))
+
 _KINDS: dict[str, Any] = {
-    "reason": str | None,
-    "step": int,
-    "started": str | None,
-    "updated": str | None,
-    "ended": str | None,
-    "seconds": int | float,
-    "about": dict,
+    **dict.fromkeys(("reason", "started", "updated", "ended"), str | None),
+    **{"step": int, "seconds": int | float, "about": dict},
 }
 
 
@@ -98,17 +101,9 @@ def now() -> str:
 
 def as_found(status: Status, path: Path) -> Status:
     """The status as it is in truth: a run that no living process holds is not running, whatever was written last."""
-    if status.state is not State.RUNNING or holder_of(path) is not None:
+    if status.state is not State.RUNNING or living_holder(path / LOCK) is not None:
         return status
-    said = status.to_json()
-    said.update(state=State.INTERRUPTED, reason="its process ended without a word", ended=status.updated)
-    return Status.from_json(said)
-
-
-def holder_of(path: Path) -> Holder | None:
-    """The living process that holds a run directory, if there is one."""
-    lock = path / LOCK
-    return living_holder(lock) if lock.is_file() else None
+    return replace(status, state=State.INTERRUPTED, reason="its process ended without a word", ended=status.updated)
 
 
 PLAIN = "dense"
@@ -144,12 +139,9 @@ def config_values(path: Path) -> dict[str, Any]:
     """
     try:
         values = parse_yaml(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        what = f"the configuration cannot be read: {error}"
-        raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
-    except PhmrunError as error:
-        what = f"the configuration cannot be read: {error.what}"
-        raise PhmrunError(what, where=error.where, code=ExitCode.DATA) from error
+    except (OSError, UnicodeDecodeError, PhmrunError) as error:
+        why, where = (error.what, error.where) if isinstance(error, PhmrunError) else (error, str(path))
+        raise PhmrunError(f"the configuration cannot be read: {why}", where=where, code=ExitCode.DATA) from error
     return values if isinstance(values, dict) else {}
 
 
@@ -163,11 +155,10 @@ def layer_label(layer: Any, *, words: bool = False) -> str | None:
     """
     if not isinstance(layer, Mapping):
         return str(layer) if layer else None
-    options = {key: value for key, value in layer.items() if key != "structure"}
     named = [
         f"{key}={str(value).lower() if isinstance(value, bool) else value}"
-        for key, value in options.items()
-        if words or (isinstance(value, int | float) and not isinstance(value, bool))
+        for key, value in layer.items()
+        if key != "structure" and (words or (isinstance(value, int | float) and not isinstance(value, bool)))
     ]
     return " ".join([str(layer.get("structure", PLAIN)), *named])
 
@@ -180,7 +171,5 @@ def network_label(config: Mapping[str, Any]) -> str | None:
     labels = {part: layer_label(config.get(part)) for part in ("layer", "embedding", "output")}
     if not any(labels.values()):
         return None
-    named = [
-        label if part == "layer" else f"{part} {label}" for part, label in labels.items() if label not in (None, PLAIN)
-    ]
-    return ", ".join(str(name) for name in named) or PLAIN
+    named = {part: label for part, label in labels.items() if label not in (None, PLAIN)}
+    return ", ".join(f"{part} {label}".removeprefix("layer ") for part, label in named.items()) or PLAIN

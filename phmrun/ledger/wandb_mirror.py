@@ -1,7 +1,7 @@
 """A mirror of a run in Weights & Biases. The run directory is the source; nothing is ever read back from here.
 
 Each process that trains a run writes its own segment. A run that was continued offline therefore has several, and W&B
-keeps only the last of those that are uploaded one by one: `phmrun.ledger.replay.sync` makes one whole record instead.
+keeps only the last of those that are uploaded one by one: :func:`sync` makes one whole record instead.
 W&B itself is imported when a mirror begins to write.
 """
 
@@ -9,21 +9,27 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from phmrun.documents import plain, restored
-from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.documents import parse_json, plain, restored
+from phmrun.errors import PhmrunError, unknown
 from phmrun.files import write_json
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.run import Run
+from phmrun.ledger.status import State, config_values
 
 Mode = Literal["offline", "online", "disabled"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 STEP, SECONDS = "trainer/global_step", "trainer/seconds"
 INIT_SECONDS = 60.0
 """Seconds to wait for the server before training begins."""
+SAMPLES = "samples"
+"""The name of the table of sample outputs in W&B."""
 
+_LABELS = "labels.json"
+"""What a run was mirrored with, so that a replay can use it again."""
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +58,7 @@ class Mirror:
             written. ``None`` stands for ``WANDB_MODE`` or offline.
         project: The W&B project.
         entity: The W&B user or team; ``None`` for the account's own.
-        config: The hyper-parameters, of plain values.
+        config: The hyper-parameters.
         tags: Words to filter by: layer, n.
         group: What the run belongs to, the name of a sweep.
         job_type: The task.
@@ -87,7 +93,7 @@ class Mirror:
             self._surroundings.enter_context(_surroundings(run.wandb_dir, self.mode))
             self._segment = _init(run, self.mode, config or {}, whole, {**labels, "resume": resume})
             if not whole:
-                write_json(labels_path(run), {"mode": self.mode, **labels})
+                write_json(run.wandb_dir / _LABELS, {"mode": self.mode, **labels})
             self._surroundings = self._surroundings.pop_all()
 
     @property
@@ -124,11 +130,7 @@ class Mirror:
         self._send(lambda segment: segment.summary.update(restored(plain(values))))
 
     def finish(self, exit_code: int = 0) -> None:
-        """Ends the segment; online, waits until everything has arrived.
-
-        Args:
-            exit_code: 0 if the run ended well.
-        """
+        """Ends the segment; online, waits until everything has arrived. The code is 0 if the run ended well."""
         if self.mode != "disabled":
             self._send(lambda segment: segment.finish(exit_code=exit_code))
             _stop_service(exit_code)
@@ -144,11 +146,6 @@ class Mirror:
         except Exception as error:  # noqa: BLE001  (whatever W&B raises, training goes on)
             self._segment = None
             _log.warning("the W&B mirror stopped, training goes on: %s: %s", type(error).__name__, error)
-
-
-def labels_path(run: Run) -> Path:
-    """Where the labels of a mirrored run are kept, so that a replay can use them again."""
-    return run.wandb_dir / "labels.json"
 
 
 def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options: Mapping[str, Any]) -> Any:
@@ -179,7 +176,6 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
         raise PhmrunError(
             f"W&B cannot be used {mode}: {' '.join(str(error).split())[:300]}",
             hint="Run `wandb login` or set WANDB_API_KEY, or use --wandb offline and upload later by `phmrun sync`.",
-            code=ExitCode.USAGE,
         ) from error
     return segment
 
@@ -210,13 +206,82 @@ def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
     }
     if mode == "offline":
         wanted["WANDB_CONFIG_DIR"] = str(base / "config")
-    before = {name: os.environ.get(name) for name in wanted}
+    before = {name: os.environ[name] for name in wanted if name in os.environ}
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in wanted:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What a replay came to.
+
+    Attributes:
+        run_id: The run, and the id of the W&B run.
+        mode: ``online`` or ``offline``.
+        rows: Rows of the history that were replayed.
+        directory: The W&B run directory that was written; after an offline replay, `wandb sync` uploads it.
+        url: The page on the server, if it was online.
+    """
+
+    run_id: str
+    mode: str
+    rows: int
+    directory: Path
+    url: str | None
+
+
+def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: str | None = None) -> Synced:
+    """Replays config, history, scores, parameter counts and samples of a run as one W&B run.
+
+    The W&B run's id is the run's name, so that a second replay takes the place of the first. Nothing in the run
+    directory is deleted; the segments that training wrote are left where they are.
+
+    Args:
+        run: The run; it may still be training, unless it is mirrored online at this moment.
+        mode: ``online`` uploads; ``offline`` writes one complete W&B run directory, to be uploaded from elsewhere.
+        project: The W&B project; by default the one it was trained with.
+        entity: The W&B user or team; by default the one it was trained with.
+
+    Raises:
+        PhmrunError: The run directory is damaged, W&B cannot be used, or the mode is ``disabled``.
+    """
+    mode = wandb_mode(mode)
+    if mode == "disabled":
+        raise PhmrunError("nothing can be synced while W&B is disabled", hint="Say --online or --offline.")
+    status = run.status
+    try:
+        labels = dict(parse_json((run.wandb_dir / _LABELS).read_bytes()))
+    except (FileNotFoundError, ValueError):
+        tags = str(status.about.get("layer", "")).split()
+        labels = {"project": "phmrun", "job_type": status.about.get("task"), "tags": tags}
+    if labels.pop("mode", None) == "online" and mode == "online" and status.state is State.RUNNING:
+        what = f"the run {run.id} is being mirrored online while it trains"
+        raise PhmrunError(what, hint="Sync it when it has ended.")
+    labels |= {key: value for key, value in (("project", project), ("entity", entity)) if value}
+    rows, scores, samples = run.history.read(), run.metrics(), run.samples()
+    config = config_values(run.config_path) if run.config_path.exists() else {}
+    mirror = Mirror(run, mode, config=config, whole=True, **labels)
+    directory, url = mirror.directory, mirror.url
+    if directory is None:
+        raise PhmrunError("W&B gave no directory", hint="Try --offline.")
+    for row in rows:
+        mirror.log(row)
+    if samples:
+        mirror.table(SAMPLES, samples["columns"], samples["rows"])
+    mirror.summary({"state": status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
+    mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
+    return Synced(run.id, mode, len(rows), directory, url)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values under joined names; the ``value`` of a score stands under the score's own name."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        name = prefix.rstrip("/") if key == "value" and prefix else f"{prefix}{key}"
+        flat |= _flat(value, f"{name}/") if isinstance(value, Mapping) else {name: value}
+    return flat

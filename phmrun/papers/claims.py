@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from phmrun.config import config_source, packaged_names
 from phmrun.config.schema import Section
 from phmrun.errors import PhmrunError
-from phmrun.ledger.times import PREFIX as TIME
+from phmrun.ledger.listing import PREFIX as TIME
 from phmrun.papers.published import FOLDER, PaperTable, load_table, paper_names
 from phmrun.papers.verdict import Printed
 from phmrun.statistics.decision import LEVEL, p_not_worse

@@ -15,7 +15,7 @@ from phmrun.datasets.dataset import Dataset
 from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.environment import read_segments, summary
-from phmrun.ledger.validation import BEST
+from phmrun.ledger.history import BEST
 from phmrun.report.document import Document, Listing, Section, Text
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
-from phmrun.ledger.validation import BEST
+from phmrun.ledger.history import BEST
 from phmrun.metrics.kinds import kind_of
 from phmrun.sweeps.cell_status import CellState, CellStatus
 from phmrun.sweeps.plan import Cell

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from phmrun.errors import PhmrunError
-from phmrun.ledger.validation import BEST
+from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import row_name
 from phmrun.metrics.kinds import kind_of
 from phmrun.sweeps.cell_status import CellState, CellStatus, look

@@ -34,9 +34,8 @@ def run(name: str) -> Callable[[Path], Read]:
     def prepare(folder: Path) -> Read:
         from phmrun.errors import PhmrunError
         from phmrun.ledger import Run
-        from phmrun.ledger.card import card
+        from phmrun.ledger.card import card, describe
         from phmrun.ledger.comparison import configurations, curves, figures, scores
-        from phmrun.ledger.description import describe
         from phmrun.ledger.listing import list_runs, score_names, sort
 
         place = folder / "runs" / "nmt-builtin-dense-1-0123456789ab"

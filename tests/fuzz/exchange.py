@@ -68,8 +68,7 @@ def result_seeds() -> list[bytes]:
 
 
 def results(folder: Path) -> Read:
-    from phmrun.ledger.card import card
-    from phmrun.ledger.description import describe
+    from phmrun.ledger.card import card, describe
     from phmrun.ledger.listing import list_runs
     from phmrun.ledger.record import record_of, restore
 

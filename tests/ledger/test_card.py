@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from phmrun.ledger import Run, State
-from phmrun.ledger.card import card, duration, number, write_card
-from phmrun.ledger.description import describe
+from phmrun.ledger.card import card, describe, duration, number, write_card
 
 ID = "nmt-multi30k-phm-3-0123456789ab"
 CONFIG = "task: nmt\nseed: 3\ndata: {name: multi30k}\nlayer: {structure: phm, n: 4}\n"

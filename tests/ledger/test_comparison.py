@@ -10,8 +10,8 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.archive import archive
 from phmrun.ledger.comparison import Difference, ScoreRow, configurations, curves, figures, scores
+from phmrun.ledger.record import archive
 
 CONFIG = "task: nmt\nseed: {seed}\nmodel:\n  width: 16\nlayer: {layer}\n"
 

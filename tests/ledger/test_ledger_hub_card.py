@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from phmrun.ledger import Run, State
-from phmrun.ledger.hub_card import hub_card, write_hub_card
+from phmrun.ledger.card import hub_card, write_hub_card
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.description import describe
+from phmrun.ledger.card import describe
 from phmrun.ledger.listing import list_runs, sort
 
 GOOD = json.dumps({"state": "done", "about": {"task": "nmt"}})

@@ -3,8 +3,8 @@
 import pytest
 
 from phmrun.ledger import Run
+from phmrun.ledger.history import BEST, best_validation
 from phmrun.ledger.listing import summarise
-from phmrun.ledger.validation import BEST, best_validation
 
 
 @pytest.mark.parametrize(

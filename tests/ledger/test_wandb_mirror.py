@@ -14,8 +14,7 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.replay import sync
-from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
+from phmrun.ledger.wandb_mirror import Mirror, sync, wandb_mode
 
 pytest.importorskip("wandb")
 
