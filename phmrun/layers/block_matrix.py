@@ -4,13 +4,10 @@ Vectors are held *feature-major*, ``[blocks, features of a block, tokens]``: a b
 reads and writes whole runs of memory, and no product has to be put in another order for the next one.
 """
 
-import copy
 import math
-from collections.abc import Callable
 from fractions import Fraction
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from phmrun.shares import share_of
@@ -48,28 +45,3 @@ def choose_blocks(out_features: int, in_features: int, budget: float | str) -> i
     divisors = [blocks for blocks in range(least, 2 * least) if common % blocks == 0]
     blocks = divisors[0] if divisors else 2 ** math.ceil(math.log2(least))
     return min(blocks, 2 ** int(math.log2(most)), out_features, in_features)
-
-
-class PackedFactors(nn.Module):
-    """y = W x by factors that need no gradient, for inference.
-
-    Args:
-        function: Of the inputs ``[tokens, in_features]`` and the factors.
-        factors: Copied.
-    """
-
-    def __init__(self, function: Callable[..., Tensor], *factors: Tensor) -> None:
-        super().__init__()
-        self.function = copy.copy(function)
-        self.factors = nn.ParameterList(
-            nn.Parameter(factor.detach().clone().contiguous(), requires_grad=False) for factor in factors
-        )
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, in_features] -> [tokens, out_features]``."""
-        return self.function(inputs, *self.factors)
-
-
-def rms(tensor: Tensor) -> Tensor:
-    """The root of the mean square."""
-    return torch.sqrt(tensor.square().mean() + 1e-8)

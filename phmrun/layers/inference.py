@@ -74,6 +74,26 @@ class PackedLinear(nn.Module):
         return outputs.view(*inputs.shape[:-1], self.out_features)
 
 
+class PackedFactors(nn.Module):
+    """y = W x by copies of W's factors, for inference.
+
+    Args:
+        function: Of the inputs ``[tokens, in_features]`` and the factors.
+        factors: Copied.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], *factors: Tensor) -> None:
+        super().__init__()
+        self.function = function
+        self.factors = nn.ParameterList(
+            nn.Parameter(factor.detach().clone().contiguous(), requires_grad=False) for factor in factors
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[tokens, in_features] -> [tokens, out_features]``."""
+        return self.function(inputs, *self.factors).contiguous()
+
+
 def folded(model: Model) -> Model:
     """A copy of ``model`` in which every structured map is a plain ``nn.Linear``, ``nn.Embedding`` or ``nn.LSTM``.
 

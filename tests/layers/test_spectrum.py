@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phmrun.layers.spectrum import as_complex, as_real, convolved, eigenvalues, signal, spectrum
+from phmrun.layers.structures.circulant import as_complex, as_real, convolved, eigenvalues, signal, spectrum
 
 SIZES = [1, 2, 3, 8, 15, 400]
 

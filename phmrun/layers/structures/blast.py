@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.block_matrix import PackedFactors, block_size, choose_blocks, from_blocks, into_blocks
+from phmrun.layers.block_matrix import block_size, choose_blocks, from_blocks, into_blocks
 from phmrun.layers.fitting import best_coupled_blocks
+from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 from phmrun.shares import check_budget, share_of
 
@@ -102,16 +103,12 @@ class Blast(Structure):
 
     def packed(self) -> nn.Module:
         """The three factors."""
-        function = functools.partial(apply_blast, out_features=self.out_features)
-        return PackedFactors(function, self.b, self.d, self.c)
+        return PackedFactors(functools.partial(apply_blast, out_features=self.out_features), self.b, self.d, self.c)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """C on a block of inputs, D on one number of every block, B on the numbers of one."""
-        return {
-            "c": (self.rank, self.c.shape[2]),
-            "d": (self.blocks, self.blocks),
-            "b": (self.rows_of_block, self.rank),
-        }
+        sizes = {"c": (self.rank, self.c.shape[2]), "d": (self.blocks, self.blocks)}
+        return {**sizes, "b": (self.rows_of_block, self.rank)}
 
     def token_multiplications(self) -> int:
         """One for each number of B, C and D."""
@@ -119,9 +116,8 @@ class Blast(Structure):
 
     def extra_repr(self) -> str:
         """Sizes, blocks and rank."""
-        return (
-            f"out_features={self.out_features}, in_features={self.in_features}, blocks={self.blocks}, rank={self.rank}"
-        )
+        sizes = f"out_features={self.out_features}, in_features={self.in_features}"
+        return f"{sizes}, blocks={self.blocks}, rank={self.rank}"
 
 
 def apply_blast(inputs: Tensor, b: Tensor, d: Tensor, c: Tensor, *, out_features: int) -> Tensor:

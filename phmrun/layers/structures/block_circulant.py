@@ -19,8 +19,9 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.block_matrix import PackedFactors, from_blocks, into_blocks
+from phmrun.layers.block_matrix import from_blocks, into_blocks
 from phmrun.layers.fitting import best_circulant_blocks
+from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Structure, register
 
 GAIN = 0.6

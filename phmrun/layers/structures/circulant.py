@@ -9,18 +9,25 @@ Source:         Matsuno et al., "Reduction of parameter redundancy in biaffine c
 The d real numbers of c are the parameters, and their spectrum is taken by the real Fourier transform, so that it is
 conjugate-symmetric by construction. The released code of Matsuno et al. stores real and imaginary parts of the whole
 spectrum, 2d numbers of which half are redundant.
+
+The real transform is an orthonormal map between real vectors here, so that inner products can be taken there: half of
+the conjugate-symmetric spectrum of d numbers, F = ⌊d/2⌋ + 1 complex numbers, says all. Stored as 2F real numbers, those
+that stand for two frequencies scaled by √2, it is Q x with QᵀQ = 1: x·y = Qx·Qy. Torch would differentiate its real
+transform through the complex one of twice the size; here each way is the other's gradient.
 """
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_circulant_blocks
-from phmrun.layers.spectrum import as_complex, as_real, convolved, eigenvalues, spectrum
+from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 
 
@@ -29,7 +36,7 @@ class CirculantForm:
 
     def sides(self, maps: Sequence["Circulant"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
         """As :meth:`phmrun.layers.structure.BilinearForm.sides`; one label needs no spectrum of x."""
-        columns = _columns(maps)
+        columns = torch.stack([structure.column for structure in maps])
         x, y = x.to(columns.dtype), y.to(columns.dtype)  # no transform in half precision
         if len(maps) == 1:
             right = convolved(y, columns[0])
@@ -41,15 +48,10 @@ class CirculantForm:
 
     def pairs(self, maps: Sequence["Circulant"], x: Tensor, y: Tensor) -> Tensor:
         """Re Σ x̄·λ·y = Re Σ λ̄·(x·ȳ) per frequency: an inner product of real and imaginary parts with those of λ."""
-        columns = _columns(maps)
+        columns = torch.stack([structure.column for structure in maps])
         x, y = x.to(columns.dtype), y.to(columns.dtype)
         cross = as_complex(spectrum(x)) * as_complex(spectrum(y)).conj()
         return F.linear(as_real(cross), as_real(eigenvalues(columns)))
-
-
-def _columns(maps: Sequence["Circulant"]) -> Tensor:
-    """``[labels, in_features]``."""
-    return torch.stack([structure.column for structure in maps])
 
 
 @register("circulant")
@@ -102,20 +104,94 @@ class Circulant(Structure):
 
     def packed(self) -> nn.Module:
         """The eigenvalues, computed once."""
-        return PackedCirculant(self.column)
+        return PackedFactors(apply_eigenvalues, torch.view_as_real(torch.fft.rfft(self.column.detach())))
 
 
-class PackedCirculant(nn.Module):
-    """y = W x by the Fourier transform, for inference."""
+def apply_eigenvalues(inputs: Tensor, values: Tensor) -> Tensor:
+    """``[tokens, d] -> [tokens, d]`` by the eigenvalues, real and imaginary parts ``[F, 2]``."""
+    if not len(inputs):
+        return inputs
+    halves = torch.fft.rfft(inputs.to(values.dtype))
+    return torch.fft.irfft(halves * torch.view_as_complex(values), inputs.shape[1])
 
-    def __init__(self, column: Tensor) -> None:
-        super().__init__()
-        values = torch.view_as_real(torch.fft.rfft(column.detach()))
-        self.eigenvalues = nn.Parameter(values.clone(), requires_grad=False)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, d] -> [tokens, d]``."""
-        if not len(inputs):
-            return inputs
-        halves = torch.fft.rfft(inputs.to(self.eigenvalues.dtype))
-        return torch.fft.irfft(halves * torch.view_as_complex(self.eigenvalues), inputs.shape[1])
+def spectrum(vectors: Tensor) -> Tensor:
+    """Q x, ``[…, d] -> […, 2F]``: real and imaginary parts side by side."""
+    return _Spectrum.apply(vectors)
+
+
+def signal(spectra: Tensor, size: int) -> Tensor:
+    """Qᵀ s, ``[…, 2F] -> […, size]``; the inverse of :func:`spectrum`."""
+    return _Signal.apply(spectra, size)
+
+
+def convolved(vectors: Tensor, column: Tensor) -> Tensor:
+    """C x for the circulant matrix C with first column ``[d]``, ``[…, d] -> […, d]``: QᵀΛQ x with fewer passes."""
+    return _Convolved.apply(vectors, column)
+
+
+def eigenvalues(columns: Tensor) -> Tensor:
+    """The complex eigenvalues of the circulant matrices with first columns ``[…, d]``, those of half the spectrum."""
+    size = columns.shape[-1]
+    return as_complex(spectrum(columns) * (size**0.5 / _scales(size, columns)))
+
+
+def as_complex(spectra: Tensor) -> Tensor:
+    """Real and imaginary parts side by side as complex numbers, ``[…, 2F] -> […, F]``."""
+    return torch.view_as_complex(spectra.unflatten(-1, (-1, 2)))
+
+
+def as_real(values: Tensor) -> Tensor:
+    """The inverse of :func:`as_complex`."""
+    return torch.view_as_real(values).flatten(-2)
+
+
+def _scales(size: int, like: Tensor) -> Tensor:
+    """√(number of frequencies that each stands for), twice each, ``[2F]``."""
+    scales = like.new_full((2 * (size // 2 + 1),), 2**0.5)
+    scales[:2] = 1.0
+    if size % 2 == 0:
+        scales[-2:] = 1.0
+    return scales
+
+
+class _Spectrum(Function):
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor) -> Tensor:
+        ctx.size = vectors.shape[-1]
+        halves = as_real(torch.fft.rfft(vectors, norm="ortho"))
+        return halves.mul_(_scales(ctx.size, vectors))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return signal(gradient, ctx.size)
+
+
+class _Signal(Function):
+    @staticmethod
+    def forward(ctx: Any, spectra: Tensor, size: int) -> Tensor:
+        halves = spectra.contiguous() * _scales(size, spectra).reciprocal_()
+        return torch.fft.irfft(as_complex(halves), size, norm="ortho")
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return spectrum(gradient), None
+
+
+class _Convolved(Function):
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, column: Tensor) -> Tensor:
+        ctx.size = vectors.shape[-1]
+        values, halves = torch.fft.rfft(column), torch.fft.rfft(vectors)
+        if any(ctx.needs_input_grad):
+            ctx.save_for_backward(halves, values)
+            return torch.fft.irfft(halves * values, ctx.size)
+        return torch.fft.irfft(halves.mul_(values), ctx.size)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        halves, values = ctx.saved_tensors
+        changes = torch.fft.rfft(gradient)
+        of_column = torch.linalg.vecdot(halves.flatten(0, -2), changes.flatten(0, -2), dim=0)
+        return torch.fft.irfft(changes.mul_(values.conj()), ctx.size), torch.fft.irfft(of_column, ctx.size)

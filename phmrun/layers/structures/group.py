@@ -10,20 +10,15 @@ Source:         Kuchaiev and Ginsburg, "Factorization tricks for LSTM networks",
 It is always applied group by group, in training too: that costs k·d/g multiplications per token in the place of k·d.
 """
 
+import functools
+import math
 from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.block_diagonal import (
-    PackedGroups,
-    apply_groups,
-    block_diagonal,
-    block_diagonal_rows,
-    check_groups,
-    draw_blocks,
-)
 from phmrun.layers.fitting import best_blocks
+from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 
 
@@ -52,15 +47,17 @@ class Group(Structure):
         self.block = nn.Parameter(torch.empty(1 if shared else groups, out_features // groups, in_features // groups))
 
     @classmethod
-    def check(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, groups: int, shared: bool
-    ) -> str | None:
+    def check(cls, out_features: int, in_features: int, *, groups: int, shared: bool) -> str | None:  # type: ignore[override]
         """Whether the groups divide both sizes."""
-        return check_groups(out_features, in_features, groups)
+        if groups >= 1 and out_features % groups == 0 and in_features % groups == 0:
+            return None
+        valid = [str(value) for value in range(1, 65) if out_features % value == 0 and in_features % value == 0]
+        return f"{groups} groups do not divide both sizes; valid groups: {', '.join(valid)}"
 
     def reset_parameters(self, std: float) -> None:
-        """Blocks uniform with standard deviation √g · ``std``."""
-        draw_blocks(self.block, self.groups, std)
+        """Blocks uniform with standard deviation √g · ``std``: the mean square over W, zeros included, is std²."""
+        bound = math.sqrt(3 * self.groups) * std
+        nn.init.uniform_(self.block, -bound, bound)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
@@ -78,21 +75,23 @@ class Group(Structure):
 
     def materialize(self) -> Tensor:
         """The blocks set into zeros, rows dealt out."""
-        matrix = block_diagonal(self.blocks())
-        if not self.shuffle:
-            return matrix
-        return matrix.view(self.groups, -1, self.in_features).transpose(0, 1).reshape(self.out_features, -1)
+        _, rows, columns = self.block.shape
+        matrix = self.block.new_zeros(self.groups, rows, self.groups, columns)
+        # Positions (group, row, group, column) of one group after the other, as a view of the matrix.
+        matrix = torch.diagonal_scatter(matrix, self.blocks().permute(1, 2, 0), dim1=0, dim2=2)
+        return (matrix.transpose(0, 1) if self.shuffle else matrix).reshape(self.out_features, self.in_features)
 
     def rows(self, index: Tensor) -> Tensor:
         """One row of one block, between zeros."""
-        flat, size = index.reshape(-1), self.block.shape[1]
+        flat, (_, size, columns) = index.reshape(-1), self.block.shape
         group, place = (flat % self.groups, flat // self.groups) if self.shuffle else (flat // size, flat % size)
-        return block_diagonal_rows(self.blocks(), group, place).view(*index.shape, self.in_features)
+        rows = self.block.new_zeros(len(flat), self.groups, columns)
+        rows = rows.index_put((torch.arange(len(flat), device=flat.device), group), self.blocks()[group, place])
+        return rows.view(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """One batched product over the groups, its outputs dealt out."""
-        outputs = apply_groups(inputs, self.blocks())
-        return (outputs.transpose(1, 2) if self.shuffle else outputs).flatten(1)
+        return apply_groups(inputs, self.blocks(), shuffle=self.shuffle)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """A block of inputs makes a block of outputs."""
@@ -104,4 +103,12 @@ class Group(Structure):
 
     def packed(self) -> nn.Module:
         """The blocks alone."""
-        return PackedGroups(self.blocks(), shuffle=self.shuffle)
+        return PackedFactors(functools.partial(apply_groups, shuffle=self.shuffle), self.blocks())
+
+
+def apply_groups(inputs: Tensor, blocks: Tensor, *, shuffle: bool) -> Tensor:
+    """``[tokens, d] -> [tokens, k]`` by blocks ``[g, k/g, d/g]``, one for each group of features."""
+    tokens, (groups, _, columns) = inputs.shape[0], blocks.shape
+    split = inputs.reshape(tokens, groups, columns).transpose(0, 1)
+    outputs = torch.bmm(split, blocks.transpose(1, 2)).transpose(0, 1)  # [tokens, g, k/g]
+    return (outputs.transpose(1, 2) if shuffle else outputs).flatten(1)

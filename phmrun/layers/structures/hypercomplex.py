@@ -26,14 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.layers.fitting import second_factors
-from phmrun.layers.kronecker_sum import (
-    PackedKroneckerSum,
-    apply_factors,
-    factors,
-    kronecker_rows,
-    kronecker_sum,
-    multiplications,
-)
+from phmrun.layers.inference import PackedFactors
+from phmrun.layers.kronecker_sum import apply_factors, factors, kronecker_rows, kronecker_sum, multiplications
 from phmrun.layers.structure import Structure, register
 
 Algebra = Literal["complex", "quaternion", "octonion", "sedenion"]
@@ -74,23 +68,15 @@ class Hypercomplex(Structure):
         self.s = nn.Parameter(torch.empty(n, out_features // n, in_features // n))
 
     @classmethod
-    def check(  # type: ignore[override]
-        cls,
-        out_features: int,
-        in_features: int,
-        *,
-        algebra: str,
-        **_: object,
-    ) -> str | None:
+    def check(cls, out_features: int, in_features: int, *, algebra: str, **_: object) -> str | None:  # type: ignore[override]
         """Whether n divides both sizes."""
         fitting = [name for name, n in ORDERS.items() if out_features % n == 0 and in_features % n == 0]
         if algebra in fitting:
             return None
         if algebra not in ORDERS:
             return f"there is no algebra {algebra!r}; valid: {', '.join(ORDERS)}"
-        return f"the {ORDERS[algebra]} parts of {algebra} numbers do not divide both sizes; valid algebras: " + (
-            ", ".join(fitting) or "none"
-        )
+        valid = ", ".join(fitting) or "none"
+        return f"the {ORDERS[algebra]} parts of {algebra} numbers do not divide both sizes; valid algebras: {valid}"
 
     def reset_parameters(self, std: float) -> None:
         """S by ``init``; its entries have standard deviation ``std``."""
@@ -124,7 +110,7 @@ class Hypercomplex(Structure):
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """As :meth:`packed`, from the parameters as they are (differentiable)."""
-        return _apply(inputs, self.layout, *factors(self.a, self.s))
+        return apply_numbers(inputs, *factors(self.a, self.s), interleaved=self.layout == "interleaved")
 
     def build_multiplications(self) -> int:
         """N for each entry of W."""
@@ -136,30 +122,18 @@ class Hypercomplex(Structure):
 
     def packed(self) -> nn.Module:
         """A and S laid out as two matrix products."""
-        return PackedHypercomplex(self)
+        mixer, weight, mixer_first = factors(self.a, self.s)
+        settings = {"mixer_first": mixer_first, "interleaved": self.layout == "interleaved"}
+        return PackedFactors(functools.partial(apply_numbers, **settings), mixer, weight)
 
     def _terms(self) -> tuple[Tensor, Tensor]:
         """First and second factors of the Kronecker products."""
         return (self.a, self.s) if self.layout == "blocks" else (self.s, self.a)
 
 
-class PackedHypercomplex(nn.Module):
-    """y = W x without W, for inference on few tokens."""
-
-    def __init__(self, structure: Hypercomplex) -> None:
-        super().__init__()
-        self.layout = structure.layout
-        self.product = PackedKroneckerSum(structure.a, structure.s)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, in_features] -> [tokens, out_features]``."""
-        product = self.product
-        return _apply(inputs, self.layout, product.mixer, product.weight, product.mixer_first)
-
-
-def _apply(inputs: Tensor, layout: str, mixer: Tensor, weight: Tensor, mixer_first: bool) -> Tensor:
+def apply_numbers(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool, interleaved: bool) -> Tensor:
     """The application in blocks; interleaved numbers are taken apart and put together again."""
-    if layout == "blocks":
+    if not interleaved:
         return apply_factors(inputs, mixer, weight, mixer_first)
     n = min(mixer.shape)
     blocks = inputs.unflatten(1, (inputs.shape[1] // n, n)).transpose(1, 2).flatten(1)

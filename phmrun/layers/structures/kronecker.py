@@ -26,14 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_kronecker_sum
-from phmrun.layers.kronecker_sum import (
-    PackedKroneckerSum,
-    apply_factors,
-    factors,
-    kronecker_sum,
-    multiplications,
-    unit_mixers,
-)
+from phmrun.layers.inference import PackedFactors
+from phmrun.layers.kronecker_sum import apply_factors, factors, kronecker_sum, multiplications, unit_mixers
 from phmrun.layers.structure import Structure, register
 
 Division = Literal["ceil", "divisors"]
@@ -122,8 +116,7 @@ class Kronecker(Structure):
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """As :meth:`packed`, from the parameters as they are (differentiable)."""
-        padded = F.pad(inputs, (0, self.shapes.q * self.shapes.t - self.in_features))
-        return apply_factors(padded, *factors(*self._terms()))[:, : self.out_features]
+        return apply_padded(inputs, *factors(*self._terms()), self.shapes.q * self.shapes.t, self.out_features)
 
     def build_multiplications(self) -> int:
         """R for each entry of the matrix that W is cut from."""
@@ -144,7 +137,9 @@ class Kronecker(Structure):
         """A and B laid out as two matrix products, where these take at most twice the multiplications of W."""
         if multiplications(*self._terms()) > 2 * self.out_features * self.in_features:
             return None
-        return PackedKronecker(self)
+        mixer, weight, mixer_first = factors(*self._terms())
+        sizes = {"columns": self.shapes.q * self.shapes.t, "out_features": self.out_features}
+        return PackedFactors(functools.partial(apply_padded, mixer_first=mixer_first, **sizes), mixer, weight)
 
     def extra_repr(self) -> str:
         """Sizes, rank and the shapes of the factors."""
@@ -156,19 +151,13 @@ class Kronecker(Structure):
         return self.a.permute(2, 0, 1), self.b.transpose(0, 1)
 
 
-class PackedKronecker(nn.Module):
-    """y = W x without W, for inference on few tokens."""
-
-    def __init__(self, structure: Kronecker) -> None:
-        super().__init__()
-        self.padding = structure.shapes.q * structure.shapes.t - structure.in_features
-        self.out_features = structure.out_features
-        self.product = PackedKroneckerSum(*structure._terms())
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, in_features] -> [tokens, out_features]``."""
-        outputs: Tensor = self.product(F.pad(inputs, (0, self.padding)) if self.padding else inputs)
-        return outputs[:, : self.out_features].contiguous()
+def apply_padded(
+    inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool, columns: int, out_features: int
+) -> Tensor:
+    """``[tokens, in_features] -> [tokens, out_features]`` by the factors of a matrix of so many columns, and rows."""
+    padding = columns - inputs.shape[1]
+    padded = F.pad(inputs, (0, padding)) if padding else inputs
+    return apply_factors(padded, mixer, weight, mixer_first)[:, :out_features]
 
 
 def ceil_shapes(out_features: int, in_features: int) -> Shapes:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_low_rank
+from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 from phmrun.shares import check_budget, share_of
 
@@ -40,7 +41,8 @@ class LowRank(Structure):
         budget: Annotated[float | str, "Share of the dense parameters that r is chosen for; a fraction or 1/4"] = "1/4",
     ) -> None:
         super().__init__(out_features, in_features, rank=rank, budget=budget)
-        self.rank = chosen_rank(out_features, in_features, rank, budget)
+        share = share_of(budget) or 1
+        self.rank = rank or max(1, int(share * out_features * in_features / (out_features + in_features)))
         self.u = nn.Parameter(torch.empty(out_features, self.rank))
         self.v = nn.Parameter(torch.empty(self.rank, in_features))
 
@@ -57,8 +59,8 @@ class LowRank(Structure):
     def reset_parameters(self, std: float) -> None:
         """Both factors uniform with standard deviation √(std / √r)."""
         bound = (3 * std / self.rank**0.5) ** 0.5
-        nn.init.uniform_(self.u, -bound, bound)
-        nn.init.uniform_(self.v, -bound, bound)
+        for factor in (self.u, self.v):
+            nn.init.uniform_(factor, -bound, bound)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
@@ -77,15 +79,15 @@ class LowRank(Structure):
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """U (V x)."""
-        return F.linear(F.linear(inputs, self.v), self.u)
+        return apply_low_rank(inputs, self.u, self.v)
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """V x, and U."""
         return F.linear(inputs, self.v), self.u
 
     def packed(self) -> nn.Module:
-        """Two plain linear maps."""
-        return nn.Sequential(_plain(self.v), _plain(self.u))
+        """U and V."""
+        return PackedFactors(apply_low_rank, self.u, self.v)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """V first, then U."""
@@ -100,16 +102,6 @@ class LowRank(Structure):
         return f"out_features={self.out_features}, in_features={self.in_features}, rank={self.rank}"
 
 
-def chosen_rank(out_features: int, in_features: int, rank: int, budget: float | str) -> int:
-    """The rank itself, or the largest one within the budget, but at least 1."""
-    share = share_of(budget)
-    if rank or share is None:
-        return rank
-    return max(1, int(share * out_features * in_features / (out_features + in_features)))
-
-
-def _plain(weight: Tensor) -> nn.Linear:
-    """A linear map without bias over a copy of ``weight``."""
-    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
-    linear.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
-    return linear
+def apply_low_rank(inputs: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """``[tokens, d] -> [tokens, k]`` by U ``[k, r]`` and V ``[r, d]``."""
+    return F.linear(F.linear(inputs, v), u)

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.block_matrix import PackedFactors, block_size, choose_blocks, from_blocks, into_blocks, rms
+from phmrun.layers.block_matrix import block_size, choose_blocks, from_blocks, into_blocks
 from phmrun.layers.fitting import best_low_rank_blocks
+from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 from phmrun.shares import check_budget, share_of
 
@@ -93,8 +94,7 @@ class Monarch(Structure):
             self.left.copy_(left.transpose(1, 2).flatten(2))
             self.right.copy_(right.transpose(0, 1).flatten(1, 2))
             if self.gain is not None:
-                sizes = [rms(factor) / drawn for factor, drawn in zip((self.left, self.right), self.drawn, strict=True)]
-                self.gain.copy_(torch.stack(sizes).clamp(min=1.0))
+                self.gain.copy_(self._growth())
         if covariance is not None:
             super().fit(weight, covariance)
 
@@ -102,11 +102,13 @@ class Monarch(Structure):
         """L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]`` of the formula, normalised where they are to be."""
         if self.gain is None:
             return self.left, self.right
-        left, right = (
-            factor * (gain / (rms(factor) / drawn).clamp(min=1.0))
-            for factor, gain, drawn in zip((self.left, self.right), self.gain, self.drawn, strict=True)
-        )
-        return left, right
+        of_left, of_right = self.gain / self._growth()
+        return self.left * of_left, self.right * of_right
+
+    def _growth(self) -> Tensor:
+        """How many times the root mean squares of L and R are those that they were drawn with, at least 1."""
+        pairs = zip((self.left, self.right), self.drawn, strict=True)
+        return torch.stack([(factor.square().mean() + 1e-8).sqrt() / drawn for factor, drawn in pairs]).clamp(min=1.0)
 
     def materialize(self) -> Tensor:
         """The blocks' products as one batch, then one permutation."""
@@ -146,9 +148,8 @@ class Monarch(Structure):
 
     def extra_repr(self) -> str:
         """Sizes, blocks and rank."""
-        return (
-            f"out_features={self.out_features}, in_features={self.in_features}, blocks={self.blocks}, rank={self.rank}"
-        )
+        sizes = f"out_features={self.out_features}, in_features={self.in_features}"
+        return f"{sizes}, blocks={self.blocks}, rank={self.rank}"
 
 
 def apply_monarch(inputs: Tensor, left: Tensor, right: Tensor, *, out_features: int) -> Tensor:

@@ -47,11 +47,10 @@ class SparseLowRank(Structure):
         seed: Annotated[int, "What the places are drawn from"] = 0,
     ) -> None:
         super().__init__(out_features, in_features, rank=rank, density=density, budget=budget, seed=seed)
-        each = numbers_per_row(in_features, density)
+        each = max(1, round(density * in_features))  # m
         share = share_of(budget) or 1
         left = int(share * out_features * in_features) - out_features * each
-        most = min(out_features, in_features)
-        self.rank = rank or max(1, min(left // (out_features + in_features), most))
+        self.rank = rank or max(1, min(left // (out_features + in_features), out_features, in_features))
         self.u = nn.Parameter(torch.empty(out_features, self.rank))
         self.v = nn.Parameter(torch.empty(self.rank, in_features))
         self.s = nn.Parameter(torch.empty(out_features, each))
@@ -116,17 +115,11 @@ class SparseLowRank(Structure):
         return self.rank * self.out_features * self.in_features
 
 
-def numbers_per_row(in_features: int, density: float) -> int:
-    """m, at least 1."""
-    return max(1, round(density * in_features))
-
-
 def draw_places(rows: int, columns: int, each: int, seed: int) -> Tensor:
     """For every row, ``each`` different columns in rising order, all equally likely, ``[rows, each]``."""
     generator = torch.Generator().manual_seed(seed)
-    found = []
-    for start in range(0, rows, max(1, AT_ONCE // columns)):
-        count = min(max(1, AT_ONCE // columns), rows - start)
-        drawn = torch.rand(count, columns, generator=generator, device="cpu")
+    step, found = max(1, AT_ONCE // columns), []
+    for start in range(0, rows, step):
+        drawn = torch.rand(min(step, rows - start), columns, generator=generator, device="cpu")
         found.append(drawn.topk(each, dim=1).indices.sort(dim=1).values)
     return torch.cat(found)

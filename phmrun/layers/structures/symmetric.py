@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import steadied
+from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 
 
@@ -28,17 +29,12 @@ class SymmetricForm:
 
     def sides(self, maps: Sequence["Symmetric"], x: Tensor, y: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor]:
         """As :meth:`phmrun.layers.structure.BilinearForm.sides`."""
-        vectors, diagonals = y.unsqueeze(-2), _diagonals(maps)
+        vectors, diagonals = y.unsqueeze(-2), torch.stack([structure.diagonal for structure in maps])
         return x, vectors * diagonals if shift is None else torch.addcmul(shift, vectors, diagonals)
 
     def pairs(self, maps: Sequence["Symmetric"], x: Tensor, y: Tensor) -> Tensor:
         """As :meth:`phmrun.layers.structure.BilinearForm.pairs`."""
-        return F.linear(x * y, _diagonals(maps))
-
-
-def _diagonals(maps: Sequence["Symmetric"]) -> Tensor:
-    """``[labels, in_features]``."""
-    return torch.stack([structure.diagonal for structure in maps])
+        return F.linear(x * y, torch.stack([structure.diagonal for structure in maps]))
 
 
 @register("symmetric")
@@ -93,16 +89,4 @@ class Symmetric(Structure):
 
     def packed(self) -> nn.Module:
         """The diagonal alone."""
-        return PackedSymmetric(self.diagonal)
-
-
-class PackedSymmetric(nn.Module):
-    """y = w · x element by element, for inference."""
-
-    def __init__(self, diagonal: Tensor) -> None:
-        super().__init__()
-        self.diagonal = nn.Parameter(diagonal.detach().clone(), requires_grad=False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, d] -> [tokens, d]``."""
-        return inputs * self.diagonal
+        return PackedFactors(torch.mul, self.diagonal)
