@@ -4,9 +4,8 @@ from phmrun.layers.adaptive import AdaptiveInput, AdaptiveSoftmax
 from phmrun.layers.attention import MultiheadAttention
 from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.conversion import convert
-from phmrun.layers.define import DeFINE
+from phmrun.layers.define import HGT, DeFINE
 from phmrun.layers.embedding import Embedding, build_embedding, register_embedding
-from phmrun.layers.hgt import HGT
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import FeedForward, Linear
 from phmrun.layers.lstm import LSTM

@@ -34,19 +34,16 @@ class Cluster(NamedTuple):
         """Number of tokens."""
         return self.end - self.start
 
+    def __str__(self) -> str:
+        return f"{self.size}×{self.width}"
+
     def positions(self, tokens: Tensor) -> Tensor:
         """The places in ``tokens [positions]`` whose token is in the cluster."""
         return ((tokens >= self.start) & (tokens < self.end)).nonzero().squeeze(1)
 
 
 def plan_clusters(size: int, cutoffs: Sequence[int], width: int, div_value: float) -> tuple[Cluster, ...]:
-    """The clusters of a vocabulary.
-
-    Args:
-        size: Size of the vocabulary.
-        cutoffs: The first token of each cluster but the first.
-        width: Width of the first cluster's vectors.
-        div_value: Factor by which each further cluster's vectors are narrower.
+    """The clusters of a vocabulary of ``size`` words, the first cluster's vectors being of ``width`` numbers.
 
     Raises:
         PhmrunError: The cut-offs do not rise or leave the vocabulary, or a width would be less than 1.
@@ -68,11 +65,8 @@ class AdaptiveInput(nn.Module):
         embedding_dim: Size of an embedding vector.
         cutoffs: The first token of each cluster but the first.
         div_value: Factor by which each further cluster's vectors are narrower.
-        device: Where the parameters live.
-        dtype: Their type.
         width: Width of the first cluster's vectors; ``embedding_dim`` unless given.
-        structure: Name of the structure of tables and projections.
-        **options: Its options.
+        structure: Of tables and projections; ``**options`` are its options.
 
     Raises:
         PhmrunError: Cut-offs out of order, or a structure that does not fit a cluster.
@@ -92,8 +86,7 @@ class AdaptiveInput(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.cutoffs, self.div_value = tuple(cutoffs), div_value
         self.clusters = plan_clusters(num_embeddings, cutoffs, width or embedding_dim, div_value)
         self.tables = nn.ModuleList(
@@ -124,19 +117,15 @@ class AdaptiveInput(nn.Module):
             return self.projections[0](self.tables[0](tokens))
         flat = tokens.reshape(-1)
         places = [cluster.positions(flat) for cluster in self.clusters]
-        parts = [
-            projection(table(flat[place] - cluster.start))
-            for cluster, place, table, projection in zip(
-                self.clusters, places, self.tables, self.projections, strict=True
-            )
-        ]
+        maps = zip(self.clusters, places, self.tables, self.projections, strict=True)
+        parts = [projection(table(flat[place] - cluster.start)) for cluster, place, table, projection in maps]
         order = torch.cat(places)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         return torch.cat(parts)[back].view(*tokens.shape, self.embedding_dim)
 
     def extra_repr(self) -> str:
         """Sizes of the clusters and of their vectors."""
-        return ", ".join(f"{cluster.size}×{cluster.width}" for cluster in self.clusters)
+        return ", ".join(map(str, self.clusters))
 
 
 class AdaptiveSoftmax(nn.Module):
@@ -151,13 +140,10 @@ class AdaptiveSoftmax(nn.Module):
         cutoffs: The first token of each cluster but the first.
         div_value: Factor by which each further cluster's vectors are narrower.
         bias: Whether words and clusters have biases.
-        device: Where the parameters live.
-        dtype: Their type.
         width: Width of the first cluster's vectors; ``in_features`` unless given.
         tied: An input whose tables serve here too, and its projections where it has the same width; it brings
             cut-offs and widths of its own.
-        structure: Name of the structure of tables and projections where they are not tied.
-        **options: Its options.
+        structure: Of tables and projections where they are not tied; ``**options`` are its options.
 
     Raises:
         PhmrunError: Cut-offs out of order, a structure that does not fit, or a tied input of another vocabulary.
@@ -179,12 +165,10 @@ class AdaptiveSoftmax(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.in_features = in_features
-        self.n_classes = n_classes
+        self.in_features, self.n_classes = in_features, n_classes
         if tied is not None and tied.num_embeddings != n_classes:
-            raise PhmrunError(
-                f"an adaptive input of {tied.num_embeddings} words cannot be tied to an output of {n_classes}"
-            )
+            words = tied.num_embeddings
+            raise PhmrunError(f"an adaptive input of {words} words cannot be tied to an output of {n_classes}")
         shares_projections = tied is not None and tied.embedding_dim == in_features
         with on_device(device):
             if tied is None:
@@ -197,10 +181,8 @@ class AdaptiveSoftmax(nn.Module):
                 self.projections = tied.projections
             else:
                 self.projections = _projections(self.clusters, in_features, structure, options)
-            self.tables = nn.ModuleList(
-                _map(cluster.width, cluster.size, bias, **arguments)
-                for cluster, arguments in zip(self.clusters, maps, strict=True)
-            )
+            pairs = zip(self.clusters, maps, strict=True)
+            self.tables = nn.ModuleList(_map(each.width, each.size, bias, **settings) for each, settings in pairs)
             tails = len(self.clusters) - 1
             self.cluster_weight = nn.Parameter(torch.empty(tails, self.clusters[0].width)) if tails else None
             self.cluster_bias = nn.Parameter(torch.empty(tails)) if bias and tails else None
@@ -223,9 +205,7 @@ class AdaptiveSoftmax(nn.Module):
     def forward(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
         """The sum of -log p(target) in nats, each cluster's share fused with its output map.
 
-        Args:
-            hidden: ``[…, in_features]``.
-            targets: ``[…]`` of token numbers.
+        ``hidden […, in_features]``, ``targets […]`` of token numbers.
         """
         sums = [
             linear_cross_entropy(vectors, weight, bias, classes)
@@ -286,16 +266,15 @@ class AdaptiveSoftmax(nn.Module):
 
     def extra_repr(self) -> str:
         """Sizes of the clusters and of their vectors."""
-        return ", ".join(f"{cluster.size}×{cluster.width}" for cluster in self.clusters)
+        return ", ".join(map(str, self.clusters))
 
 
 def _projections(clusters: Sequence[Cluster], width: int, structure: str, options: dict[str, Any]) -> nn.ModuleList:
     """A map from each cluster's width to the model's, where they differ; the output reads it backwards."""
-    projections = nn.ModuleList()
-    for cluster in clusters:
-        same = cluster.width == width
-        projections.append(nn.Identity() if same else _map(cluster.width, width, False, structure=structure, **options))
-    return projections
+    return nn.ModuleList(
+        nn.Identity() if own == width else _map(own, width, False, structure=structure, **options)
+        for _, _, own in clusters
+    )
 
 
 def _map(inputs: int, outputs: int, bias: bool, **structure: Any) -> Linear:

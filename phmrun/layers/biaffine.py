@@ -30,11 +30,8 @@ class Biaffine(nn.Module):
         out_features: Number of labels.
         bias_x: Whether x is followed by a 1, which gives the term v·y.
         bias_y: Whether y is followed by a 1, which gives the term u·x.
-        device: Where the parameters live.
-        dtype: Their type.
         constant: Whether, with both terms, there is the constant c; Matsuno et al. have none beside a structured W.
-        structure: Name of the structure of each W.
-        **options: Its options.
+        structure: Of each W; ``**options`` are its options.
 
     Raises:
         PhmrunError: Unknown structure or option, or sizes that do not fit.
@@ -56,8 +53,7 @@ class Biaffine(nn.Module):
         super().__init__()
         if out_features < 1:
             raise PhmrunError(f"a biaffine form needs at least one label, not {out_features}")
-        self.in_features = in_features
-        self.out_features = out_features
+        self.in_features, self.out_features = in_features, out_features
         with on_device(device):
             self.maps = nn.ModuleList(
                 build_structure(structure, in_features, in_features, **options) for _ in range(out_features)
@@ -94,17 +90,17 @@ class Biaffine(nn.Module):
         return torch.stack([build_weight(structure) for structure in self.maps])  # type: ignore[arg-type]
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Scores of all pairs.
+        """Scores of all pairs of ``x [batch, n, in_features]`` and ``y [batch, m, in_features]``.
 
-        Args:
-            x: ``[batch, n, in_features]``.
-            y: ``[batch, m, in_features]``.
-
-        Returns:
-            ``[batch, n, m]`` for one label, ``[batch, labels, n, m]`` for several.
+        ``[batch, n, m]`` for one label, ``[batch, labels, n, m]`` for several.
         """
         batch, m, labels = y.shape[0], y.shape[1], self.out_features
-        left, right = self._sides(x, y)  # [batch, n, size], [batch, m, labels, size]
+        # [batch, n, size] and [batch, m, labels, size], whose inner products are the scores but for v·y + c
+        if self._form is not None:
+            left, right = self._form.sides(list(self.maps), x, y, self.u)
+        else:
+            mapped = F.linear(y, self.weight.flatten(0, 1), None if self.u is None else self.u.flatten())
+            left, right = x, mapped.unflatten(-1, (labels, -1))
         rows = right.flatten(1, 2)
         if self.v is None:
             scores = torch.bmm(rows, left.transpose(1, 2))
@@ -116,12 +112,7 @@ class Biaffine(nn.Module):
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Scores of x with y of the same position only, such as dependents with their heads.
 
-        Args:
-            x: ``[…, in_features]``.
-            y: ``[…, in_features]``.
-
-        Returns:
-            ``[…, labels]``.
+        Twice ``[…, in_features] -> […, labels]``.
         """
         if self._form is not None:
             scores = self._form.pairs(list(self.maps), x, y)
@@ -140,13 +131,6 @@ class Biaffine(nn.Module):
             structure.matrix = nn.Parameter(weight.detach().clone(), requires_grad=False)
         plain.u, plain.v, plain.c = self.u, self.v, self.c
         return plain.eval()
-
-    def _sides(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """``[…, n, size]`` and ``[…, m, labels, size]`` whose inner products are the scores but for v·y + c."""
-        if self._form is not None:
-            return self._form.sides(list(self.maps), x, y, self.u)
-        right = F.linear(y, self.weight.flatten(0, 1), None if self.u is None else self.u.flatten())
-        return x, right.unflatten(-1, (self.out_features, -1))
 
     def _of_y(self, y: Tensor) -> Tensor:
         """v·y + c, ``[…, m, in_features] -> […, m, labels]``."""

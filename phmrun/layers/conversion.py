@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,6 @@ from phmrun.layers.lstm import LSTM, GateMaps
 from phmrun.layers.structure import Structure
 
 Model = TypeVar("Model", bound=nn.Module)
-Owners = dict[int, list[tuple[nn.Module, str]]]
-"""By parameter the modules that own it, with the name that it has in the model."""
 KINDS = (nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM)
 """What is converted; a subclass may compute something else, and stays."""
 
@@ -51,14 +49,21 @@ def convert(
             or one is tied to a layer that stays: all of these at once.
     """
     duplicate = copy.deepcopy(model)
-    chosen = _chosen(duplicate, _patterns(names), _patterns(but))
-    owners = _owners(duplicate)
+    chosen = _chosen(duplicate, names, but)
+    owners: dict[int, list[tuple[nn.Module, str]]] = {}  # by parameter, with the name that it has in each
+    for prefix, module in duplicate.named_modules():
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            owners.setdefault(id(parameter), []).append((module, f"{prefix}.{name}"))
     shared: dict[int, Structure] = {}
     made: dict[nn.Module, nn.Module] = {}
     problems = []
     for module, name in chosen.items():
+        places = [place for parameter in module.parameters(recurse=False) for place in owners[id(parameter)]]
+        outside = [place for owner, place in places if owner not in chosen]
+        if outside:
+            problems.append(f"{name}: its weight is tied to {outside[0]}, which is not converted")
+            continue
         try:
-            _check_ties(module, owners, chosen)
             made[module] = _converted(module, structure, shared, weights == "nearest", options)
         except PhmrunError as error:
             problems.append(f"{name}: {error.what}")
@@ -70,42 +75,20 @@ def convert(
     return replaced(duplicate, lambda module: made.get(module, module))
 
 
-def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> dict[nn.Module, str]:
+def _chosen(model: nn.Module, names: str | Iterable[str], but: str | Iterable[str]) -> dict[nn.Module, str]:
     """The layers to convert, with their names."""
+    wanted, spared = ((each,) if isinstance(each, str) else tuple(each) for each in (names, but))
     layers = {module: name for name, module in model.named_modules() if type(module) in KINDS}
     chosen = {
         module: name
         for module, name in layers.items()
-        if any(fnmatchcase(name, each) for each in names) and not any(fnmatchcase(name, each) for each in but)
+        if any(fnmatchcase(name, each) for each in wanted) and not any(fnmatchcase(name, each) for each in spared)
     }
     if not chosen:
-        what = f"no nn.Linear, nn.Embedding or nn.LSTM of the model is called {' or '.join(names)}"
-        close = nearest(names[0], layers.values()) if names else []
+        what = f"no nn.Linear, nn.Embedding or nn.LSTM of the model is called {' or '.join(wanted)}"
+        close = nearest(wanted[0], layers.values()) if wanted else []
         raise PhmrunError(what, hint=f"Did you mean {' or '.join(close)}?" if close else None)
     return chosen
-
-
-def _patterns(given: str | Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _owners(model: nn.Module) -> Owners:
-    """Of every parameter the owners."""
-    owners: Owners = {}
-    for prefix, module in model.named_modules():
-        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
-            owners.setdefault(id(parameter), []).append((module, f"{prefix}.{name}"))
-    return owners
-
-
-def _check_ties(
-    module: nn.Module, owners: dict[int, list[tuple[nn.Module, str]]], chosen: dict[nn.Module, str]
-) -> None:
-    """Refuses a weight that is also that of a module which stays."""
-    for parameter in module.parameters(recurse=False):
-        for owner, name in owners[id(parameter)]:
-            if owner not in chosen:
-                raise PhmrunError(f"its weight is tied to {name}, which is not converted")
 
 
 def _converted(
@@ -143,36 +126,20 @@ def _table_or_map(
     return Embedding(rows, width, padding, structure=structure, **where, **options)
 
 
+@torch.no_grad()
 def _lstm(module: nn.LSTM, structure: str, near: bool, options: dict[str, Any]) -> LSTM:
-    """Our counterpart of an ``nn.LSTM``: eight maps per layer and direction."""
+    """Our counterpart of an ``nn.LSTM``: eight maps per layer and direction, fitted gate by gate."""
     if module.proj_size:
         raise PhmrunError("an LSTM with proj_size has no counterpart")
     weight: Tensor = module.all_weights[0][0]
-    made = LSTM(
-        module.input_size,
-        module.hidden_size,
-        module.num_layers,
-        module.bias,
-        module.batch_first,
-        module.dropout,
-        module.bidirectional,
-        device=weight.device,
-        dtype=weight.dtype,
-        bias_vectors=2,
-        structure=structure,
-        **options,
-    )
+    same = ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
+    settings: dict[str, Any] = {name: getattr(module, name) for name in same} | options
+    made = LSTM(device=weight.device, dtype=weight.dtype, bias_vectors=2, structure=structure, **settings)
     if near:
-        for number, cell in enumerate(made.cells):
-            _fit_cell(cell, *module.all_weights[number])  # type: ignore[arg-type]
+        for cell, weights in zip(cast(list[GateMaps], list(made.cells)), module.all_weights, strict=True):
+            for maps, dense in zip((cell.input, cell.recurrent), weights, strict=False):
+                for part, rows in zip(cast(list[Structure], list(maps)), dense.chunk(len(maps)), strict=True):
+                    part.fit(rows.detach())
+            if cell.bias is not None:
+                cell.bias.copy_(torch.stack(tuple(weights[2:])))
     return made
-
-
-@torch.no_grad()
-def _fit_cell(cell: GateMaps, inputs: Tensor, recurrent: Tensor, *biases: Tensor) -> None:
-    """Gate by gate, in torch's order."""
-    for maps, weight in ((cell.input, inputs), (cell.recurrent, recurrent)):
-        for part, rows in zip(maps, weight.detach().chunk(len(maps)), strict=True):
-            part.fit(rows)  # type: ignore[operator]
-    if cell.bias is not None:
-        cell.bias.copy_(torch.stack(biases))

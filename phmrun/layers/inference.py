@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -99,10 +99,11 @@ def folded(model: Model) -> Model:
 
     Each W is built once; tied matrices stay tied. The copy is in evaluation mode and needs no gradient.
     """
-    return _copy(model, "folded", {})
+    return for_inference(model, "folded")
 
 
-def for_inference(model: Model, application: Choice = "dense", **parts: Choice) -> Model:
+@torch.no_grad()
+def for_inference(model: Model, application: Form = "dense", **parts: Form) -> Model:
     """A copy of ``model`` for inference, in evaluation mode.
 
     Args:
@@ -113,31 +114,25 @@ def for_inference(model: Model, application: Choice = "dense", **parts: Choice) 
             those do that are large enough (:func:`factors_pay`).
         **parts: Another application for a direct child, by its name: ``decoder="factored"``.
     """
-    return _copy(model, application, parts)
+    duplicate = copy.deepcopy(model).eval().requires_grad_(False)
+    tables: dict[int, nn.Parameter] = {}
+    for name, part in parts.items():
+        child = duplicate.get_submodule(name)
+        setattr(duplicate, name, replaced(child, functools.partial(_plain, application=part, tables=tables)))
+    return replaced(duplicate, functools.partial(_plain, application=application, tables=tables))
 
 
+@torch.no_grad()
 def table_of(embedding: nn.Module) -> nn.Embedding:
     """An embedding, made for inference, as the table of all its vectors, whatever makes them."""
     if isinstance(embedding, nn.Embedding):
         return embedding
-    with torch.no_grad():
-        weight: Tensor = embedding.weight  # type: ignore[assignment]
-        table = nn.Embedding.from_pretrained(weight.detach())
-        for part in embedding.parameters():  # which may be tied to something else: then the table is, too
-            if part.shape == weight.shape and torch.equal(part, weight):
-                table.weight = part
-        return table
-
-
-def _copy(model: Model, application: Form, parts: Mapping[str, Form]) -> Model:
-    """A copy of ``model`` in evaluation mode with its maps in the given form."""
-    with torch.no_grad():
-        duplicate = copy.deepcopy(model).eval().requires_grad_(False)
-        tables: dict[int, nn.Parameter] = {}
-        for name, part in parts.items():
-            child = duplicate.get_submodule(name)
-            setattr(duplicate, name, replaced(child, functools.partial(_plain, application=part, tables=tables)))
-        return replaced(duplicate, functools.partial(_plain, application=application, tables=tables))
+    weight: Tensor = embedding.weight  # type: ignore[assignment]
+    table = nn.Embedding.from_pretrained(weight)
+    for part in embedding.parameters():  # which may be tied to something else: then the table is, too
+        if part.shape == weight.shape and torch.equal(part, weight):
+            table.weight = part
+    return table
 
 
 def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
@@ -162,35 +157,33 @@ def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]
         if application == "by-size":
             factored = factors_pay(module.structure)
         operator = module.structure.packed() if factored and not module.keeps_weight else None
-        return _plain_linear(module, tables) if operator is None else PackedLinear(module, operator)
+        if operator is None:
+            return plain_linear(_table(module.structure, tables), module.bias)
+        return PackedLinear(module, operator)
     if isinstance(module, Embedding):
-        table = _table(module.structure, tables)
-        plain = nn.Embedding.from_pretrained(table)
-        plain.weight = table
-        if module.padding_idx is None:
-            return plain
-        return _with_zero_row(plain, module.padding_idx)
+        weight = _table(module.structure, tables)
+        if module.padding_idx is not None:  # in memory of its own, so that tied maps keep their row
+            weight = nn.Parameter(weight.clone(), requires_grad=False)
+            weight[module.padding_idx] = 0.0
+        plain = nn.Embedding.from_pretrained(weight, padding_idx=module.padding_idx)
+        plain.weight = weight
+        return plain
     if isinstance(module, Biaffine) and module.factored and application != "folded":
         return module
     return module.plain() if isinstance(module, Foldable) else module
 
 
-def _plain_linear(module: Linear, tables: dict[int, nn.Parameter]) -> nn.Linear:
-    """``nn.Linear`` with W built once; made on the meta device so that no weights are drawn to be thrown away."""
-    plain = nn.Linear(module.in_features, module.out_features, bias=module.bias is not None, device="meta")
-    plain.weight = _table(module.structure, tables)
-    if module.bias is not None:
-        plain.bias = module.bias
-    return plain
+def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """``nn.Linear`` of ``weight [out, in]`` and ``bias [out]``, which are copied unless they are parameters.
 
-
-def _with_zero_row(plain: nn.Embedding, row: int) -> nn.Embedding:
-    """The same table with a zero vector for the padding token, in memory of its own so that tied maps keep theirs."""
-    weight = plain.weight.clone()
-    weight[row] = 0.0
-    plain.weight = nn.Parameter(weight, requires_grad=False)
-    plain.padding_idx = row
-    return plain
+    Made on the meta device so that no weights are drawn to be thrown away.
+    """
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and not isinstance(value, nn.Parameter):
+            value = nn.Parameter(value.detach().clone(), requires_grad=False)
+        setattr(linear, name, value)
+    return linear
 
 
 def _table(structure: Structure, tables: dict[int, nn.Parameter]) -> nn.Parameter:

@@ -3,12 +3,11 @@
 Words are numbered by falling frequency, and clusters are ranges of such numbers.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from phmrun.layers.adaptive import AdaptiveInput
-from phmrun.layers.define import DeFINE
+from phmrun.layers.define import Activation, Connection, DeFINE, Schedule
 from phmrun.layers.embedding import EmbeddingKind, Inside, register_embedding
-from phmrun.layers.hgt import Activation, Connection, Schedule
 from phmrun.registry import EMBEDDINGS
 
 MEHTA = "Mehta et al. 2020"
@@ -96,77 +95,34 @@ def define(
     inside: Inside = None,
 ) -> DeFINE:
     """Few numbers per word, expanded by a hierarchical group transform that keeps seeing them, then reduced."""
-    n = width or embedding_dim
-    return DeFINE(
-        num_embeddings,
-        embedding_dim,
-        n,
-        expansion,
-        depth,
-        mapping=AdaptiveInput(num_embeddings, n, cutoffs, div_value, **(inside or {})),
-        connection=connection,
-        reduce=reduce,
-        max_groups=max_groups,
-        schedule=schedule,
-        shared=shared,
-        shuffle=shuffle,
-        norm=norm,
-        bias=bias,
-        activation=activation,
-        multiple_of=multiple_of,
-        **(inside or {}),
-    )
+    n, within = width or embedding_dim, inside or {}
+    mapping = AdaptiveInput(num_embeddings, n, cutoffs, div_value, **within)
+    groups: dict[str, Any] = {"max_groups": max_groups, "schedule": schedule, "shared": shared, "shuffle": shuffle}
+    maps: dict[str, Any] = {"norm": norm, "bias": bias, "activation": activation, "multiple_of": multiple_of}
+    ends: dict[str, Any] = {"mapping": mapping, "connection": connection, "reduce": reduce}
+    return DeFINE(num_embeddings, embedding_dim, n, expansion, depth, **ends, **groups, **maps, **within)
 
 
-def _stack(name: str, formula: str, count: str, constraint: str, summary: str, **fixed: object) -> EmbeddingKind:
+def _stack(name: str, formula: str, count: str, summary: str, **fixed: object) -> EmbeddingKind:
     """DeFINE without its connections to e_v, and with some of its options decided."""
     kind = EmbeddingKind(
         name,
         define.build,
         formula=f"W {formula}; e_v of n numbers",
         count_formula=f"V·n + {count} + k·m, norms and biases",
-        constraint=constraint,
+        constraint="none" if name == "linear" else define.constraint,
         source=MEHTA,
-        summary=summary,
-        fixed={"connection": "plain", **fixed},
+        summary=f"Few numbers per word, expanded by {summary}, then reduced.",
+        fixed={"connection": "plain", "shuffle": False, **fixed},
     )
     EMBEDDINGS.add(name, kind)
     return kind
 
 
-hgt = _stack(
-    "hgt",
-    "HGT(e_v)",
-    "Σ_l in_l·out_l/g_l²",
-    "the groups divide n and all widths from n to k",
-    "Few numbers per word, expanded by group transforms of ever fewer groups, then reduced.",
-    shuffle=False,
-)
-glt = _stack(
-    "glt",
-    "GLT(e_v)",
-    "Σ_l in_l·out_l/g²",
-    "the groups divide n and all widths from n to k",
-    "Few numbers per word, expanded by transforms of as many groups each, then reduced.",
-    schedule="fixed",
-    shuffle=False,
-)
-glt_shuffle = _stack(
-    "glt-shuffle",
-    "GLT(e_v), shuffled",
-    "Σ_l in_l·out_l/g²",
-    "the groups divide n and all widths from n to k",
-    "Few numbers per word, expanded by group transforms between which features change groups, then reduced.",
-    schedule="fixed",
-    shuffle=True,
-)
-linear = _stack(
-    "linear",
-    "f_N(… f_1(e_v))",
-    "Σ_l in_l·out_l",
-    "none",
-    "Few numbers per word, expanded by linear transforms, then reduced.",
-    schedule="fixed",
-    max_groups=1,
-    shuffle=False,
-)
+BY_GROUPS, ALIKE = "group transforms of ever fewer groups", "transforms of as many groups each"
+SHUFFLED = "group transforms between which features change groups"
+
+hgt = _stack("hgt", "HGT(e_v)", "Σ_l in_l·out_l/g_l²", BY_GROUPS)
+glt = _stack("glt", "GLT(e_v)", "Σ_l in_l·out_l/g²", ALIKE, schedule="fixed")
+glt_shuffle = _stack("glt-shuffle", "GLT(e_v), shuffled", "Σ_l in_l·out_l/g²", SHUFFLED, schedule="fixed", shuffle=True)
+linear = _stack("linear", "f_N(… f_1(e_v))", "Σ_l in_l·out_l", "linear transforms", schedule="fixed", max_groups=1)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
-from phmrun.layers.inference import Choice, PackedLinear
+from phmrun.layers.inference import Choice, PackedLinear, plain_linear
 from phmrun.layers.kernels import FewRows, Map
 from phmrun.layers.kronecker_sum import Factors, PackedKroneckerSum, apply_factors
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, Sublayer, padding_mask, with_tables
@@ -327,15 +327,6 @@ class CrossProjections(nn.Module):
 
     def _split(self, vectors: Tensor) -> Tensor:
         return vectors.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-
-def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """``nn.Linear`` over copies of ``weight [out, in]`` and ``bias [out]``."""
-    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
-    linear.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
-    if bias is not None:
-        linear.bias = nn.Parameter(bias.detach().clone(), requires_grad=False)
-    return linear
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import AdaptiveInput, DeFINE, Embedding
-from phmrun.layers.define import CHUNK
-from phmrun.layers.hgt import GroupTransform
+from phmrun.layers.define import CHUNK, GroupTransform
 from phmrun.plots.canvas import new_figure, words
 
 PANEL = 3.0

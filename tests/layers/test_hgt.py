@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import HGT
-from phmrun.layers.hgt import GroupTransform, group_schedule, width_schedule
+from phmrun.layers.define import GroupTransform, group_schedule, width_schedule
 
 
 @pytest.mark.parametrize("shared", [False, True])

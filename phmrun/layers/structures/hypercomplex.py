@@ -123,8 +123,9 @@ class Hypercomplex(Structure):
     def packed(self) -> nn.Module:
         """A and S laid out as two matrix products."""
         mixer, weight, mixer_first = factors(self.a, self.s)
-        settings = {"mixer_first": mixer_first, "interleaved": self.layout == "interleaved"}
-        return PackedFactors(functools.partial(apply_numbers, **settings), mixer, weight)
+        interleaved = self.layout == "interleaved"
+        apply = functools.partial(apply_numbers, mixer_first=mixer_first, interleaved=interleaved)
+        return PackedFactors(apply, mixer, weight)
 
     def _terms(self) -> tuple[Tensor, Tensor]:
         """First and second factors of the Kronecker products."""
