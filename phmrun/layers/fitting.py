@@ -6,6 +6,7 @@ error of the outputs, E‖(W - Ŵ) x‖² = tr((W - Ŵ) C (W - Ŵ)ᵀ). Everythi
 Sources: Van Loan and Pitsianis 1993 (sums of Kronecker products by rearrangement); Eckart and Young 1936 (low rank, and
 each block of a Monarch matrix); for C, whitening by its Cholesky factor where a closed form remains. Where none does,
 the factors are improved in turn, each to its best for the others (alternating least squares), so that the error falls.
+W is ``weight [k, d]``, C ``covariance [d, d]`` throughout.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,7 +70,7 @@ def best_low_rank_blocks(
     u: list[Tensor] = [target] * blocks
     v: list[Tensor] = [target] * blocks
 
-    def improve() -> None:
+    def improve() -> float:
         for number, own in enumerate(parts):
             root = torch.linalg.cholesky(steady[own, own])
             wanted = fitted[:, own] + _of_others(target - fitted, steady, own)
@@ -79,8 +80,9 @@ def best_low_rank_blocks(
             whitened = scale.unsqueeze(2) * right[:, :rank]
             v[number] = torch.linalg.solve_triangular(root, whitened, upper=False, left=False)
             fitted[:, own] = (u[number] @ v[number]).flatten(0, 1)
+        return error(target, fitted, steady)
 
-    _until_settled(improve, lambda: error(target, fitted, steady), once=covariance is None)
+    _until_settled(improve, rounds=1 if covariance is None else ROUNDS)
     return torch.stack(u, 1), torch.stack(v, 1)
 
 
@@ -90,13 +92,7 @@ def best_coupled_blocks(
     """B ``[b, k/b, r]``, D ``[r, b, b]``, C ``[b, r, d/b]`` with block (i, j) of W ≈ B_i diag(D_ij) C_j.
 
     Begins with the best matrix of rank r, whose D is 1, and improves B, and for each column of blocks D and C, in turn.
-
-    Args:
-        weight: ``[k, d]``.
-        b: Of the sizes wanted; what a rank above W's leaves over keeps these values.
-        d: Likewise.
-        c: Likewise.
-        covariance: ``[d, d]``.
+    What a rank above W's leaves over keeps the values given.
     """
     blocks, rank, columns = c.shape
     target = padded(weight, blocks, blocks)
@@ -113,7 +109,7 @@ def best_coupled_blocks(
     def built() -> Tensor:
         return torch.einsum("ikr,rij,jrc->ikjc", b, d, c).reshape(target.shape)
 
-    def improve() -> None:
+    def improve() -> float:
         coupled = torch.einsum("rij,jrc->irjc", d, c).flatten(2)  # [i, r, in]
         read = coupled @ steady
         for number in range(blocks):
@@ -129,8 +125,9 @@ def best_coupled_blocks(
                 d[:, row, number] = _solved(gram, right.unsqueeze(1)).squeeze(1)
             mixed = (b * d[:, :, number].t().unsqueeze(1)).flatten(0, 1)
             c[number] = _solved(mixed.t() @ mixed, mixed.t() @ wanted.flatten(0, 1))
+        return error(target, built(), steady)
 
-    _until_settled(improve, lambda: error(target, built(), steady))
+    _until_settled(improve)
     return b, d, c
 
 
@@ -159,30 +156,25 @@ def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None =
 def best_sparse_low_rank(
     weight: Tensor, places: Tensor, rank: int, covariance: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """U ``[k, r]``, V ``[r, d]`` and S ``[k, m]`` at given places, W ≈ U V + S: each the best for the rest, in turn.
+    """U ``[k, r]``, V ``[r, d]`` and S ``[k, m]`` in the columns ``places [k, m]``, W ≈ U V + S.
 
-    Args:
-        weight: ``[k, d]``.
-        places: The columns of the numbers of each row, ``[k, m]``.
-        rank: r.
-        covariance: ``[d, d]``.
+    Each is the best for the rest, in turn.
     """
     target = weight.double()
     steady = _padded_covariance(covariance, weight.shape[1], weight.shape[1])
     grams = steady[places.unsqueeze(2), places.unsqueeze(1)]  # [k, m, m]
     factors = torch.linalg.cholesky(grams)
-    state = {"u": target, "v": target, "s": target.new_zeros(places.shape)}
+    u, v, s = target, target, target.new_zeros(places.shape)
 
-    def sparse() -> Tensor:
-        return torch.zeros_like(target).scatter_add(1, places, state["s"])
+    def improve() -> float:
+        nonlocal u, v, s
+        u, v = best_low_rank(target - torch.zeros_like(target).scatter_add(1, places, s), rank, covariance)
+        wanted = ((target - u @ v) @ steady).gather(1, places)
+        s = torch.cholesky_solve(wanted.unsqueeze(2), factors).squeeze(2)
+        return error(target, u @ v + torch.zeros_like(target).scatter_add(1, places, s), steady)
 
-    def improve() -> None:
-        state["u"], state["v"] = best_low_rank(target - sparse(), rank, covariance)
-        wanted = ((target - state["u"] @ state["v"]) @ steady).gather(1, places)
-        state["s"] = torch.cholesky_solve(wanted.unsqueeze(2), factors).squeeze(2)
-
-    _until_settled(improve, lambda: error(target, state["u"] @ state["v"] + sparse(), steady))
-    return state["u"], state["v"], state["s"]
+    _until_settled(improve)
+    return u, v, s
 
 
 def padded(weight: Tensor, down: int, across: int, rows: int = 0, columns: int = 0) -> Tensor:
@@ -208,12 +200,11 @@ def _of_others(gap: Tensor, covariance: Tensor, own: slice) -> Tensor:
     return _solved(covariance[own, own], covariance[own] @ gap.t()).t()
 
 
-def _until_settled(improve: Callable[[], None], now: Callable[[], float], *, once: bool = False) -> None:
-    """Repeats what improves until it gains no more than a part of the error."""
+def _until_settled(improve: Callable[[], float], rounds: int = ROUNDS) -> None:
+    """Repeats what improves, and tells the error, until it gains no more than a part of that."""
     best = float("inf")
-    for _ in range(1 if once else ROUNDS):
-        improve()
-        reached = now()
+    for _ in range(rounds):
+        reached = improve()
         if reached >= (1 - SETTLED) * best:
             return
         best = reached
@@ -238,7 +229,15 @@ def best_kronecker_sum(
     a[:found], b[:found] = u[:, :found].t(), values[:found, None] * v[:found]
     a, b = a.view(rank, p, q), b.view(rank, s, t)
     if covariance is not None:
-        a, b = _alternated(weight.double(), steadied(covariance), a, b)
+        target, steady = weight.double(), steadied(covariance)
+
+        def improve() -> float:
+            nonlocal a, b
+            b = second_factors(target, a, steady)
+            a = _first_factors(target, steady, b, p, q)
+            return error(target, torch.einsum("iab,ist->asbt", a, b).reshape(k, d), steady)
+
+        _until_settled(improve)
     scale = (p * q / float(a.square().sum()) or 1.0) ** 0.5
     return a * scale, b / scale
 
@@ -266,22 +265,6 @@ def _first_factors(weight: Tensor, covariance: Tensor, b: Tensor, p: int, q: int
     return _solved(gram, right).view(rank, q, p).transpose(1, 2)
 
 
-def _alternated(weight: Tensor, covariance: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """A and S improved in turn until a round gains nothing."""
-    p, q = a.shape[1:]
-    factors = [a, b]
-
-    def improve() -> None:
-        factors[1] = second_factors(weight, factors[0], covariance)
-        factors[0] = _first_factors(weight, covariance, factors[1], p, q)
-
-    def now() -> float:
-        return error(weight, torch.einsum("iab,ist->asbt", *factors).reshape(weight.shape), covariance)
-
-    _until_settled(improve, now)
-    return factors[0], factors[1]
-
-
 def _solved(gram: Tensor, right: Tensor) -> Tensor:
     """gram⁻¹ · right of a symmetric system that may be singular: then the solution of least norm."""
     factor, failed = torch.linalg.cholesky_ex(gram)
@@ -300,11 +283,7 @@ def best_blocks(
 ) -> list[Tensor]:
     """Σ W_g C_g and Σ C_g of the least-squares problem of each block on the diagonal, as ``[wanted, gram]``.
 
-    Args:
-        weight: ``[k, d]``.
-        row_groups: The numbers of the rows of each group.
-        groups: Groups of columns, each a run of d/groups.
-        covariance: ``[d, d]``.
+    ``row_groups`` are the numbers of the rows of each group; the groups of columns are runs of d/groups.
     """
     width = weight.shape[1] // groups
     eye = torch.eye(weight.shape[1], dtype=torch.float64, device=weight.device)
@@ -316,14 +295,7 @@ def best_blocks(
 
 
 def fit_by_gradient(module: nn.Module, weight: Tensor, covariance: Tensor | None = None, steps: int = 200) -> None:
-    """Any structure, from the parameters that it has: L-BFGS on the error.
-
-    Args:
-        module: A structure.
-        weight: ``[k, d]``.
-        covariance: ``[d, d]``.
-        steps: Most iterations.
-    """
+    """Any structure, from the parameters that it has: L-BFGS on the error, so many iterations at most."""
     target = weight.detach()
     steady = None if covariance is None else steadied(covariance).to(target.dtype)
     total = max(error(target, torch.zeros_like(target), covariance), torch.finfo(target.dtype).tiny)

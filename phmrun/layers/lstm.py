@@ -33,17 +33,7 @@ class GateWeights(NamedTuple):
 
 
 class GateMaps(nn.Module):
-    """The structured maps of one layer and direction.
-
-    Args:
-        input_size: Size of an input vector.
-        hidden_size: Size of a hidden vector.
-        bias_vectors: Bias vectors per gate: 0, 1, or 2 as in ``nn.LSTM``.
-        maps: "gate": one map per gate for each of input and hidden vector; "stacked": one map for all gates.
-        coupled: Three gates, i = 1 - f.
-        structure: Name of the structure.
-        **options: Its options.
-    """
+    """The structured maps of one layer and direction, with 0, 1 or 2 bias vectors per gate; see :class:`LSTM`."""
 
     def __init__(
         self,
@@ -82,9 +72,8 @@ class GateMaps(nn.Module):
         recurrent = _stacked(self.recurrent)
         if dropped:
             recurrent = F.dropout(recurrent, dropped)
-        return GateWeights(
-            self._four_gates(_stacked(self.input)), self._four_gates(recurrent), input_bias, recurrent_bias
-        )
+        read = self._four_gates(_stacked(self.input))
+        return GateWeights(read, self._four_gates(recurrent), input_bias, recurrent_bias)
 
     def _four_gates(self, rows: Tensor) -> Tensor:
         """Coupled gates are stored f, g, o; since 1 - σ(z) = σ(-z), the rows of i are those of f, negated."""
@@ -112,8 +101,7 @@ class LSTM(nn.Module):
         weight_dropout: Share of the entries of U dropped in training, the same at all time steps (Merity et al. 2018).
         cell: "standard"; or "linear-output", h_t = o ∘ c_t with o as the maps give it, which is what Zhang et al. 2021
             print (section 3.1): read by :func:`outputs` alone, step by step, since no kernel has it.
-        structure: Name of the structure of all maps.
-        **options: Its options.
+        structure: Of all maps; ``**options`` are its options.
 
     Attributes:
         observer: Where set, told for padded sequences the number of each cell, the vectors ``[count, input]`` that it
@@ -155,8 +143,7 @@ class LSTM(nn.Module):
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.dropout, self.input_dropout, self.weight_dropout = dropout, input_dropout, weight_dropout
-        self.variational = variational
-        self.cell = cell
+        self.variational, self.cell = variational, cell
         self.directions = 2 if bidirectional else 1
         sizes = [input_size] + [self.directions * hidden_size] * (num_layers - 1)
         vectors = bias_vectors if bias else 0
@@ -191,15 +178,8 @@ class LSTM(nn.Module):
         """
         if self.cell != "standard":
             return self
-        plain = nn.LSTM(
-            self.input_size,
-            self.hidden_size,
-            self.num_layers,
-            self.bias,
-            self.batch_first,
-            bidirectional=self.bidirectional,
-            device="meta",
-        )
+        settings = (self.input_size, self.hidden_size, self.num_layers, self.bias, self.batch_first)
+        plain = nn.LSTM(*settings, bidirectional=self.bidirectional, device="meta")
         for name, weight in self.dense_weights().items():
             setattr(plain, name, nn.Parameter(weight.detach().clone(), requires_grad=False))
         plain.flatten_parameters()
@@ -277,18 +257,14 @@ class LSTM(nn.Module):
             initial = (state[0][part], state[1][part])
             said, final = self._kernel(inputs, batch_sizes, initial, weights[part], 1)
             if self.observer and batch_sizes is None:
-                self._tell(part.start, inputs, said, initial[0])
+                time = int(self.batch_first)
+                for direction, own in enumerate(said.chunk(self.directions, dim=-1)):
+                    read, own = (inputs.flip(time), own.flip(time)) if direction else (inputs, own)
+                    before = _shifted(own, initial[0][direction], time)
+                    self.observer(part.start + direction, read.flatten(0, 1), before.flatten(0, 1))
             inputs = said
             finals.append(final)
         return inputs, (torch.cat([h for h, _ in finals]), torch.cat([c for _, c in finals]))
-
-    def _tell(self, first: int, read: Tensor, said: Tensor, initial: Tensor) -> None:
-        """Tells the observer of one layer."""
-        time = int(self.batch_first)
-        for direction, own in enumerate(said.chunk(self.directions, dim=-1)):
-            ordered, own = (read.flip(time), own.flip(time)) if direction else (read, own)
-            before = _shifted(own, initial[direction], time)
-            self.observer(first + direction, ordered.flatten(0, 1), before.flatten(0, 1))  # type: ignore[misc]
 
     def _kernel(
         self, inputs: Tensor, batch_sizes: Tensor | None, state: State, weights: list[GateWeights], layers: int
@@ -296,11 +272,11 @@ class LSTM(nn.Module):
         """The fused LSTM of torch over ``layers`` layers."""
         flat = [weight for cell in weights for weight in cell if weight is not None]
         dropout = 0.0 if layers == 1 else self.dropout
-        settings = (self.bias, layers, dropout, self.training, self.bidirectional)
+        settings = (state, flat, self.bias, layers, dropout, self.training, self.bidirectional)
         if batch_sizes is None:
-            outputs, h, c = _fused(inputs, state, flat, *settings, self.batch_first)
+            outputs, h, c = _fused(inputs, *settings, self.batch_first)
         else:
-            outputs, h, c = _fused(inputs, batch_sizes, state, flat, *settings)
+            outputs, h, c = _fused(inputs, batch_sizes, *settings)
         return outputs, (h, c)
 
     @property

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import AdaptiveInput, FeedForward, Linear, MultiheadAttention, share_parameters
+from phmrun.layers.define import CHUNK
 from phmrun.layers.linear import glorot_std
 from phmrun.layers.tied import TiedOutput
 from phmrun.models.positions import SinusoidalPositions
@@ -29,8 +30,6 @@ REDUCTION = 4
 """How many times narrower the light feed-forward blocks are inside than outside."""
 LEAST_GROUP = 32
 """Numbers of the width that each group of the most grouped maps has at least."""
-CHUNK = 16_384
-"""Tokens embedded at a time when a whole table is computed."""
 
 
 class GroupMap(NamedTuple):
@@ -47,14 +46,9 @@ def most_groups(width: int) -> int:
 
 
 def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int) -> list[GroupMap]:
-    """The group linear maps of a transformation, each of which but the first sees the ``start`` numbers again.
+    """The N group linear maps of a transformation, each of which but the first sees the ``start`` numbers again.
 
-    Args:
-        start: Numbers before the first.
-        widest: Numbers in the middle.
-        end: Numbers after the last.
-        depth: Number of maps (N).
-        max_groups: g_max.
+    From ``start`` numbers to ``widest`` in the middle and ``end`` after the last, with at most g_max groups.
     """
     middle = math.ceil(depth / 2)
     groups = [min(2 ** (step + 1), max_groups) for step in range(middle)]
@@ -71,13 +65,7 @@ def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int)
 
 
 def block_scales(blocks: int, depths: tuple[int, int], width_multiplier: float) -> list[tuple[int, float]]:
-    """N and w of each block, ever deeper and wider from the input on.
-
-    Args:
-        blocks: Number of blocks (B).
-        depths: N of the first block and of the last.
-        width_multiplier: w of the first.
-    """
+    """N and w of each of B blocks: ``depths`` are N of the first and the last, ``width_multiplier`` w of the first."""
     least, most = depths
     shares = [block / max(blocks - 1, 1) for block in range(blocks)]
     return [
@@ -90,17 +78,12 @@ class DeLighTTransformation(nn.Module):
     """A plain map, ``depth`` group linear maps that mix its output in again and shuffle features, a plain map.
 
     Args:
-        in_features: Size of an input vector.
         inner: Size after the first map.
-        out_features: Size of an output vector.
         widest: Width of the widest group linear map, before rounding.
         depth: Group linear maps (N).
         max_groups: g_max.
         dropout: Share of the features after each map dropped in training.
         **layer: Structure of the two plain maps and its options; that of the others is ``group-shuffle``.
-
-    Raises:
-        PhmrunError: Groups or the structure do not fit.
     """
 
     def __init__(
@@ -157,9 +140,7 @@ class DeLighTEmbedding(nn.Module):
     def __init__(self, words: AdaptiveInput, transform: DeLighTTransformation, dropout: float) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim = words.num_embeddings, transform.leave.out_features
-        self.words = words
-        self.transform = transform
-        self.dropout = dropout
+        self.words, self.transform, self.dropout = words, transform, dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
         """``[…]`` of token numbers ``-> […, width]``."""

@@ -9,7 +9,7 @@ without further dimensions, and on tensors and functions rather than modules (``
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
-from phmrun.layers.inference import Choice, PackedLinear, plain_linear
+from phmrun.layers.inference import Choice, PackedFactors, PackedLinear, plain_linear
 from phmrun.layers.kernels import FewRows, Map
 from phmrun.layers.kronecker_sum import Factors, PackedKroneckerSum, apply_factors
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, Sublayer, padding_mask, with_tables
@@ -35,27 +35,27 @@ class DecoderState:
     Attributes:
         layers: The decoder's layers, ready to be called.
         output: The output map, likewise.
-        position: Target tokens read so far.
-        used: Slots filled, over all hypotheses.
         slots: Keys and values, ``[layers, 2, batch, heads, slots, head_width]``.
-        positions: The target position of each slot, ``[used]``.
-        ancestors: ``[batch, 1, beam, used]``: 0 where a hypothesis descends from a slot, else -inf; ``None`` while
-            every sentence has had one hypothesis only.
         memory_keys: Per layer ``[batch, heads, source, head_width]``.
         memory_values: Likewise.
         memory_mask: ``[batch, 1, 1, source]``: 0 at tokens, -inf at padding; ``None`` without padding.
+        position: Target tokens read so far.
+        used: Slots filled, over all hypotheses.
+        positions: The target position of each slot, ``[used]``.
+        ancestors: ``[batch, 1, beam, used]``: 0 where a hypothesis descends from a slot, else -inf; ``None`` while
+            every sentence has had one hypothesis only.
     """
 
     layers: list["DirectLayer"]
     output: Map
-    position: int
-    used: int
     slots: Tensor
-    positions: list[int]
-    ancestors: Tensor | None
     memory_keys: list[Tensor]
     memory_values: list[Tensor]
     memory_mask: Tensor | None
+    position: int = 0
+    used: int = 0
+    positions: list[int] = field(default_factory=list)
+    ancestors: Tensor | None = None
 
 
 class IncrementalTransformer(nn.Module):
@@ -70,11 +70,7 @@ class IncrementalTransformer(nn.Module):
     """
 
     def __init__(
-        self,
-        transformer: EncoderDecoder,
-        pad: int,
-        application: Choice = "dense",
-        encoder: Choice = "dense",
+        self, transformer: EncoderDecoder, pad: int, application: Choice = "dense", encoder: Choice = "dense"
     ) -> None:
         super().__init__()
         self.cross = nn.ModuleList(
@@ -84,9 +80,11 @@ class IncrementalTransformer(nn.Module):
         parts = {"encoder": encoder, "decoder": application, "output": application}
         self.network = with_tables(for_inference(transformer, "dense", **parts))
         for layer in self.network.decoder:
-            _join_dense(cast(MultiheadAttention, cast(DecoderLayer, layer).attention.block))
-        self.pad = pad
-        self.application = application
+            attention = cast(MultiheadAttention, cast(DecoderLayer, layer).attention.block)
+            plain = [project for project in attention.project if isinstance(project, nn.Linear)]
+            if len(plain) == len(attention.project) > 1:  # dense queries, keys and values: one call instead of three
+                attention.project = nn.ModuleList([joined(plain)])
+        self.pad, self.application = pad, application
         self.measured_kernels = False
         """Whether dense maps take the kernel that is measured to be the fastest for the rows at hand."""
         self._few_rows: dict[nn.Module, FewRows] = {}
@@ -102,22 +100,14 @@ class IncrementalTransformer(nn.Module):
         return DecoderState(
             layers=[DirectLayer(layer, cross, self._direct) for layer, cross in zip(decoder, crosses, strict=True)],
             output=self._direct(self.network.output),
-            position=0,
-            used=0,
             slots=memory.new_zeros(len(memories), 2, batch, heads, GROWTH, head_width),
-            positions=[],
-            ancestors=None,
             memory_keys=[keys for keys, _ in memories],
             memory_values=[values for _, values in memories],
-            memory_mask=None if mask is None else additive_mask(mask, memory.dtype),
+            memory_mask=None if mask is None else memory.new_zeros(mask.shape).masked_fill_(~mask, float("-inf")),
         )
 
     def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Reads one more token of every hypothesis.
-
-        Args:
-            tokens: ``[batch, beam]``.
-            state: Changed in place.
+        """Reads one more token of every hypothesis, ``[batch, beam]``; the state is changed in place.
 
         Returns:
             Logits of the next token, ``[batch, beam, vocabulary]``.
@@ -205,10 +195,14 @@ class DirectLayer:
         attention = cast(MultiheadAttention, layer.attention.block)
         feedforward = cast(FeedForward, layer.feedforward.block)
         self.enter, self.leave = _norms(layer.attention)
-        self.project = _side_by_side([direct(project) for project in attention.project])
+        maps = [direct(project) for project in attention.project]
+        self.project: Map = maps[0]
+        if len(maps) > 1:
+            self.project = lambda inputs: torch.cat([one(inputs) for one in maps], dim=-1)
         self.output = direct(attention.output)
         self.enter_cross, self.leave_cross = _norms(layer.cross)
-        self.query = cross.direct_query(direct)
+        query, inner = direct(cross.query), cross.inner
+        self.query = query if cross.query.out_features == inner else lambda inputs: query(inputs)[:, :inner]
         self.cross_output = direct(cast(MultiheadAttention, layer.cross.block).output)
         self.enter_feedforward, self.leave_feedforward = _norms(layer.feedforward)
         self.expand = direct(feedforward.expand)
@@ -258,6 +252,9 @@ def direct(module: nn.Module) -> Map:
     if isinstance(module, PackedKroneckerSum):
         factors = Factors(module.mixer, module.weight, module.mixer_first)
         return lambda inputs: apply_factors(inputs, *factors)
+    if isinstance(module, PackedFactors):
+        function, parts = module.function, tuple(module.factors)
+        return lambda inputs: function(inputs, *parts).contiguous()
     return module
 
 
@@ -271,19 +268,6 @@ def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
 
 def _same(hidden: Tensor) -> Tensor:
     return hidden
-
-
-def _side_by_side(maps: list[Map]) -> Map:
-    """The outputs of all maps for the same inputs, one after the other."""
-    return maps[0] if len(maps) == 1 else lambda inputs: torch.cat([one(inputs) for one in maps], dim=-1)
-
-
-def _join_dense(attention: MultiheadAttention) -> None:
-    """Makes separate dense maps of queries, keys and values one map: one call instead of three."""
-    projects: list[nn.Module] = [*attention.project]
-    plain = [project for project in projects if isinstance(project, nn.Linear)]
-    if len(plain) == len(projects) > 1:
-        attention.project = nn.ModuleList([joined(plain)])
 
 
 def joined(linears: list[nn.Linear]) -> nn.Linear:
@@ -317,18 +301,6 @@ class CrossProjections(nn.Module):
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the encoded source, each ``[batch, heads, source, head_width]``."""
-        key, value = self.memory(memory).chunk(2, dim=-1)
-        return self._split(key).contiguous(), self._split(value).contiguous()
-
-    def direct_query(self, direct: Direct) -> Map:
-        """Queries ``[rows, inner]`` of ``[rows, width]``."""
-        query, inner = direct(self.query), self.inner
-        return query if self.query.out_features == inner else lambda inputs: query(inputs)[:, :inner]
-
-    def _split(self, vectors: Tensor) -> Tensor:
-        return vectors.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-
-def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where ``mask`` is true, -inf elsewhere."""
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, float("-inf"))
+        both = self.memory(memory).chunk(2, dim=-1)
+        keys, values = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2).contiguous() for part in both)
+        return keys, values

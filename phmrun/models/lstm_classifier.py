@@ -13,8 +13,7 @@ from torch.nn import functional as F
 from phmrun.layers import LSTM, build_embedding
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.lstm import Cell, GateMapping, outputs
-from phmrun.models.class_scores import ClassScores
-from phmrun.models.sentences import Pooling, Sentences, pooled
+from phmrun.models.sentences import ClassScores, Pooling, Sentences, pooled
 
 Matching = Literal["concat", "full"]
 

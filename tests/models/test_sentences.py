@@ -7,8 +7,7 @@ from structure_cases import CASES, SQUARE_CASES
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.models.class_scores import ClassScores, buildable_rows
-from phmrun.models.sentences import batch_of
+from phmrun.models.sentences import ClassScores, batch_of, buildable_rows
 from phmrun.text.vocabulary import EOS, PAD
 
 
