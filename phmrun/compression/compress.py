@@ -35,29 +35,20 @@ ORDERS: dict[str, tuple[Any, ...]] = {
 }
 """What is tried where a budget is spread: values of the first of these options that a structure has."""
 DENSE = {"structure": "dense"}
-SCOPES = ("embedding", "output")
-"""Parts of a network whose matrices stay as they are, unless they are asked for."""
+SCOPES = ("embedding", "output")  # parts of a network whose matrices stay as they are, unless they are asked for
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What becomes of each map of a run.
+    """What becomes of each map of a run."""
 
-    Attributes:
-        maps: Every map that was to be replaced; those that stay dense have a damage of 0.
-        structures: What stands for each, by name, fitted.
-        parameters: Of all these maps together.
-        dense_parameters: Of all of them dense.
-        loss: On the calibration data before, and with all of them replaced, in nats per unit; ``None`` without such
-            data.
-        others: The structure and options of each map that is none of them, since it had a structure before.
-    """
-
-    maps: tuple[FittedMap, ...]
-    structures: Mapping[str, Structure]
-    parameters: int
-    dense_parameters: int
+    maps: tuple[FittedMap, ...]  # every map that was to be replaced; those that stay dense have a damage of 0
+    structures: Mapping[str, Structure]  # what stands for each, by name, fitted
+    parameters: int  # of all these maps together
+    dense_parameters: int  # of all of them dense
+    # on the calibration data before, and with all of them replaced, in nats per unit; `None` without such data
     loss: tuple[float, float] | None
+    # the structure and options of each map that is none of them, since it had a structure before
     others: Mapping[str, Mapping[str, Any]]
 
     def config_of(self, parent: Experiment, layer: LayerConfig, steps: int) -> Experiment:

@@ -13,27 +13,18 @@ from phmrun.layers.structure import Structure
 
 @dataclass(frozen=True)
 class FittedMap:
-    """One matrix and what stands for it.
+    """One matrix and what stands for it."""
 
-    Attributes:
-        name: Its place in the network, ``encoder.0.feedforward.block.expand``.
-        kind: The place without the numbers of layers.
-        shape: ``(out_features, in_features)``.
-        layer: Structure and options.
-        parameters: Their number.
-        energy: Share of ‖W‖² that is kept.
-        output_energy: Share of the outputs' energy on the calibration data; ``None`` where that is not known.
-        damage: Loss on the calibration data with this map alone replaced, minus the loss without, in nats per unit;
-            ``None`` where it was not measured.
-    """
-
-    name: str
-    kind: str
-    shape: tuple[int, int]
+    name: str  # its place in the network, `encoder.0.feedforward.block.expand`
+    kind: str  # the place without the numbers of layers
+    shape: tuple[int, int]  # `(out_features, in_features)`
     layer: Mapping[str, Any]
     parameters: int
-    energy: float
+    energy: float  # share of ‖W‖² that is kept
+    # share of the outputs' energy on the calibration data; `None` where that is not known
     output_energy: float | None
+    # loss on the calibration data with this map alone replaced, minus the loss without, in nats per unit; `None`
+    # where it was not measured
     damage: float | None = None
 
 

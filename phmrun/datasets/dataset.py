@@ -13,54 +13,34 @@ MARKUPS = ("lines", "talks", "segments", "table")
 
 @dataclass(frozen=True)
 class Remote:
-    """Something to download.
+    """Something to download."""
 
-    Args:
-        path: Where it lies below the dataset's folder, with forward slashes.
-        urls: Addresses, in the order in which they are tried.
-        sha256: Its checksum, or None where none could be verified.
-        bytes: Its size, where known.
-    """
-
-    path: str
-    urls: tuple[str, ...] = ()
-    sha256: str | None = None
-    bytes: int | None = None
+    path: str  # where it lies below the dataset's folder, with forward slashes
+    urls: tuple[str, ...] = ()  # addresses, in the order in which they are tried
+    sha256: str | None = None  # its checksum, or None where none could be verified
+    bytes: int | None = None  # its size, where known
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a file, out of something that is downloaded.
+    """A piece of a file, out of something that is downloaded."""
 
-    Args:
-        archive: Name of the dataset's archive, or single file, that holds it.
-        member: Its name within the archive; None: the download itself.
-        markup: None: taken byte for byte. ``lines``: one sentence a line; ``talks``: the tagged training text of IWSLT;
-            ``segments``: what stands between ``<seg>`` and ``</seg>``; ``table``: a header and rows.
-        every: Only every so-many-th line.
-        but_every: All lines but every so-many-th.
-        rows: Only rows of the table that have this value in that column.
-    """
-
-    archive: str
-    member: str | None = None
+    archive: str  # name of the dataset's archive, or single file, that holds it
+    member: str | None = None  # its name within the archive; None: the download itself
+    # None: taken byte for byte. `lines`: one sentence a line; `talks`: the tagged training text of IWSLT;
+    # `segments`: what stands between `<seg>` and `</seg>`; `table`: a header and rows.
     markup: str | None = None
-    every: int | None = None
-    but_every: int | None = None
-    rows: tuple[str, str] | None = None
+    every: int | None = None  # only every so-many-th line
+    but_every: int | None = None  # all lines but every so-many-th
+    rows: tuple[str, str] | None = None  # only rows of the table that have this value in that column
 
 
 @dataclass(frozen=True)
 class File(Remote):
-    """One file of a split. It may lie in the dataset's folder compressed, with ``.gz`` after its name.
+    """One file of a split. It may lie in the dataset's folder compressed, with ``.gz`` after its name."""
 
-    Args:
-        role: What it is within its split: the language, for parallel text.
-        parts: What it is put together from, or nothing where it is downloaded by itself.
-    """
-
-    role: str = ""
-    parts: tuple[Part, ...] = ()
+    role: str = ""  # what it is within its split: the language, for parallel text
+    parts: tuple[Part, ...] = ()  # what it is put together from, or nothing where it is downloaded by itself
 
     @property
     def assembled(self) -> bool:
@@ -70,35 +50,21 @@ class File(Remote):
 
 @dataclass(frozen=True)
 class Dataset:
-    """One entry of the catalogue.
+    """One entry of the catalogue."""
 
-    Args:
-        name: What ``--data`` takes, and the name of its folder in the data directory.
-        tasks: Names of the tasks that can train on it.
-        summary: One line.
-        licence: What its owners allow.
-        format: How its files are read: one of ``FORMATS``.
-        homepage: Where its owners describe it.
-        citation: BibTeX.
-        note: What else one must know, such as where it departs from what a paper used.
-        by_hand: How to get it where no address can be fetched.
-        sizes: By split and unit (pairs, sentences, …) how many its owners say that there are.
-        splits: Files by split.
-        archives: What files are taken out of, by name.
-    """
-
-    name: str
-    tasks: tuple[str, ...]
+    name: str  # what `--data` takes, and the name of its folder in the data directory
+    tasks: tuple[str, ...]  # names of the tasks that can train on it
     summary: str
-    licence: str
-    format: str
-    homepage: str | None = None
-    citation: str | None = None
-    note: str | None = None
-    by_hand: str | None = None
+    licence: str  # what its owners allow
+    format: str  # how its files are read: one of `FORMATS`
+    homepage: str | None = None  # where its owners describe it
+    citation: str | None = None  # BibTeX
+    note: str | None = None  # what else one must know, such as where it departs from what a paper used
+    by_hand: str | None = None  # how to get it where no address can be fetched
+    # by split and unit (pairs, sentences, …) how many its owners say that there are
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     splits: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
-    archives: Mapping[str, Remote] = field(default_factory=dict)
+    archives: Mapping[str, Remote] = field(default_factory=dict)  # what files are taken out of, by name
 
     @property
     def generated(self) -> bool:

@@ -14,12 +14,9 @@ from urllib.parse import urljoin
 from phmrun.datasets.limits import largest, too_much
 
 CHUNK = 1 << 16
-TIMEOUT = (10.0, 60.0)
-"""Seconds to connect, and between two pieces of data."""
-TRIES = 3
-"""Tries at one address, each from where the last one stopped."""
-PAUSE = 1.0
-"""Seconds before the second try, doubled before each further one."""
+TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two pieces of data
+TRIES = 3  # tries at one address, each from where the last one stopped
+PAUSE = 1.0  # seconds before the second try, doubled before each further one
 
 
 class ResumingDownload:

@@ -8,17 +8,11 @@ from phmrun.text.nli_pairs import COLUMNS
 
 
 class Format(NamedTuple):
-    """A format in which a task reads own files.
-
-    Attributes:
-        name: What it is called.
-        says: What stands where.
-        files: A valid sample: the text of each file by a name for it.
-    """
+    """A format in which a task reads own files."""
 
     name: str
-    says: str
-    files: Mapping[str, str]
+    says: str  # what stands where
+    files: Mapping[str, str]  # a valid sample: the text of each file by a name for it
 
 
 _PAIRS = (

@@ -46,30 +46,20 @@ class _Plan:
 
 @dataclass
 class _Staged:
-    """What lies in the staging folder.
-
-    Args:
-        folder: The staging folder.
-        paths: By the catalogue's path, where it is there.
-        dropped: By split that was put together there, pairs that were left out.
-    """
+    """What lies in the staging folder."""
 
     folder: Path
-    paths: dict[str, Path] = field(default_factory=dict)
+    paths: dict[str, Path] = field(default_factory=dict)  # by the catalogue's path, where it is there
+    # by split that was put together there, pairs that were left out
     dropped: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What was taken in.
+    """What was taken in."""
 
-    Args:
-        paths: The files, in their places.
-        sizes: By split what it holds; only splits that are complete with what was there before.
-    """
-
-    paths: list[Path]
-    sizes: dict[str, dict[str, int]]
+    paths: list[Path]  # the files, in their places
+    sizes: dict[str, dict[str, int]]  # by split what it holds; only splits that are complete with what was there before
 
 
 def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False) -> Imported:

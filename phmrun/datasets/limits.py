@@ -5,10 +5,8 @@ import os
 from phmrun.errors import PhmrunError
 
 VARIABLE = "PHMRUN_LARGEST_GB"
-USUAL = 16
-"""GB, more than any corpus of the catalogue has; a few hundred kilobytes can unpack to as much."""
-MOST_MEMBERS = 100_000
-"""Files of an archive."""
+USUAL = 16  # GB, more than any corpus of the catalogue has; a few hundred kilobytes can unpack to as much
+MOST_MEMBERS = 100_000  # files of an archive
 
 
 def largest() -> int:

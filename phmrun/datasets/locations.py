@@ -30,20 +30,12 @@ class Check(StrEnum):
 
 @dataclass(frozen=True)
 class Presence:
-    """One file of a dataset on this machine.
-
-    Args:
-        split: Its split.
-        role: Its role in the split.
-        file: Its catalogue entry.
-        path: Where it is, or would be.
-        check: What is known of it.
-    """
+    """One file of a dataset on this machine."""
 
     split: str
-    role: str
+    role: str  # its role in the split
     file: File
-    path: Path
+    path: Path  # where it is, or would be
     check: Check
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from phmrun.errors import ExitCode, PhmrunError
 
-SPLITS = ("train", "dev", "test")
-"""What a corpus is divided into: to learn from, to choose by, to score."""
+SPLITS = ("train", "dev", "test")  # what a corpus is divided into: to learn from, to choose by, to score
 
 
 def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Path, ...]]:

@@ -19,25 +19,18 @@ from phmrun.files import write_json
 from phmrun.progress import progress
 
 _LOGGER = logging.getLogger(__name__)
-_STRIDE = 1000
-"""Rows between two advances of the progress."""
+_STRIDE = 1000  # rows between two advances of the progress
 
-Sizes = Mapping[str, int]
-"""How many there are of each unit: pairs, sentences, words, …"""
+Sizes = Mapping[str, int]  # how many there are of each unit: pairs, sentences, words, …
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many of one unit a split holds.
+    """How many of one unit a split holds."""
 
-    Args:
-        unit: Such as "pairs".
-        found: On this machine.
-        published: What the owners say, less what was left out when the file was put together here; None: they say none.
-    """
-
-    unit: str
-    found: int
+    unit: str  # such as "pairs"
+    found: int  # on this machine
+    # what the owners say, less what was left out when the file was put together here; None: they say none
     published: int | None
 
     @property

@@ -10,8 +10,7 @@ from torch.nn.functional import pad as pad_tensor
 # Tokens per block in the two-level search for the largest scores. One pass of vectorised maxima over blocks is three
 # to four times faster than torch.topk over the whole vocabulary; 64 was the fastest of 16, 64 and 125 at 8,000 tokens.
 _BLOCK = 64
-_FEW = 32_768
-"""Up to so many scores, torch.topk alone costs less than the calls that the other search consists of."""
+_FEW = 32_768  # up to so many scores, torch.topk alone costs less than the calls that the other search consists of
 
 _NEVER = float("-inf")
 

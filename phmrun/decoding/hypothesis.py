@@ -6,17 +6,11 @@ Penalty = Literal["gnmt", "power"]
 
 
 class Hypothesis(NamedTuple):
-    """One output of the search.
+    """One output of the search."""
 
-    Attributes:
-        tokens: The output's token numbers without the beginning- and end-of-sentence tokens; may be empty.
-        score: What hypotheses are ranked by: ``log_prob / length_penalty(len(tokens) + 1, alpha, …)``.
-        log_prob: The natural logarithm of the output's probability, its end-of-sentence token included.
-    """
-
-    tokens: list[int]
-    score: float
-    log_prob: float
+    tokens: list[int]  # the output's token numbers without the beginning- and end-of-sentence tokens; may be empty
+    score: float  # what hypotheses are ranked by: `log_prob / length_penalty(len(tokens) + 1, alpha, …)`
+    log_prob: float  # the natural logarithm of the output's probability, its end-of-sentence token included
 
 
 def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:

@@ -26,8 +26,7 @@ from phmrun.text.vocabularies import Vocabularies
 
 Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
 
-POSITIONS = 1024
-"""Most tokens of a source or of an output: the length of the table of positions in a converted model."""
+POSITIONS = 1024  # most tokens of a source or of an output: the length of the table of positions in a converted model
 MARK = "phmrun.json"
 INSTALL = 'Run: pip install "phmrun[ctranslate2]"'
 

@@ -27,33 +27,22 @@ from phmrun.text.vocabularies import Vocabularies
 Format = Literal["safetensors", "torch-export", "onnx"]
 FORMATS: tuple[str, ...] = get_args(Format)
 ENDINGS = {"safetensors": ".safetensors", "torch-export": ".pt2", "onnx": ".onnx"}
-TOKENS = "tokens.json"
-"""The names of all tokens by number, beside graphs that a search calls."""
+TOKENS = "tokens.json"  # the names of all tokens by number, beside graphs that a search calls
 TOLERANCE = 1e-4
 """Largest difference of an output, relative to the largest number in it, that counts as the same output."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported file.
-
-    Attributes:
-        path: Where it is.
-        format: What it is.
-        bytes: Its size.
-        difference: Largest difference of an output from the trained model's, relative to its largest number.
-        inputs: What the exported function takes: names, and the names of their sizes.
-        outputs: The names of what it gives.
-        parts: The files of a directory, by name; empty for a file.
-    """
+    """An exported file."""
 
     path: Path
     format: str
     bytes: int
-    difference: float
-    inputs: Mapping[str, Sequence[str | int]]
+    difference: float  # largest difference of an output from the trained model's, relative to its largest number
+    inputs: Mapping[str, Sequence[str | int]]  # what the exported function takes: names, and the names of their sizes
     outputs: Sequence[str]
-    parts: Mapping[str, "Exported"] = field(default_factory=dict)
+    parts: Mapping[str, "Exported"] = field(default_factory=dict)  # the files of a directory, by name; empty for a file
 
 
 def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) -> Exported:

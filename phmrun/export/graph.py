@@ -8,10 +8,8 @@ from torch import Tensor, nn
 
 from phmrun.text.vocabulary import EOS
 
-LONGEST = 512
-"""Most tokens of an input of an exported graph: the length of its position table."""
-MOST = 4096
-"""Largest batch of an exported graph."""
+LONGEST = 512  # most tokens of an input of an exported graph: the length of its position table
+MOST = 4096  # largest batch of an exported graph
 UNROLLED = "its LSTMs read to the end of each sentence, and a graph of them has a part for every step"
 
 Run = Callable[..., Tensor | tuple[Tensor, ...]]
@@ -19,31 +17,22 @@ Run = Callable[..., Tensor | tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class ExportGraph:
-    """One function of tensors, in evaluation mode, with every structure folded into plain dense layers.
+    """One function of tensors, in evaluation mode, with every structure folded into plain dense layers."""
 
-    Attributes:
-        network: The folded network; what a file of weights holds.
-        function: What maps the inputs, in their order, to the outputs by means of ``network``.
-        reference: The same by the trained network itself.
-        inputs: The inputs' names, and the names of their sizes: ``{"source": ("batch", "source_length")}``. The same
-            name is the same size; a number is a size that is fixed.
-        outputs: The outputs' names.
-        largest: The most that each named size can be.
-        examples: Inputs of several sizes, on which both functions must agree; a graph is traced with the first ones.
-        facts: What a reader of the file must know, such as the number of the padding token.
-        untraceable: Why there is no graph of it, only weights; empty where there is one.
-        parts: The functions that a search calls step by step, by name; ONNX has them in the place of the whole.
-    """
-
-    network: nn.Module
-    function: nn.Module
-    reference: Run
+    network: nn.Module  # the folded network; what a file of weights holds
+    function: nn.Module  # what maps the inputs, in their order, to the outputs by means of `network`
+    reference: Run  # the same by the trained network itself
+    # the inputs' names, and the names of their sizes: `{"source": ("batch", "source_length")}`. The same name is the
+    # same size; a number is a size that is fixed.
     inputs: Mapping[str, Sequence[str | int]]
     outputs: Sequence[str]
-    largest: Mapping[str, int]
+    largest: Mapping[str, int]  # the most that each named size can be
+    # inputs of several sizes, on which both functions must agree; a graph is traced with the first ones
     examples: Sequence[tuple[Tensor, ...]]
+    # what a reader of the file must know, such as the number of the padding token
     facts: Mapping[str, str] = field(default_factory=dict)
-    untraceable: str = ""
+    untraceable: str = ""  # why there is no graph of it, only weights; empty where there is one
+    # the functions that a search calls step by step, by name; ONNX has them in the place of the whole
     parts: Mapping[str, "ExportGraph"] = field(default_factory=dict)
 
 

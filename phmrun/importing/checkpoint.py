@@ -19,19 +19,12 @@ WRITTEN = "Give a directory that save_pretrained has written."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a directory holds.
-
-    Attributes:
-        directory: The directory.
-        config: Its ``config.json``.
-        tensors: Its weights by name.
-        sha256: Checksum of the file of weights.
-    """
+    """What a directory holds."""
 
     directory: Path
-    config: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
-    sha256: str
+    config: Mapping[str, Any]  # its `config.json`
+    tensors: Mapping[str, Tensor]  # its weights by name
+    sha256: str  # checksum of the file of weights
 
     def tensor(self, *names: str, shape: tuple[int, ...] | None = None) -> Tensor:
         """The weights that have the first of some names that there is.

@@ -25,25 +25,17 @@ from phmrun.text.vocabulary import BOS, SPECIALS
 
 T5_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """Any of the names that T5's table of word vectors has."""
-RULED_OUT = -1e9
-"""The bias of tokens that are never an output."""
+RULED_OUT = -1e9  # the bias of tokens that are never an output
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A checkpoint in our terms.
+    """A checkpoint in our terms."""
 
-    Attributes:
-        model: Keys of our config's model section.
-        decoding: Keys of our config's decoding section.
-        vocabularies: Of both sides.
-        order: For each of our tokens, the number that it has in the checkpoint.
-    """
-
-    model: Mapping[str, Any]
-    decoding: Mapping[str, Any]
-    vocabularies: Vocabularies
-    order: Sequence[int]
+    model: Mapping[str, Any]  # keys of our config's model section
+    decoding: Mapping[str, Any]  # keys of our config's decoding section
+    vocabularies: Vocabularies  # of both sides
+    order: Sequence[int]  # for each of our tokens, the number that it has in the checkpoint
 
 
 def describe(checkpoint: Checkpoint) -> Imported:

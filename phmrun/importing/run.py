@@ -23,17 +23,11 @@ ORIGIN = "imported.json"
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """What an import made.
-
-    Attributes:
-        run: The run.
-        kind: What was imported: "t5", "marian".
-        parameters: The number of weights.
-    """
+    """What an import made."""
 
     run: Run
-    kind: str
-    parameters: int
+    kind: str  # what was imported: "t5", "marian"
+    parameters: int  # the number of weights
 
 
 def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mapping[str, Any]) -> ImportedRun:

@@ -12,22 +12,15 @@ from typing import NamedTuple
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.metrics.score import Score
 
-Z = 1.959963984540054
-"""Quantile of the normal distribution that leaves 2.5% above it."""
+Z = 1.959963984540054  # quantile of the normal distribution that leaves 2.5% above it
 
 
 class Outcome(NamedTuple):
-    """What became of an item.
-
-    Attributes:
-        gold: Its label.
-        predicted: The label that it was given.
-        part: The part of the test set that it belongs to; empty: none.
-    """
+    """What became of an item."""
 
     gold: str
-    predicted: str
-    part: str = ""
+    predicted: str  # the label that it was given
+    part: str = ""  # the part of the test set that it belongs to; empty: none
 
 
 def accuracy(

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Counts = NDArray[np.float64]
-SEED = 12345
-"""As sacreBLEU's."""
+SEED = 12345  # as sacreBLEU's
 
 
 def resampled(counts: Counts, resamples: int, seed: int = SEED) -> Counts:

@@ -10,23 +10,17 @@ from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.parsing import ARCS, HEADS, WORDS
 from phmrun.registry import SCORES
 
-Measure = Callable[[Counts], Counts]
-"""A corpus score from sums of counts, ``[sets, kinds] -> [sets]``."""
+Measure = Callable[[Counts], Counts]  # a corpus score from sums of counts, `[sets, kinds] -> [sets]`
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of score.
-
-    Attributes:
-        lower_is_better: Its direction.
-        margin: δ: a difference below it is none to a reader, in units of the score; ``None``: nothing is usual.
-        measure: The score of summed counts; ``None`` where it does not add up over items.
-    """
+    """A kind of score."""
 
     lower_is_better: bool = False
+    # δ: a difference below it is none to a reader, in units of the score; `None`: nothing is usual
     margin: float | None = None
-    measure: Measure | None = None
+    measure: Measure | None = None  # the score of summed counts; `None` where it does not add up over items
 
 
 def kind_of(score: str) -> Kind:

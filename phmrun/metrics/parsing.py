@@ -24,8 +24,7 @@ from phmrun.metrics.bootstrap import SEED, Counts, interval, resampled
 from phmrun.metrics.score import Score
 from phmrun.text.conllu import Sentence, universal
 
-RESAMPLES = 1000
-"""Resampled test sets behind a confidence interval."""
+RESAMPLES = 1000  # resampled test sets behind a confidence interval
 
 CONTENT_LABELS = frozenset(
     (

@@ -7,27 +7,17 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Score:
-    """A value that says how it came about.
+    """A value that says how it came about."""
 
-    Attributes:
-        name: What was measured: "BLEU".
-        value: The measured value.
-        signature: How exactly, as ``key:value`` pairs joined by ``|``; scores compare only where signatures agree.
-        n: What the value is taken over, in ``unit``.
-        unit: What is counted: "sentences", "tokens".
-        ci: The 95% confidence interval (low, high) over resampled test sets; None where none was asked for.
-        extras: Further numbers of the same measurement, by name.
-        warnings: What a reader of the value must know.
-    """
-
-    name: str
-    value: float
-    signature: str
-    n: int
-    unit: str = "sentences"
+    name: str  # what was measured: "BLEU"
+    value: float  # the measured value
+    signature: str  # how exactly, as `key:value` pairs joined by `|`; scores compare only where signatures agree
+    n: int  # what the value is taken over, in `unit`
+    unit: str = "sentences"  # what is counted: "sentences", "tokens"
+    # the 95% confidence interval (low, high) over resampled test sets; None where none was asked for
     ci: tuple[float, float] | None = None
-    extras: Mapping[str, Any] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    extras: Mapping[str, Any] = field(default_factory=dict)  # further numbers of the same measurement, by name
+    warnings: tuple[str, ...] = ()  # what a reader of the value must know
 
     def to_json(self) -> dict[str, Any]:
         """A value for ``json.dumps``; what is empty is left out. The name is the key it is stored under."""

@@ -16,8 +16,7 @@ from sacrebleu.metrics.base import Metric
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.metrics.score import Score
 
-RESAMPLES = 1000
-"""Resampled test sets behind a confidence interval."""
+RESAMPLES = 1000  # resampled test sets behind a confidence interval
 
 # Resampling holds RESAMPLES copies of the statistics of every sentence: half a gigabyte at this many.
 _MOST_RESAMPLED = 10_000

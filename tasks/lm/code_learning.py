@@ -15,10 +15,8 @@ from torch.nn import functional as F
 from phmrun.progress import progress
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, check_codes
 
-BATCH = 128
-"""Words in a step."""
-RATE = 1e-4
-"""Learning rate of Adam."""
+BATCH = 128  # words in a step
+RATE = 1e-4  # learning rate of Adam
 
 
 class CodeLearner(nn.Module):

@@ -17,12 +17,9 @@ from torch import Tensor, nn
 
 from phmrun.errors import PhmrunError
 
-ROUNDS = 12
-"""Turns of codes and codewords."""
-RIDGE = 1e-4
-"""Added to the diagonal of the normal equations, in parts of a codeword's mean number of words."""
-CHUNK = 16_384
-"""Words whose distances to the codewords are computed at a time."""
+ROUNDS = 12  # turns of codes and codewords
+RIDGE = 1e-4  # added to the diagonal of the normal equations, in parts of a codeword's mean number of words
+CHUNK = 16_384  # words whose distances to the codewords are computed at a time
 
 
 class CodebookEmbedding(nn.Module):

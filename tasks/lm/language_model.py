@@ -12,17 +12,12 @@ State = tuple[Tensor, ...]
 
 
 class Reading(NamedTuple):
-    """What a model makes of a segment of text.
+    """What a model makes of a segment of text."""
 
-    Attributes:
-        hidden: Vectors that predict the next words, ``[batch, length, width]``; in training some entries are dropped.
-        outputs: The same before that dropout.
-        state: What to read the text that follows with.
-    """
-
+    # vectors that predict the next words, `[batch, length, width]`; in training some entries are dropped
     hidden: Tensor
-    outputs: Tensor
-    state: State
+    outputs: Tensor  # the same before that dropout
+    state: State  # what to read the text that follows with
 
 
 class LanguageModel(Protocol):

@@ -18,8 +18,7 @@ from phmrun.tasks.lm.config import NETWORKS, LanguageModelExperiment
 from phmrun.tasks.lm.language_model import LanguageModel, Reading, State
 from phmrun.tasks.lm.streams import StreamBatch
 
-MEMORY = "reading"
-"""Key of a checkpoint under which the states of all processes are."""
+MEMORY = "reading"  # key of a checkpoint under which the states of all processes are
 
 
 class LanguageModelModule(TrainingModule):

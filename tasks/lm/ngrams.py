@@ -17,17 +17,11 @@ UNSEEN = -1
 
 
 class _Order(NamedTuple):
-    """The sequences of k words of a text.
+    """The sequences of k words of a text."""
 
-    Attributes:
-        keys: Each as the number of its first k - 1 words, times V, and its last word; sorted.
-        kept: Its count less D, over the sum of its history's counts.
-        left: γ by the number of a history; 1 for one that nothing follows.
-    """
-
-    keys: Ids
-    kept: Numbers
-    left: Numbers
+    keys: Ids  # each as the number of its first k - 1 words, times V, and its last word; sorted
+    kept: Numbers  # its count less D, over the sum of its history's counts
+    left: Numbers  # γ by the number of a history; 1 for one that nothing follows
 
 
 class KneserNey:

@@ -32,50 +32,32 @@ from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, chunks_of_words
 
 SAMPLES = 8
-ORDER = 5
-"""Words of the longest sequences that the baseline counts."""
-MOST = 20_000_000
-"""Words of the training text that it counts, the first ones."""
+ORDER = 5  # words of the longest sequences that the baseline counts
+MOST = 20_000_000  # words of the training text that it counts, the first ones
 NAT = 1 / math.log(2)
-"""Bits."""
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How a text is read to be scored.
+    """How a text is read to be scored."""
 
-    Attributes:
-        streams: Equal parts of the text that are read side by side, each from nothing remembered; 1: one piece.
-        length: Words read at a time.
-        batch: Most parts read at a time; does not change the scores.
-        characters: Whether bits per character are wanted as well.
-    """
-
-    streams: int = 10
-    length: int = 70
-    batch: int = 100
-    characters: bool = False
+    streams: int = 10  # equal parts of the text that are read side by side, each from nothing remembered; 1: one piece
+    length: int = 70  # words read at a time
+    batch: int = 100  # most parts read at a time; does not change the scores
+    characters: bool = False  # whether bits per character are wanted as well
 
 
 @dataclass(frozen=True)
 class Prompting:
-    """What becomes of a line of the user's.
+    """What becomes of a line of the user's."""
 
-    Attributes:
-        mode: "continue" it, or say how many bits each of its words takes ("surprisal").
-        words: Most words of a continuation; it also stops at the end of a line.
-        choice: How the next word is chosen.
-        seed: Seed of the first line's draws; each further line has the next number.
-        nbest: Continuations of each line.
-        across_lines: Whether lines whose surprisal is asked for are one text.
-    """
-
+    # "continue" it, or say how many bits each of its words takes ("surprisal")
     mode: Literal["continue", "surprisal"] = "continue"
-    words: int = 50
-    choice: Choice = field(default_factory=Choice)
-    seed: int = 1
-    nbest: int = 1
-    across_lines: bool = True
+    words: int = 50  # most words of a continuation; it also stops at the end of a line
+    choice: Choice = field(default_factory=Choice)  # how the next word is chosen
+    seed: int = 1  # seed of the first line's draws; each further line has the next number
+    nbest: int = 1  # continuations of each line
+    across_lines: bool = True  # whether lines whose surprisal is asked for are one text
 
 
 class LanguageModelPredictor:

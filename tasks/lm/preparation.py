@@ -13,29 +13,19 @@ from phmrun.text.lines import numbered_lines
 from phmrun.text.preparation import TRAIN, Prepared, prepare
 from phmrun.text.vocabulary import Splitting
 
-VERSION = 1
-"""Raised whenever the same text and settings would give other ids or another layout."""
-LONGEST_LINE = 1 << 24
-"""Bytes; running text may have a paragraph a line, and even a document."""
-STEP = 1024
-"""Lines between two signs of progress."""
+VERSION = 1  # raised whenever the same text and settings would give other ids or another layout
+LONGEST_LINE = 1 << 24  # bytes; running text may have a paragraph a line, and even a document
+STEP = 1024  # lines between two signs of progress
 
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """How text becomes tokens.
+    """How text becomes tokens."""
 
-    Args:
-        size: Most entries of the vocabulary; all words of the training text unless given.
-        multiple_of: The size is padded to a multiple of this.
-        splitting: How a line becomes words.
-        min_frequency: Words rarer than this in training are unknown.
-    """
-
-    size: int | None = None
-    multiple_of: int = 1
-    splitting: Splitting = "space"
-    min_frequency: int = 1
+    size: int | None = None  # most entries of the vocabulary; all words of the training text unless given
+    multiple_of: int = 1  # the size is padded to a multiple of this
+    splitting: Splitting = "space"  # how a line becomes words
+    min_frequency: int = 1  # words rarer than this in training are unknown
 
 
 PreparedStream = Prepared[StreamVocabulary, StreamStore]

@@ -9,19 +9,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Choice:
-    """How a word is chosen.
+    """How a word is chosen."""
 
-    Attributes:
-        kind: "greedy": the most probable word; "sample": one drawn by its probability.
-        temperature: Log-probabilities are divided by this before a word is drawn.
-        top_k: Only the most probable words, so many, can be drawn; 0: all.
-        top_p: Only the fewest words that have this share of the probability can be drawn (nucleus sampling).
-    """
-
+    # "greedy": the most probable word; "sample": one drawn by its probability
     kind: Literal["greedy", "sample"] = "greedy"
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
+    temperature: float = 1.0  # log-probabilities are divided by this before a word is drawn
+    top_k: int = 0  # only the most probable words, so many, can be drawn; 0: all
+    top_p: float = 1.0  # only the fewest words that have this share of the probability can be drawn (nucleus sampling)
 
     def choose(self, log_probs: Tensor, generator: torch.Generator) -> int:
         """One word by its number.

@@ -14,52 +14,31 @@ from numpy.typing import NDArray
 
 from phmrun.errors import ExitCode, PhmrunError
 
-SHORTEST = 5
-"""Tokens of the shortest segment of random length."""
-SPREAD = 5.0
-"""Standard deviation of a segment's random length, in tokens (Merity et al. 2018, section 5)."""
-HALVED = 0.05
-"""Share of the segments whose length is drawn around half the usual one (ibid.)."""
+SHORTEST = 5  # tokens of the shortest segment of random length
+SPREAD = 5.0  # standard deviation of a segment's random length, in tokens (Merity et al. 2018, section 5)
+HALVED = 0.05  # share of the segments whose length is drawn around half the usual one (ibid.)
 
 
 class Segment(NamedTuple):
-    """What one micro-batch reads of its streams.
+    """What one micro-batch reads of its streams."""
 
-    Attributes:
-        start: Where in each stream it begins.
-        length: Tokens of each stream that are read, and predicted.
-        first: Whether it begins the streams, before which there is nothing to remember.
-        window_units: Tokens predicted in the whole accumulation window, over all processes.
-        pace: Mean length of the window's segments in parts of the usual length; 1 where lengths are not random.
-    """
-
-    start: int
-    length: int
-    first: bool
-    window_units: int
-    pace: float
+    start: int  # where in each stream it begins
+    length: int  # tokens of each stream that are read, and predicted
+    first: bool  # whether it begins the streams, before which there is nothing to remember
+    window_units: int  # tokens predicted in the whole accumulation window, over all processes
+    pace: float  # mean length of the window's segments in parts of the usual length; 1 where lengths are not random
 
 
 @dataclass(frozen=True)
 class SegmentPlan:
-    """How a text is cut.
+    """How a text is cut."""
 
-    Args:
-        tokens: Tokens of the text.
-        streams: Streams of each process.
-        length: Tokens of a segment.
-        random: Whether lengths vary around it (Merity et al. 2018).
-        seed: Seed of the lengths.
-        accumulate: Micro-batches of one process per optimizer step.
-        world: Processes.
-    """
-
-    tokens: int
-    streams: int
-    length: int
-    random: bool = False
-    seed: int = 0
-    accumulate: int = 1
+    tokens: int  # tokens of the text
+    streams: int  # streams of each process
+    length: int  # tokens of a segment
+    random: bool = False  # whether lengths vary around it (Merity et al. 2018)
+    seed: int = 0  # seed of the lengths
+    accumulate: int = 1  # micro-batches of one process per optimizer step
     world: int = 1
 
     def check(self) -> None:

@@ -21,31 +21,20 @@ from phmrun.text.lines import numbered_lines
 
 LOG = logging.getLogger("phmrun.tasks.lm")
 SPLITS = ("train", "dev")
-UNKNOWN_SHARE = 0.05
-"""Share of the validation text's words from which on it is said that they are unknown."""
+UNKNOWN_SHARE = 0.05  # share of the validation text's words from which on it is said that they are unknown
 """What training needs."""
 
 
 class StreamBatch(NamedTuple):
-    """A segment of several streams.
+    """A segment of several streams."""
 
-    Attributes:
-        tokens: What is read, ``[streams, length]``.
-        targets: The word after each of them, ``[streams, length]``.
-        places: Where in the flattened ``targets`` one is wanted, ``[units]``; ``None``: everywhere.
-        first: Whether the streams begin here.
-        units: Words that are predicted.
-        window_units: The same in the whole accumulation window, over all processes.
-        pace: The step's learning rate in parts of the schedule's.
-    """
-
-    tokens: Tensor
-    targets: Tensor
-    places: Tensor | None
-    first: bool
-    units: int
-    window_units: int
-    pace: float
+    tokens: Tensor  # what is read, `[streams, length]`
+    targets: Tensor  # the word after each of them, `[streams, length]`
+    places: Tensor | None  # where in the flattened `targets` one is wanted, `[units]`; `None`: everywhere
+    first: bool  # whether the streams begin here
+    units: int  # words that are predicted
+    window_units: int  # the same in the whole accumulation window, over all processes
+    pace: float  # the step's learning rate in parts of the schedule's
 
 
 class StreamBatches(Dataset[StreamBatch]):

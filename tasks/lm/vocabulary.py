@@ -14,8 +14,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.vocabulary import Splitting, Vocabulary, padded_size, spaced
 
 END, UNKNOWN = "<eos>", "<unk>"
-CHUNK = 4096
-"""Lines that are split into words at a time."""
+CHUNK = 4096  # lines that are split into words at a time
 
 
 class StreamVocabulary(Vocabulary):

@@ -10,19 +10,12 @@ from phmrun.registry import EMBEDDINGS
 
 
 class WordTables(NamedTuple):
-    """Input and output of a language model.
+    """Input and output of a language model."""
 
-    Attributes:
-        words: The words' own vectors, by cluster of frequency.
-        define: What makes the context model's inputs of them; ``None``: they are the inputs.
-        output: The softmax.
-        width: Size of an input vector of the context model.
-    """
-
-    words: AdaptiveInput
-    define: DeFINE | None
-    output: AdaptiveSoftmax
-    width: int
+    words: AdaptiveInput  # the words' own vectors, by cluster of frequency
+    define: DeFINE | None  # what makes the context model's inputs of them; `None`: they are the inputs
+    output: AdaptiveSoftmax  # the softmax
+    width: int  # size of an input vector of the context model
 
     @property
     def embedding(self) -> nn.Module:

@@ -13,8 +13,7 @@ from phmrun.progress import note
 from phmrun.text.vocabulary import spaced
 
 NAME = "bag-of-words"
-MOST = 50_000
-"""Training pairs that are used, the first ones: more take minutes and change the accuracy little."""
+MOST = 50_000  # training pairs that are used, the first ones: more take minutes and change the accuracy little
 
 
 def words_of_pair(premise: str, hypothesis: str) -> Iterator[str]:

@@ -20,8 +20,7 @@ from phmrun.tasks.nli.baseline import NAME, bag_of_words
 from phmrun.tasks.nli.config import NLIExperiment
 from phmrun.text.nli_pairs import read_pairs
 
-REDUCED = {"train": 90, "dev": 10}
-"""Shares of the validation file, in per cent, where it is all there is to learn from."""
+REDUCED = {"train": 90, "dev": 10}  # shares of the validation file, in per cent, where it is all there is to learn from
 GENRES = {"dev": "matched", "dev_mismatched": "mismatched"}
 """Splits that papers report as two test sets, where the test labels are not public."""
 

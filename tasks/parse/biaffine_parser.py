@@ -18,17 +18,11 @@ CharacterPooling = Literal["last", "attention"]
 
 
 class ParserScores(NamedTuple):
-    """What the parser says of every pair of words; position 0 is the root.
+    """What the parser says of every pair of words; position 0 is the root."""
 
-    Attributes:
-        arcs: ``[batch, dependents, heads]``.
-        dependents: What the label classifier reads of each word as a dependent, ``[batch, length, label_width]``.
-        heads: Of each word as a head.
-    """
-
-    arcs: Tensor
-    dependents: Tensor
-    heads: Tensor
+    arcs: Tensor  # `[batch, dependents, heads]`
+    dependents: Tensor  # what the label classifier reads of each word as a dependent, `[batch, length, label_width]`
+    heads: Tensor  # of each word as a head
 
 
 class BiaffineParser(nn.Module):

@@ -9,8 +9,7 @@ from phmrun.config import DataConfig, Experiment, FilePath, Formerly, LayerConfi
 from phmrun.config.schema import MOST_LAYERS
 from phmrun.shares import share_of
 
-SPLITS = ("train", "dev")
-"""Splits of a dataset that may be learnt from."""
+SPLITS = ("train", "dev")  # splits of a dataset that may be learnt from
 TAGS, CHARACTERS, LABELS = 20, 200, 37
 """Tags, characters and labels of a treebank where none is at hand; there are 37 universal labels."""
 

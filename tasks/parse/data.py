@@ -26,23 +26,15 @@ TRAIN, DEV = "train", "dev"
 
 
 class TreeBatch(NamedTuple):
-    """Sentences as tensors; see :class:`phmrun.tasks.parse.vocabulary.Padded`.
+    """Sentences as tensors; see :class:`phmrun.tasks.parse.vocabulary.Padded`."""
 
-    Attributes:
-        inputs: What the network reads: words, tags, characters, character counts, spellings, lengths.
-        heads: ``[batch, length]``.
-        labels: ``[batch, length]``.
-        positions: Where in the flattened ``[batch, length]`` words stand, ``[words]``.
-        units: Words.
-        window_units: Words in the whole accumulation window, over all processes.
-    """
-
+    # what the network reads: words, tags, characters, character counts, spellings, lengths
     inputs: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-    heads: Tensor
-    labels: Tensor
-    positions: Tensor
+    heads: Tensor  # `[batch, length]`
+    labels: Tensor  # `[batch, length]`
+    positions: Tensor  # where in the flattened `[batch, length]` words stand, `[words]`
     units: int
-    window_units: int
+    window_units: int  # words in the whole accumulation window, over all processes
 
 
 class TreeBatches(Dataset[TreeBatch]):

@@ -27,28 +27,19 @@ from phmrun.text import conllu
 from phmrun.text.conllu import Sentence
 
 SAMPLES = 8
-CHUNK = 1024
-"""Sentences of a stream that are sorted by length and parsed together."""
+CHUNK = 1024  # sentences of a stream that are sorted by length and parsed together
 NAME = "input"
 
 
 @dataclass(frozen=True)
 class Search:
-    """How trees are found and scored.
+    """How trees are found and scored."""
 
-    Attributes:
-        tree: "mst": the best tree with a single root; "greedy": each word's best head.
-        subtypes: Whether labels are scored with their subtypes.
-        punctuation: Whether words that consist of punctuation are scored.
-        input: What text is: "conllu", "text" (a sentence a line), or "auto".
-        batch: Sentences at a time; does not change the results.
-    """
-
-    tree: Literal["mst", "greedy"] = "mst"
-    subtypes: bool = False
-    punctuation: bool = True
-    input: Literal["auto", "conllu", "text"] = "auto"
-    batch: int = 64
+    tree: Literal["mst", "greedy"] = "mst"  # "mst": the best tree with a single root; "greedy": each word's best head
+    subtypes: bool = False  # whether labels are scored with their subtypes
+    punctuation: bool = True  # whether words that consist of punctuation are scored
+    input: Literal["auto", "conllu", "text"] = "auto"  # what text is: "conllu", "text" (a sentence a line), or "auto"
+    batch: int = 64  # sentences at a time; does not change the results
 
 
 class TreeParser:

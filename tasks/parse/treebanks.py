@@ -13,23 +13,17 @@ from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.tasks.parse.config import TreebankDataConfig
 
-DIVISION_SEED = 1
-"""Seed of what is held out; the experiment's seed varies the training, not the data."""
+DIVISION_SEED = 1  # seed of what is held out; the experiment's seed varies the training, not the data
 ROLE = "conllu"
 
 
 @dataclass(frozen=True)
 class Treebank:
-    """Trees on this machine.
+    """Trees on this machine."""
 
-    Attributes:
-        files: CoNLL-U files by split; "train" has one or several.
-        fingerprints: Checksums that identify them.
-        parts: By split, the file that says, line by line, which part each sentence belongs to.
-    """
-
-    files: Mapping[str, tuple[Path, ...]]
-    fingerprints: Mapping[str, str]
+    files: Mapping[str, tuple[Path, ...]]  # CoNLL-U files by split; "train" has one or several
+    fingerprints: Mapping[str, str]  # checksums that identify them
+    # by split, the file that says, line by line, which part each sentence belongs to
     parts: Mapping[str, Path] = field(default_factory=dict)
 
 

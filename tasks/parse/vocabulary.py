@@ -21,35 +21,22 @@ Numbers = NDArray[np.int64]
 
 FILE = "treebank.json"
 _LISTS = ("words", "tags", "characters", "labels")
-SPECIALS = 3
-"""Ids of words, tags and characters begin after those of padding, the unknown, and the root."""
-NO_LABEL = -100
-"""Of a word whose label the vocabulary lacks, and of the root and padding; losses pass over it."""
+SPECIALS = 3  # ids of words, tags and characters begin after those of padding, the unknown, and the root
+NO_LABEL = -100  # of a word whose label the vocabulary lacks, and of the root and padding; losses pass over it
 
 
 @dataclass(frozen=True)
 class TreebankVocabulary:
-    """Words, tags and characters by their ids minus the special ones, and labels by their ids.
+    """Words, tags and characters by their ids minus the special ones, and labels by their ids."""
 
-    Attributes:
-        words: The words that have a vector of their own.
-        tags: Part-of-speech tags.
-        characters: Unicode code points.
-        labels: Labels of arcs.
-        column: Which tags these are.
-        lowercase: Whether words are looked up in lower case; characters keep their case.
-        longest: How many characters of a word are read, from its beginning.
-        multiple_of: Tables are padded with unused rows to a multiple of this.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-    characters: tuple[str, ...]
-    labels: tuple[str, ...]
-    column: Tags = "upos"
-    lowercase: bool = True
-    longest: int = 32
-    multiple_of: int = 1
+    words: tuple[str, ...]  # the words that have a vector of their own
+    tags: tuple[str, ...]  # part-of-speech tags
+    characters: tuple[str, ...]  # Unicode code points
+    labels: tuple[str, ...]  # labels of arcs
+    column: Tags = "upos"  # which tags these are
+    lowercase: bool = True  # whether words are looked up in lower case; characters keep their case
+    longest: int = 32  # how many characters of a word are read, from its beginning
+    multiple_of: int = 1  # tables are padded with unused rows to a multiple of this
     _ids: dict[str, dict[str, int]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -190,54 +177,32 @@ class _Spellings:
 
 
 class Padded(NamedTuple):
-    """Sentences side by side, the root first; 0 pads.
+    """Sentences side by side, the root first; 0 pads."""
 
-    Attributes:
-        words: ``[batch, length]``.
-        tags: ``[batch, length]``.
-        characters: Characters of each spelling among the words, longest spellings first, ``[spellings, longest]``.
-        character_counts: ``[spellings]``.
-        spellings: Row of each word in ``characters``, ``[batch, length]``.
-        lengths: Words and root, ``[batch]``.
-        heads: ``[batch, length]``, or empty where there are no trees.
-        labels: ``[batch, length]``, :data:`NO_LABEL` for root and padding; likewise.
-        positions: Where in the flattened ``[batch, length]`` words stand, ``[words]``.
-    """
-
-    words: Numbers
-    tags: Numbers
+    words: Numbers  # `[batch, length]`
+    tags: Numbers  # `[batch, length]`
+    # characters of each spelling among the words, longest spellings first, `[spellings, longest]`
     characters: Numbers
-    character_counts: Numbers
-    spellings: Numbers
-    lengths: Numbers
-    heads: Numbers
-    labels: Numbers
-    positions: Numbers
+    character_counts: Numbers  # `[spellings]`
+    spellings: Numbers  # row of each word in `characters`, `[batch, length]`
+    lengths: Numbers  # words and root, `[batch]`
+    heads: Numbers  # `[batch, length]`, or empty where there are no trees
+    labels: Numbers  # `[batch, length]`, :data:`NO_LABEL` for root and padding; likewise
+    positions: Numbers  # where in the flattened `[batch, length]` words stand, `[words]`
 
 
 @dataclass(frozen=True)
 class EncodedTreebank:
-    """Sentences as numbers, one after the other, the root before each sentence's words.
+    """Sentences as numbers, one after the other, the root before each sentence's words."""
 
-    Attributes:
-        lengths: Words of each sentence, without the root.
-        words: Their ids.
-        tags: Their tags' ids.
-        spellings: The rows of their spellings.
-        heads: Numbers of their heads; ``None``: there are no trees.
-        labels: Ids of their labels; likewise.
-        characters: Ids of the characters of all spellings, one after the other.
-        character_counts: Characters of each spelling.
-    """
-
-    lengths: Numbers
-    words: Numbers
-    tags: Numbers
-    spellings: Numbers
-    heads: Numbers | None
-    labels: Numbers | None
-    characters: Numbers
-    character_counts: Numbers
+    lengths: Numbers  # words of each sentence, without the root
+    words: Numbers  # their ids
+    tags: Numbers  # their tags' ids
+    spellings: Numbers  # the rows of their spellings
+    heads: Numbers | None  # numbers of their heads; `None`: there are no trees
+    labels: Numbers | None  # ids of their labels; likewise
+    characters: Numbers  # ids of the characters of all spellings, one after the other
+    character_counts: Numbers  # characters of each spelling
 
     def __len__(self) -> int:
         """Sentences."""

@@ -20,8 +20,7 @@ from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem
 from phmrun.text.agreement import divide, read_agreement
 
-NUMBERS = dict(zip(("VBZ", "VBP"), LABELS, strict=True))
-"""The number of a verb by its tag."""
+NUMBERS = dict(zip(("VBZ", "VBP"), LABELS, strict=True))  # the number of a verb by its tag
 REDUCED = {"train": 85, "dev": 5, "held-out": 10}
 """Shares of the validation file, in per cent, where it is all there is to learn from."""
 

@@ -33,49 +33,32 @@ from phmrun.progress import note
 from phmrun.text.batches import Batch
 from phmrun.text.vocabulary import SPECIALS
 
-Baseline = Callable[[Sequence[Item]], list[str]]
-"""Labels items without a model, and without looking at their labels."""
+Baseline = Callable[[Sequence[Item]], list[str]]  # labels items without a model, and without looking at their labels
 
 
 @dataclass(frozen=True)
 class ClassificationCorpus:
-    """Labelled sentences on this machine.
+    """Labelled sentences on this machine."""
 
-    Attributes:
-        readers: How each split is read; "train" and "dev" are needed.
-        sources: The files that they read.
-        fingerprints: Checksums that identify the data.
-        labels: The classes in the order of their indices.
-        sentences: Sentences of an item, 1 or 2.
-        reading: What else the items depend on, by name; part of every score's signature.
-        baselines: Labels that need no model, by name.
-        split_sources: Of ``sources`` those that a split is read from; all for a split that is not named.
-    """
-
-    readers: Mapping[str, Reader]
-    sources: Sequence[Path]
-    fingerprints: Mapping[str, str]
-    labels: Sequence[str]
-    sentences: int
+    readers: Mapping[str, Reader]  # how each split is read; "train" and "dev" are needed
+    sources: Sequence[Path]  # the files that they read
+    fingerprints: Mapping[str, str]  # checksums that identify the data
+    labels: Sequence[str]  # the classes in the order of their indices
+    sentences: int  # sentences of an item, 1 or 2
+    # what else the items depend on, by name; part of every score's signature
     reading: Mapping[str, str] = field(default_factory=dict)
-    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)  # labels that need no model, by name
+    # of `sources` those that a split is read from; all for a split that is not named
     split_sources: Mapping[str, Sequence[Path]] = field(default_factory=dict)
 
 
 class ClassificationBatch(NamedTuple):
-    """Labelled sentences as tensors.
+    """Labelled sentences as tensors."""
 
-    Attributes:
-        sentences: The first sentences of the items, then the second ones, if there are any.
-        labels: Indices of the classes, ``[batch]``.
-        units: Items.
-        window_units: Items in the whole accumulation window, over all processes.
-    """
-
-    sentences: tuple[Sentences, ...]
-    labels: Tensor
+    sentences: tuple[Sentences, ...]  # the first sentences of the items, then the second ones, if there are any
+    labels: Tensor  # indices of the classes, `[batch]`
     units: int
-    window_units: int
+    window_units: int  # items in the whole accumulation window, over all processes
 
 
 class ClassificationBatches(Dataset[ClassificationBatch]):

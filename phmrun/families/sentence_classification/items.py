@@ -22,39 +22,26 @@ from phmrun.text.preparation import TRAIN, Prepared, prepare
 from phmrun.text.store import REMOVE, TokenStore, TokenStoreWriter
 from phmrun.text.vocabulary import spaced, train_words
 
-VERSION = 1
-"""Raised whenever the same text and settings would give other ids or another layout."""
+VERSION = 1  # raised whenever the same text and settings would give other ids or another layout
 DEV = "dev"
 
 
 class Item(NamedTuple):
-    """What is classified.
+    """What is classified."""
 
-    Attributes:
-        sentences: One sentence, or two that are compared.
-        label: Its class.
-        part: The part of its split that is scored by itself, too; empty: none.
-    """
-
-    sentences: tuple[str, ...]
-    label: str
-    part: str = ""
+    sentences: tuple[str, ...]  # one sentence, or two that are compared
+    label: str  # its class
+    part: str = ""  # the part of its split that is scored by itself, too; empty: none
 
 
 class LeftOut(NamedTuple):
-    """Items that a reader passes over.
+    """Items that a reader passes over."""
 
-    Attributes:
-        reason: Why: "no gold label".
-        items: How many.
-    """
-
-    reason: str
-    items: int = 1
+    reason: str  # why: "no gold label"
+    items: int = 1  # how many
 
 
-Reader = Callable[[], Iterable[Item | LeftOut]]
-"""Reads a split from its start."""
+Reader = Callable[[], Iterable[Item | LeftOut]]  # reads a split from its start
 
 
 class ItemStore:

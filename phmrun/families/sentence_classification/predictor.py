@@ -26,22 +26,15 @@ from phmrun.progress import note, progress
 
 SAMPLES = 8
 BATCH = 256
-CHUNK = 4096
-"""Items that are sorted by length and classified together."""
+CHUNK = 4096  # items that are sorted by length and classified together
 
 
 class Classified(NamedTuple):
-    """What became of some items.
+    """What became of some items."""
 
-    Attributes:
-        best: Index of the most probable label of each, ``[items]``.
-        probabilities: ``[items, labels]``.
-        tokens: Words and end tokens read.
-    """
-
-    best: np.ndarray
-    probabilities: np.ndarray
-    tokens: int
+    best: np.ndarray  # index of the most probable label of each, `[items]`
+    probabilities: np.ndarray  # `[items, labels]`
+    tokens: int  # words and end tokens read
 
 
 class SentenceClassifier:

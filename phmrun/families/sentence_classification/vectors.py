@@ -20,39 +20,26 @@ from phmrun.progress import progress
 from phmrun.text.lines import malformed, numbered_lines
 from phmrun.text.preparation import build_once
 
-VERSION = 1
-"""Raised whenever the same file would give another result."""
-CHUNK = 2048
-"""Lines that are read at a time."""
+VERSION = 1  # raised whenever the same file would give another result
+CHUNK = 2048  # lines that are read at a time
 
 Vectors = NDArray[np.float32]
 
 
 class Found(NamedTuple):
-    """The vectors of some words.
+    """The vectors of some words."""
 
-    Attributes:
-        places: Which of the words have one, ``[found]``.
-        vectors: ``[found, width]``.
-    """
-
-    places: NDArray[np.int64]
-    vectors: Vectors
+    places: NDArray[np.int64]  # which of the words have one, `[found]`
+    vectors: Vectors  # `[found, width]`
 
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Word vectors on disk.
+    """Word vectors on disk."""
 
-    Args:
-        path: Their directory in the cache.
-        words: How many there are.
-        width: Numbers of a vector.
-    """
-
-    path: Path
-    words: int
-    width: int
+    path: Path  # their directory in the cache
+    words: int  # how many there are
+    width: int  # numbers of a vector
 
     def find(self, words: Sequence[str]) -> Found:
         """The vectors of the words that have one: their own, or else that of the word in lower case.

@@ -12,21 +12,14 @@ from phmrun.text.vocabulary import Splitting, WordVocabulary, spaced
 
 @dataclass(frozen=True)
 class WordSettings:
-    """How sentences become words, and which of these are known.
+    """How sentences become words, and which of these are known."""
 
-    Args:
-        size: Entries of the vocabulary.
-        min_frequency: Words rarer than this in training are unknown.
-        lowercase: Whether case is dropped.
-        splitting: Words stand between white space ("space"), or marks and clitics are words, too ("punctuation").
-        multiple_of: The size is padded to a multiple of this.
-    """
-
-    size: int = 20_000
-    min_frequency: int = 1
-    lowercase: bool = False
+    size: int = 20_000  # entries of the vocabulary
+    min_frequency: int = 1  # words rarer than this in training are unknown
+    lowercase: bool = False  # whether case is dropped
+    # words stand between white space ("space"), or marks and clitics are words, too ("punctuation")
     splitting: Splitting = "space"
-    multiple_of: int = 1
+    multiple_of: int = 1  # the size is padded to a multiple of this
 
 
 class ClassificationVocabulary:
