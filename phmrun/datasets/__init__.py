@@ -1,8 +1,8 @@
 """The catalogue of datasets, where they are on this machine, and how they get there. Imports no torch."""
 
-from phmrun.datasets.catalogue import CATALOGUE, Catalogue
-from phmrun.datasets.dataset import Dataset, File, Part, Remote
+from phmrun.datasets.catalogue import CATALOGUE, Catalogue, Dataset, File, Part, Remote
 from phmrun.datasets.locations import (
+    SPLITS,
     Check,
     Presence,
     by_hand,
@@ -12,11 +12,13 @@ from phmrun.datasets.locations import (
     inspect,
     is_here,
     locate,
+    own_files,
     splits_here,
 )
 
 __all__ = [
     "CATALOGUE",
+    "SPLITS",
     "Catalogue",
     "Check",
     "Dataset",
@@ -31,5 +33,6 @@ __all__ = [
     "inspect",
     "is_here",
     "locate",
+    "own_files",
     "splits_here",
 ]

@@ -9,6 +9,7 @@ import errno
 import gzip
 import io
 import lzma
+import os
 import shutil
 import stat
 import tarfile
@@ -19,17 +20,38 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from phmrun.datasets.dataset import is_safe
-from phmrun.datasets.limits import MOST_MEMBERS, largest, too_much
+from phmrun.datasets.catalogue import is_safe
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
 from phmrun.text.lines import GZIP_MAGIC, LONGEST_LINE
 
 CHUNK = 1 << 20
+VARIABLE = "PHMRUN_LARGEST_GB"
+USUAL = 16  # GB, more than any corpus of the catalogue has; a few hundred kilobytes can unpack to as much
+MOST_MEMBERS = 100_000  # files of an archive
 _DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, ValueError),
     *(NotImplementedError, RuntimeError),  # a kind of compression that Python does not know; a password
 )
+
+
+def largest() -> int:
+    """Bytes of the largest file of unknown size, as it arrives and as it is unpacked: ``PHMRUN_LARGEST_GB``, or 16 GB.
+
+    Raises:
+        PhmrunError: The variable is no number of GB.
+    """
+    given = os.environ.get(VARIABLE) or str(USUAL)
+    if not (given.isascii() and given.isdigit() and len(given) <= 6 and int(given)):
+        raise PhmrunError(f"{given!r} is no number of GB", where=VARIABLE, valid=("1 to 999999",))
+    return int(given) * 10**9
+
+
+def too_much(limit: int, known: bool) -> str:
+    """What is said of a file of more than ``limit`` bytes, which is its size if the catalogue knows it."""
+    if known:
+        return f"more than the {limit:,} bytes that it should have"
+    return f"more than {limit / 1e9:,.0f} GB; to take more: {VARIABLE}={2 * limit // 10**9}"
 
 
 def extract(archive: Path, member: str | None, destination: Path, *, limit: int | None = None) -> None:
@@ -43,7 +65,7 @@ def extract(archive: Path, member: str | None, destination: Path, *, limit: int 
 
     Raises:
         PhmrunError: (exit 3) The archive is damaged or does not hold that file, or the member is a link, has an unsafe
-            name, or is larger than ``limit``, or else than :func:`~phmrun.datasets.limits.largest`.
+            name, or is larger than ``limit``, or else than :func:`largest`.
     """
     with opened(archive, member, limit) as handle, replacing(destination) as temporary, temporary.open("wb") as output:
         shutil.copyfileobj(handle, output, CHUNK)
@@ -62,17 +84,12 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
         if member is None:
             with archive.open("rb") as handle:
                 yield _counted(handle, archive, member, limit) if limit is not None else handle
-        elif zipfile.is_zipfile(archive):
-            with _zip_member(archive, member) as content:
-                yield _counted(content, archive, member, limit)
         else:
-            with _tar_member(archive, member) as content:
+            unpack = _zip_member if zipfile.is_zipfile(archive) else _tar_member
+            with unpack(archive, member) as content:
                 yield _counted(content, archive, member, limit)
     except (*_DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in (
-            None,
-            errno.EINVAL,
-        ):  # a place that no file has
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a place that no file has
             raise
         raise _refused(f"the archive is damaged: {error}", archive) from error
 
@@ -172,9 +189,8 @@ def _check_number(members: int, archive: Path) -> None:
 
 def _counted(content: IO[bytes], archive: Path, member: str | None, limit: int | None) -> IO[bytes]:
     """What reads the content, and refuses to go on beyond the limit."""
-    known = limit is not None
     most = largest() if limit is None else limit
-    what = f"{member or archive.name!r} holds {too_much(most, known)}"
+    what = f"{member or archive.name!r} holds {too_much(most, known=limit is not None)}"
     return cast(IO[bytes], io.BufferedReader(_Counted(content, most, _refused(what, archive)), CHUNK))
 
 

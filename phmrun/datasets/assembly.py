@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from phmrun.datasets.archives import lines_of, unpacked
-from phmrun.datasets.dataset import File, Part
+from phmrun.datasets.catalogue import File, Part
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
 from phmrun.progress import progress
@@ -25,14 +25,9 @@ _TALK_TEXT = re.compile(r"<(title|description)>(.*)</\1>")
 def assemble(
     folder: Path, files: Sequence[File], archives: Mapping[str, Path], *, aligned: bool, label: str
 ) -> tuple[int, int]:
-    """Writes the files of one split below ``folder``, all of them or none.
+    """Writes the files of one split below the dataset's ``folder``, all of them or none.
 
-    Args:
-        folder: The dataset's folder.
-        files: Their entries; with ``aligned``, all have as many parts, and these belong together.
-        archives: Where each archive lies.
-        aligned: The files are sides of parallel text.
-        label: What to call this in the progress.
+    With ``aligned``, the files are sides of parallel text: all have as many parts, and these belong together.
 
     Returns:
         How many lines, that is pairs, were kept, and how many left out.
@@ -127,8 +122,6 @@ def _rows(
 def _selected(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
     """Only every so-many-th line, or all but these."""
     for number, line in enumerate(lines, 1):
-        if part.every is not None and number % part.every:
-            continue
-        if part.but_every is not None and number % part.but_every == 0:
-            continue
-        yield line
+        left_out = (part.every and number % part.every) or (part.but_every and number % part.but_every == 0)
+        if not left_out:
+            yield line

@@ -1,15 +1,21 @@
-"""Which datasets there are: read from the YAML files in ``entries``, and checked."""
+"""Which datasets there are, their splits and files: read from the YAML files in ``entries``, and checked."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
+from pathlib import PurePosixPath
 from typing import Any
 
-from phmrun.datasets.dataset import FORMATS, MARKUPS, Dataset, File, Part, Remote, is_safe
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
 
+FORMATS = (
+    *("parallel", "snli", "scitail", "dnli", "quora", "sick", "agreement", "conllu", "lines", "vectors"),
+    "generated",
+)
+MARKUPS = ("lines", "talks", "segments", "table")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FACTS = ("tasks", "summary", "licence", "format")
 _DATASET_KEYS = {*_FACTS, "homepage", "citation", "note", "by_hand", "sizes", "mirrors", "archives", "splits"}
@@ -19,12 +25,80 @@ _FILE_KEYS = _REMOTE_KEYS | {"path", "archive", "member", "parts"}
 _ROLES_KEYS = {"roles", "path", "parts"}
 
 
-class Catalogue:
-    """The datasets by name; parsed when it is first asked.
+@dataclass(frozen=True)
+class Remote:
+    """Something to download."""
 
-    Args:
-        text: The catalogue as YAML, or None for the one that comes with phmrun.
-    """
+    path: str  # where it lies below the dataset's folder, with forward slashes
+    urls: tuple[str, ...] = ()  # addresses, in the order in which they are tried
+    sha256: str | None = None  # None: it could not be verified
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a file, out of something that is downloaded."""
+
+    archive: str  # name of the dataset's archive, or single file, that holds it
+    member: str | None = None  # its name within the archive; None: the download itself
+    # None: taken byte for byte; `lines`: one sentence a line; `talks`: the tagged training text of IWSLT;
+    # `segments`: what stands between `<seg>` and `</seg>`; `table`: a header and rows
+    markup: str | None = None
+    every: int | None = None  # only every so-many-th line
+    but_every: int | None = None  # all lines but every so-many-th
+    rows: tuple[str, str] | None = None  # only rows of the table that have this value in that column
+
+
+@dataclass(frozen=True)
+class File(Remote):
+    """One file of a split. It may lie in the dataset's folder compressed, with ``.gz`` after its name."""
+
+    role: str = ""  # what it is within its split: the language, for parallel text
+    parts: tuple[Part, ...] = ()  # what it is put together from, or nothing where it is downloaded by itself
+
+    @property
+    def assembled(self) -> bool:
+        """Whether it is put together line by line, so that it has no bytes of its owners to compare."""
+        return len(self.parts) > 1 or any(part.markup for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One entry of the catalogue."""
+
+    name: str  # what `--data` takes, and the name of its folder in the data directory
+    tasks: tuple[str, ...]  # that can train on it
+    summary: str
+    licence: str  # what its owners allow
+    format: str  # how its files are read: one of `FORMATS`
+    homepage: str | None = None
+    citation: str | None = None  # BibTeX
+    note: str | None = None  # what else one must know, such as where it departs from what a paper used
+    by_hand: str | None = None  # how to get it where no address can be fetched
+    # by split and unit (pairs, sentences, …) how many its owners say that there are
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    splits: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
+    archives: Mapping[str, Remote] = field(default_factory=dict)  # what files are taken out of, by name
+
+    @property
+    def generated(self) -> bool:
+        """Whether phmrun makes it itself, so that there is nothing to fetch."""
+        return self.format == "generated"
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """The files of all splits, each once."""
+        return tuple({file.path: file for split in self.splits.values() for file in split}.values())
+
+    @property
+    def bytes(self) -> int | None:
+        """Size of all files on disk, or None where one is not known."""
+        sizes = [file.bytes for file in self.files]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+class Catalogue:
+    """The datasets by name, of some YAML or of what comes with phmrun; parsed when it is first asked."""
 
     def __init__(self, text: str | None = None) -> None:
         self._text = text
@@ -45,12 +119,15 @@ class Catalogue:
 
     @cached_property
     def _datasets(self) -> dict[str, Dataset]:
+        texts = [("catalogue", self._text)]
+        if self._text is None:
+            paths = sorted((files("phmrun.datasets") / "entries").iterdir(), key=lambda path: path.name)
+            texts = [(path.name, path.read_text(encoding="utf-8")) for path in paths if path.name.endswith(".yaml")]
         datasets: dict[str, Dataset] = {}
-        for source, text in _texts() if self._text is None else [("catalogue", self._text)]:
-            entries = parse_yaml(text, source)
-            for name, entry in _table(entries, "catalogue").items():
+        for source, text in texts:
+            for name, entry in _table(parse_yaml(text or "", source), "catalogue").items():
                 if name in datasets:
-                    raise PhmrunError("there are two entries of that name", where=f"catalogue: {name}")
+                    raise _fault("there are two entries of that name", name)
                 if not name.startswith("."):  # what several entries share
                     datasets[name] = _dataset(name, entry)
         return datasets
@@ -59,58 +136,40 @@ class Catalogue:
 CATALOGUE = Catalogue()
 
 
-def _texts() -> Iterator[tuple[str, str]]:
-    """The files that come with phmrun."""
-    for path in sorted((files("phmrun.datasets") / "entries").iterdir(), key=lambda path: path.name):
-        if path.name.endswith(".yaml"):
-            yield path.name, path.read_text(encoding="utf-8")
+def is_safe(path: str) -> bool:
+    """Whether a path with forward slashes is relative and stays below the folder that it is taken from."""
+    parts = PurePosixPath(path).parts
+    drive = len(path) > 1 and path[1] == ":"
+    return bool(parts) and not (path.startswith("/") or ".." in parts or "\\" in path or "\0" in path or drive)
 
 
 def _dataset(name: str, entry: Any) -> Dataset:
     """Checks one entry and builds it."""
     entry = _table(entry, name, _DATASET_KEYS)
-    missing = set(_FACTS) - entry.keys()
-    if missing:
+    if missing := set(_FACTS) - entry.keys():
         raise _fault(f"missing: {', '.join(sorted(missing))}", name)
     if entry["format"] not in FORMATS:
-        raise PhmrunError(f"there is no format {entry['format']!r}", where=f"catalogue: {name}", valid=FORMATS)
+        raise _fault(f"there is no format {entry['format']!r}", name, FORMATS)
     if not is_safe(name):
         raise _fault("the name is no relative path", name)
     mirrors = tuple(entry.get("mirrors") or ())
-    archives = {
-        key: _remote(
-            _table(value, f"{name}.archives.{key}", _REMOTE_KEYS) | {"path": f".archives/{key}"},
-            f"{name}.archives.{key}",
-            needs_address=not entry.get("by_hand"),
-        )
-        for key, value in _table(entry.get("archives") or {}, f"{name}.archives").items()
-    }
+    archives = {}
+    for key, value in _table(entry.get("archives") or {}, f"{name}.archives").items():
+        where = f"{name}.archives.{key}"
+        remote = _table(value, where, _REMOTE_KEYS) | {"path": f".archives/{key}"}
+        archives[key] = _remote(remote, where, needs_address=not entry.get("by_hand"))
     splits = {
         split: tuple(_files(_table(roles, f"{name}.splits.{split}"), mirrors, archives, f"{name}.splits.{split}"))
         for split, roles in _table(entry.get("splits") or {}, f"{name}.splits").items()
     }
-    facts = {key: entry.get(key) for key in ("homepage", "citation", "note", "by_hand")}
-    return Dataset(
-        name=name,
-        tasks=tuple(entry["tasks"]),
-        summary=entry["summary"],
-        licence=entry["licence"],
-        format=entry["format"],
-        sizes=_sizes(entry.get("sizes") or {}, name),
-        splits=splits,
-        archives=archives,
-        **facts,
-    )
-
-
-def _sizes(entry: Any, name: str) -> dict[str, dict[str, int]]:
-    """Counts by split and unit."""
-    sizes = {split: _table(counts, f"{name}.sizes.{split}") for split, counts in _table(entry, f"{name}.sizes").items()}
-    for split, counts in sizes.items():
-        for unit, count in counts.items():
+    sizes = {}
+    for split, value in _table(entry.get("sizes") or {}, f"{name}.sizes").items():
+        sizes[split] = _table(value, f"{name}.sizes.{split}")
+        for unit, count in sizes[split].items():
             if not isinstance(count, int) or isinstance(count, bool) or count < 0:
                 raise _fault(f"{count!r} is not a count", f"{name}.sizes.{split}.{unit}")
-    return sizes
+    facts = {key: entry.get(key) for key in (*_FACTS, "homepage", "citation", "note", "by_hand")}
+    return Dataset(name, **{**facts, "tasks": tuple(entry["tasks"])}, sizes=sizes, splits=splits, archives=archives)
 
 
 def _files(
@@ -141,7 +200,6 @@ def _for_role(value: Any, role: str) -> Any:
 def _file(
     entry: dict[str, Any], role: str, mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str
 ) -> File:
-    """Checks one file's entry and builds it."""
     single = {key: entry[key] for key in ("archive", "member") if key in entry}
     if single and "parts" in entry:
         raise _fault("there is one archive, or there are parts", where)
@@ -153,7 +211,6 @@ def _file(
 
 
 def _part(entry: Any, archives: Mapping[str, Remote], where: str) -> Part:
-    """Checks where a piece of a file comes from."""
     entry = _table(entry, where, _PART_KEYS)
     archive, member, rows = entry.get("archive"), entry.get("member"), entry.get("rows")
     if archive not in archives:
@@ -161,14 +218,14 @@ def _part(entry: Any, archives: Mapping[str, Remote], where: str) -> Part:
     if member is not None and not (isinstance(member, str) and is_safe(member)):
         raise _fault(f"member {member!r} is no relative path", where)
     if entry.get("markup") not in (None, *MARKUPS):
-        raise PhmrunError(f"there is no markup {entry['markup']!r}", where=f"catalogue: {where}", valid=sorted(MARKUPS))
+        raise _fault(f"there is no markup {entry['markup']!r}", where, sorted(MARKUPS))
     if rows is not None:
         ((column, value),) = _table(rows, where).items()
         rows = (column, str(value))
     return Part(archive, member, entry.get("markup"), entry.get("every"), entry.get("but_every"), rows)
 
 
-def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool = True) -> Remote:
+def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool) -> Remote:
     """Checks path, addresses, checksum and size."""
     path, sha256, size = entry.get("path"), entry.get("sha256"), entry.get("bytes")
     urls = tuple(entry.get("urls") or ())
@@ -193,9 +250,9 @@ def _table(value: Any, where: str, keys: set[str] | None = None) -> dict[str, An
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise _fault("not a table of names", where)
     if keys is not None and (extra := sorted(value.keys() - keys)):
-        raise PhmrunError(f"unknown: {', '.join(extra)}", where=f"catalogue: {where}", valid=sorted(keys))
+        raise _fault(f"unknown: {', '.join(extra)}", where, sorted(keys))
     return value
 
 
-def _fault(what: str, where: str) -> PhmrunError:
-    return PhmrunError(what, where=f"catalogue: {where}")
+def _fault(what: str, where: str, valid: Sequence[str] = ()) -> PhmrunError:
+    return PhmrunError(what, where=f"catalogue: {where}", valid=valid)

@@ -7,7 +7,7 @@ import gzip
 import os
 import shutil
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -17,7 +17,7 @@ from typing import IO, cast
 import filelock
 
 from phmrun.datasets.archives import CHUNK, extract, is_archive, lines_of, members, opened, unpacked
-from phmrun.datasets.dataset import Dataset, File
+from phmrun.datasets.catalogue import Dataset, File
 from phmrun.datasets.fetch import build_split, disk_error
 from phmrun.datasets.locations import content_sha256, dataset_dir, find, write_dropped, write_record
 from phmrun.datasets.reading import compare, count
@@ -77,7 +77,13 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
     if dataset.generated:
         raise PhmrunError(f"{dataset.name} comes with phmrun: there is nothing to import")
     folder = dataset_dir(dataset)
-    plan = _plan(dataset, given)
+    plan = _Plan()
+    for text in given:
+        target, equals, rest = text.partition("=")
+        if equals and not Path(text).is_file():
+            plan.direct[_target(dataset, target)] = Source(_existing(rest))
+        else:
+            _recognise(dataset, _existing(text), plan)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(folder / ".fetch.lock"):
@@ -90,18 +96,6 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
                 shutil.rmtree(stage, ignore_errors=True)
     except OSError as error:
         raise disk_error(error, dataset) from error
-
-
-def _plan(dataset: Dataset, given: Sequence[str]) -> _Plan:
-    """Recognises the given files."""
-    plan = _Plan()
-    for text in given:
-        target, equals, rest = text.partition("=")
-        if equals and not Path(text).is_file():
-            plan.direct[_target(dataset, target)] = Source(_existing(rest))
-        else:
-            _recognise(dataset, _existing(text), plan)
-    return plan
 
 
 def _existing(text: str) -> Path:
@@ -122,33 +116,32 @@ def _target(dataset: Dataset, name: str) -> str:
 
 def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
     """Notes what one file is: an archive of the catalogue's, another archive with its files in it, or one of these."""
-    named = {PurePosixPath(file.path).name: file.path for file in dataset.files}
-    sources = {_bare(name): name for name in dataset.archives}
-    if path.name in dataset.archives or (_bare(path.name) in sources and not is_archive(path)):
-        plan.archives[path.name if path.name in dataset.archives else sources[_bare(path.name)]] = path
+    name, bare = path.name, _bare(path.name)
+    sources, tables = {_bare(source): source for source in dataset.archives}, _tables(dataset)
+    by_bare = {_bare(file.path): file.path for file in dataset.files}
+    if name in dataset.archives or (bare in sources and not is_archive(path)):
+        plan.archives[name if name in dataset.archives else sources[bare]] = path
         return
-    by_bare = {_bare(name): file for name, file in named.items()}
-    tables = _tables(dataset)
-    if _bare(path.name) in tables:
-        archive, member = tables[_bare(path.name)]
+    if bare in tables:
+        archive, member = tables[bare]
         plan.tables[archive] = Source(path, member)
         return
     if not is_archive(path):
-        if _bare(path.name) not in by_bare:
+        if bare not in by_bare:
             raise _unknown(dataset, path)
-        plan.direct[by_bare[_bare(path.name)]] = Source(path)
+        plan.direct[by_bare[bare]] = Source(path)
         return
     wanted = by_bare | {
-        _bare(PurePosixPath(part.member).name): file.path
+        _bare(part.member): file.path
         for file in dataset.files
         if not file.assembled
         for part in file.parts
         if part.member
     }
-    found = {wanted[bare]: name for name in members(path) if (bare := _bare(PurePosixPath(name).name)) in wanted}
+    found = {wanted[_bare(member)]: Source(path, member) for member in members(path) if _bare(member) in wanted}
     if not found:
         raise _unknown(dataset, path)
-    plan.direct |= {file: Source(path, member) for file, member in found.items()}
+    plan.direct |= found
 
 
 def _tables(dataset: Dataset) -> dict[str, tuple[str, str]]:
@@ -159,13 +152,12 @@ def _tables(dataset: Dataset) -> dict[str, tuple[str, str]]:
 
 def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
     """Refuses a whole table in the place of one split, which would put the test set into the training set."""
-    columns = dict(part.rows for part in file.parts if part.rows)
-    for column, value in columns.items():
+    for column, value in dict(part.rows for part in file.parts if part.rows).items():
         with unpacked(source.path, source.member) as content:
-            lines = lines_of(content)
-            header = next(lines, b"").decode("utf-8", "replace").rstrip("\r\n").split("\t")
+            rows = (line.decode("utf-8", "replace").rstrip("\r\n").split("\t") for line in lines_of(content))
+            header = next(rows, [])
             place = header.index(column) if column in header else None
-            others = place is not None and any(_cell(line, place) != value for line in lines)
+            others = place is not None and any(row[place : place + 1] != [value] for row in rows)
         if others:
             raise PhmrunError(
                 f"the file holds other splits beside {value}, by its column {column}",
@@ -176,29 +168,21 @@ def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
             )
 
 
-def _cell(line: bytes, place: int) -> str | None:
-    cells = line.decode("utf-8", "replace").rstrip("\r\n").split("\t")
-    return cells[place] if place < len(cells) else None
-
-
-def _bare(name: str) -> str:
-    return name.removesuffix(".gz")
+def _bare(path: str) -> str:
+    """A file's name, whether or not it is compressed."""
+    return PurePosixPath(path).name.removesuffix(".gz")
 
 
 def _unknown(dataset: Dataset, path: Path) -> PhmrunError:
-    names = [*dataset.archives, *(file.path for file in dataset.files)]
     holds = "holds no file" if is_archive(path) else "is not a file"
+    split, files = next(iter(dataset.splits.items()))
+    target = split if len(files) == 1 else f"{split}.{files[0].role}"
     return PhmrunError(
         f"by its name this {holds} of {dataset.name!r}",
         where=str(path),
-        valid=names,
-        hint=f"Say what it is: phmrun data import {dataset.name} {_first_target(dataset)}={path.name}",
+        valid=[*dataset.archives, *(file.path for file in dataset.files)],
+        hint=f"Say what it is: phmrun data import {dataset.name} {target}={path.name}",
     )
-
-
-def _first_target(dataset: Dataset) -> str:
-    split, files = next(iter(dataset.splits.items()))
-    return split if len(files) == 1 else f"{split}.{files[0].role}"
 
 
 def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
@@ -234,8 +218,13 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
     for name, source in plan.direct.items():
         _refuse_other_splits(dataset, by_path[name], source)
     staged.paths |= {path: _copied(source, by_path[path], stage) for path, source in plan.direct.items()}
-    if not staged.paths:
-        raise _incomplete(dataset, plan)
+    if not staged.paths:  # archives of which no split can be put together yet
+        lines = ["these files alone make no split; name in the same command also, for"]
+        for split, files in dataset.splits.items():
+            needed = {part.archive for file in files for part in file.parts}
+            if needed & plan.archives.keys():
+                lines.append(f"  {split}: {', '.join(sorted(needed - plan.archives.keys()))}")
+        raise PhmrunError("\n".join(lines), where=dataset.name, code=ExitCode.DATA)
     return staged
 
 
@@ -259,21 +248,6 @@ def _copied(source: Source, file: File, stage: Path) -> Path:
     return destination
 
 
-def _incomplete(dataset: Dataset, plan: _Plan) -> PhmrunError:
-    """The error for archives of which no split can be put together yet."""
-    missing = {
-        split: sorted({part.archive for file in files for part in file.parts} - plan.archives.keys())
-        for split, files in dataset.splits.items()
-        if {part.archive for file in files for part in file.parts} & plan.archives.keys()
-    }
-    lines = [f"  {split}: {', '.join(names)}" for split, names in missing.items()]
-    return PhmrunError(
-        "\n".join(["these files alone make no split; name in the same command also, for", *lines]),
-        where=dataset.name,
-        code=ExitCode.DATA,
-    )
-
-
 def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[str, int]]:
     """Compares checksums and reads every split that the staged files belong to; returns what these hold."""
     sizes: dict[str, dict[str, int]] = {}
@@ -291,13 +265,17 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
                 )
         paths = {file.role: staged.paths.get(file.path) or find(dataset, file) for file in files}
         complete = {role: path for role, path in paths.items() if path is not None}
-        found = _read(dataset, split, complete, staged.folder)
+        try:
+            found = count(dataset, split, complete)
+        except PhmrunError as error:  # a fault is placed in the file's name, not in the staging folder
+            error.where = error.where and error.where.replace(f"{staged.folder}{os.sep}", "")
+            error.what = error.what.replace(f"{staged.folder}{os.sep}", "")
+            raise
         if len(complete) == len(files):
             sizes[split] = found
         for counted in compare(dataset, split, found, left_out=staged.dropped.get(split)):
-            if counted.published is not None and counted.found != counted.published and not force:
-                more = counted.found > counted.published
-                what = "It holds more than this split" if more else "It is truncated"
+            if counted.verdict in ("too few", "more than published") and not force:
+                what = "It is truncated" if counted.verdict == "too few" else "It holds more than this split"
                 raise PhmrunError(
                     f"{split} has {counted.found:,} {counted.unit}, its owners say {counted.published:,}",
                     where=dataset.name,
@@ -305,17 +283,6 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
                     code=ExitCode.DATA,
                 )
     return sizes
-
-
-def _read(dataset: Dataset, split: str, paths: Mapping[str, Path], stage: Path) -> dict[str, int]:
-    """Counts a split; a fault is placed in the file's name, not in the staging folder."""
-    try:
-        return count(dataset, split, paths)
-    except PhmrunError as error:
-        if error.where:
-            error.where = error.where.replace(f"{stage}{os.sep}", "")
-        error.what = error.what.replace(f"{stage}{os.sep}", "")
-        raise
 
 
 def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:

@@ -9,12 +9,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from phmrun.datasets.catalogue import CATALOGUE
-from phmrun.datasets.dataset import Dataset, File, Remote
+from phmrun.datasets.catalogue import CATALOGUE, Dataset, File, Remote
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import DATA_VARIABLE, data_dir, sha256_of, write_json
 
+SPLITS = ("train", "dev", "test")  # what a corpus is divided into: to learn from, to choose by, to score
 RECORD = ".checksums.json"
 DROPPED = ".dropped.json"
 
@@ -86,6 +86,27 @@ def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str
     return found
 
 
+def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Path, ...]]:
+    """The user's own files of each split that has any, given as a file, several, or none: ``train=path, test=None``.
+
+    Raises:
+        PhmrunError: (exit 3) One of them does not exist.
+    """
+    files = {
+        split: (paths,) if isinstance(paths, Path) else tuple(map(Path, paths or ())) for split, paths in given.items()
+    }
+    for split, paths in files.items():
+        for path in paths:
+            if not path.is_file():
+                raise PhmrunError(
+                    f"the {split} file {'is a folder' if path.is_dir() else 'does not exist'}: {path}",
+                    where=f"data.{split}",
+                    hint="Name the files with --train, --dev and --test.",
+                    code=ExitCode.DATA,
+                )
+    return {split: paths for split, paths in files.items() if paths}
+
+
 def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, ...]:
     """The named splits, or all.
 
@@ -100,14 +121,12 @@ def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, 
 
 def _missing(dataset: Dataset, missing: Mapping[str, Sequence[File]]) -> PhmrunError:
     """The error for files that are not here, with what is, and what to do."""
-    name, folder = dataset.name, dataset_dir(dataset)
-    here = splits_here(dataset)
-    whole = f"the dataset {name!r} is not on this machine; missing:"
-    some = f"the dataset {name!r} is here in part (of its splits: {', '.join(here)}); missing:"
+    name, folder, here = dataset.name, dataset_dir(dataset), splits_here(dataset)
+    how = f"here in part (of its splits: {', '.join(here)})" if here else "not on this machine"
     files = [f"  {folder / file.path} ({split})" for split, members in missing.items() for file in members]
     only = "".join(f" --split {split}" for split in missing) if here else ""
     return PhmrunError(
-        "\n".join([some if here else whole, *files]),
+        "\n".join([f"the dataset {name!r} is {how}; missing:", *files]),
         hint=f"Run: phmrun data fetch {name}{only}\n"
         f"Or, with files that you have: phmrun data import {name} FILES\n"
         f"Or set {DATA_VARIABLE} to a directory that holds it (now {data_dir()}).\n"
@@ -125,19 +144,16 @@ def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
     }
     if downloads and (not dataset.by_hand or any(remote.urls for remote in downloads.values())):
         lines.append(f"Without a network, download these elsewhere, then phmrun data import {dataset.name} FILES:")
-        lines += [f"  {name}{_bytes(remote)}{_origin(remote)}" for name, remote in downloads.items()]
+        lines += [f"  {name}{_origin(remote)}" for name, remote in downloads.items()]
     if single := [file for file in files if not file.parts]:
         lines.append(f"Without a network, put these files into {dataset_dir(dataset)}:")
-        lines += [f"  {file.path}{_bytes(file)}{_origin(file)}" for file in single]
+        lines += [f"  {file.path}{_origin(file)}" for file in single]
     return "\n".join(lines)
 
 
-def _bytes(remote: Remote) -> str:
-    return "" if remote.bytes is None else f" ({remote.bytes:,} bytes)"
-
-
 def _origin(remote: Remote) -> str:
-    return f" from {remote.urls[0]}" if remote.urls else ""
+    size = "" if remote.bytes is None else f" ({remote.bytes:,} bytes)"
+    return f"{size} from {remote.urls[0]}" if remote.urls else size
 
 
 def inspect(dataset: Dataset) -> list[Presence]:
@@ -185,25 +201,21 @@ def content_sha256(path: Path, file: Remote) -> str:
 def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
     """SHA-256 by path of a dataset's files, for an experiment's identity: the catalogue's, else of the file itself.
 
-    Args:
-        name: Of the catalogue.
-        splits: Those that the experiment uses; None: all.
-
     Raises:
         PhmrunError: There is no such dataset or split (exit 2), or an unverified file is not here (exit 3).
     """
     dataset = CATALOGUE.get(name)
     chosen = wanted_splits(dataset, splits)
-    unverified = [split for split in chosen if any(file.sha256 is None for file in dataset.splits[split])]
-    if unverified:
+    if unverified := [split for split in chosen if any(file.sha256 is None for file in dataset.splits[split])]:
         locate(name, unverified)
-    record = recorded(dataset)
-    sums: dict[str, str] = {}
-    for split in chosen:
-        for file in dataset.splits[split]:
-            known = file.sha256 or record.get(file.path)
-            sums[file.path] = known or content_sha256(find(dataset, file) or dataset_dir(dataset) / file.path, file)
-    return sums
+    known = recorded(dataset)
+    files = [file for split in chosen for file in dataset.splits[split]]
+    return {
+        file.path: file.sha256
+        or known.get(file.path)
+        or content_sha256(find(dataset, file) or dataset_dir(dataset) / file.path, file)
+        for file in files
+    }
 
 
 def recorded(dataset: Dataset) -> dict[str, str]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from phmrun.datasets.catalogue import CATALOGUE
-from phmrun.datasets.dataset import Dataset
+from phmrun.datasets.catalogue import CATALOGUE, Dataset
 from phmrun.datasets.locations import dropped, locate, splits_here
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
@@ -44,12 +43,7 @@ class Count:
 
 
 def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, int]:
-    """Reads a split from beginning to end and counts what it holds.
-
-    Args:
-        dataset: Its entry in the catalogue, for the format.
-        split: For the progress.
-        files: By role, where they are.
+    """Reads the files of a split, by role, from beginning to end and counts what they hold, by unit.
 
     Raises:
         PhmrunError: (exit 3) A file is damaged or not of its format; file and line are named.
@@ -69,11 +63,7 @@ def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, 
 def compare(dataset: Dataset, split: str, found: Sizes, *, left_out: int | None = None) -> list[Count]:
     """Counts beside what the owners of the data publish, of the units that were counted.
 
-    Args:
-        dataset: Its entry in the catalogue.
-        split: Its split.
-        found: How many there are, by unit.
-        left_out: Pairs that were left out when its files were put together; None: what was recorded then.
+    ``left_out`` are the pairs that were left out when its files were put together; None: what was recorded then.
     """
     published = dict(dataset.sizes.get(split, {}))
     if "pairs" in published and dataset.format == "parallel":
@@ -84,10 +74,7 @@ def compare(dataset: Dataset, split: str, found: Sizes, *, left_out: int | None 
 def require_published(name: str, split: str, found: Sizes) -> None:
     """Refuses a split that holds fewer than its owners say, for a data module that has just read it; warns of more.
 
-    Args:
-        name: The dataset's; what is not in the catalogue passes.
-        split: Its split.
-        found: How many were read, by unit, before anything was left out.
+    What is not in the catalogue passes. ``found`` is how many were read, by unit, before anything was left out.
 
     Raises:
         PhmrunError: (exit 3) There are fewer, so the file is truncated or another version.
@@ -95,26 +82,23 @@ def require_published(name: str, split: str, found: Sizes) -> None:
     if name not in CATALOGUE.names():
         return
     for counted in compare(CATALOGUE.get(name), split, found):
-        if counted.published is None or counted.found == counted.published:
-            continue
-        said = f"{name} {split} has {counted.found:,} {counted.unit}, its owners say {counted.published:,}"
-        if counted.found > counted.published:
+        said = f"{name} {split} has {counted.found:,} {counted.unit}, its owners say {counted.published or 0:,}"
+        if counted.verdict == "more than published":
             _LOGGER.warning("%s: is it another version?", said)
-            continue
-        raise PhmrunError(
-            f"{said}: it is truncated, or another version",
-            hint=f"Run: phmrun data check {name}, then bring it again: phmrun data fetch {name} --force, or\n"
-            f"phmrun data import {name} FILES --force",
-            code=ExitCode.DATA,
-        )
+        elif counted.verdict == "too few":
+            raise PhmrunError(
+                f"{said}: it is truncated, or another version",
+                hint=f"Run: phmrun data check {name}, then bring it again: phmrun data fetch {name} --force, or\n"
+                f"phmrun data import {name} FILES --force",
+                code=ExitCode.DATA,
+            )
 
 
 def verify_sizes(name: str, cache: Path) -> None:
     """Reads every split of a dataset that is here, once, and refuses one that holds fewer than its owners say.
 
-    Args:
-        name: The dataset's; what is not in the catalogue, or is generated, passes.
-        cache: Directory that keeps, by the files' sizes and times, what has been read before.
+    What is not in the catalogue, or is generated, passes. ``cache`` keeps, by the files' sizes and times, what has been
+    read before.
 
     Raises:
         PhmrunError: (exit 3) A file is malformed or truncated.
@@ -143,64 +127,30 @@ def _state(dataset: Dataset, split: str, files: Mapping[str, Path]) -> str:
 
 def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
     """What each row of a split counts for."""
-    if format == "parallel":
-        yield from _parallel(files)
+    from phmrun.text.agreement import read_agreement
+    from phmrun.text.conllu import load
+    from phmrun.text.lines import numbered_lines, read_lines, read_parallel
+    from phmrun.text.nli_pairs import read_pairs
+
+    if format == "parallel" and len(files) == 2:
+        yield from ({"pairs": 1} for _ in read_parallel(*files.values()))
         return
     for path in files.values():
-        if format == "agreement":
-            yield from _agreement(path)
+        if format == "parallel":
+            yield from ({"lines": 1} for _ in read_lines(path))
+        elif format == "agreement":
+            yield from ({"items": 1} for _ in read_agreement(path))
         elif format == "conllu":
-            yield from _treebank(path)
+            yield from ({"sentences": 1, "words": len(sentence)} for sentence in load(path))
         elif format == "lines":
-            yield from _text(path)
+            yield from ({"lines": 1, "words": len(line.split())} for _, line in numbered_lines(path))
         elif format == "vectors":
             yield from _vectors(path)
         else:
-            yield from _inference(path, format)
-
-
-def _parallel(files: Mapping[str, Path]) -> Iterator[Sizes]:
-    from phmrun.text.lines import read_lines, read_parallel
-
-    if len(files) == 2:
-        source, target = files.values()
-        for _ in read_parallel(source, target):
-            yield {"pairs": 1}
-    else:
-        for path in files.values():
-            for _ in read_lines(path):
-                yield {"lines": 1}
-
-
-def _inference(path: Path, format: str) -> Iterator[Sizes]:
-    from phmrun.text.nli_pairs import read_pairs
-
-    reader = read_pairs(path, format)
-    for _ in reader:
-        yield {"pairs": 1}
-    if reader.dropped:
-        yield {"unlabelled": reader.dropped}
-
-
-def _agreement(path: Path) -> Iterator[Sizes]:
-    from phmrun.text.agreement import read_agreement
-
-    for _ in read_agreement(path):
-        yield {"items": 1}
-
-
-def _treebank(path: Path) -> Iterator[Sizes]:
-    from phmrun.text.conllu import load
-
-    for sentence in load(path):
-        yield {"sentences": 1, "words": len(sentence)}
-
-
-def _text(path: Path) -> Iterator[Sizes]:
-    from phmrun.text.lines import numbered_lines
-
-    for _, line in numbered_lines(path):
-        yield {"lines": 1, "words": len(line.split())}
+            pairs = read_pairs(path, format)
+            yield from ({"pairs": 1} for _ in pairs)
+            if pairs.dropped:
+                yield {"unlabelled": pairs.dropped}
 
 
 def _vectors(path: Path) -> Iterator[Sizes]:

@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from phmrun.config import semantic_values
-from phmrun.datasets import CATALOGUE
-from phmrun.datasets.dataset import Dataset
+from phmrun.datasets import CATALOGUE, Dataset
 from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.environment import read_segments, summary

@@ -3,8 +3,7 @@
 from itertools import islice
 from pathlib import Path
 
-from phmrun.datasets import builtin, checksums, locate
-from phmrun.datasets.own_files import SPLITS, own_files
+from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
 from phmrun.files import sha256_of
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
 from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings

@@ -5,8 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from phmrun.datasets import CATALOGUE, builtin, checksums, data_dir, locate, splits_here
-from phmrun.datasets.own_files import SPLITS, own_files
+from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, data_dir, locate, own_files, splits_here
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.data import (
     ClassificationCorpus,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from phmrun.datasets import builtin, checksums, locate
-from phmrun.datasets.own_files import SPLITS, own_files
+from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.tasks.parse.config import TreebankDataConfig

@@ -4,8 +4,7 @@ import hashlib
 from functools import partial
 from pathlib import Path
 
-from phmrun.datasets import builtin
-from phmrun.datasets.own_files import SPLITS
+from phmrun.datasets import SPLITS, builtin
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
 from phmrun.families.sequence_to_sequence.data import (
     ParallelCorpus,

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from phmrun.datasets import CATALOGUE, builtin, checksums, locate, splits_here
-from phmrun.datasets.own_files import SPLITS, own_files
+from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, locate, own_files, splits_here
 from phmrun.families.sentence_classification.config import ClassificationDataConfig
 from phmrun.families.sentence_classification.data import (
     Baseline,

@@ -8,8 +8,7 @@ import zipfile
 import pytest
 
 from phmrun.datasets import archives
-from phmrun.datasets.archives import extract, is_archive, members, opened, unpacked
-from phmrun.datasets.limits import VARIABLE, largest
+from phmrun.datasets.archives import VARIABLE, extract, is_archive, largest, members, opened, unpacked
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.lines import LONGEST_LINE
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.datasets.assembly import assemble
-from phmrun.datasets.dataset import File, Part
+from phmrun.datasets.catalogue import File, Part
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.lines import read_parallel
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from phmrun.datasets import CATALOGUE, Catalogue, Part
-from phmrun.datasets.dataset import is_safe
+from phmrun.datasets.catalogue import is_safe
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 

@@ -8,7 +8,7 @@ import pytest
 from file_server import CONTENT, SHA, fails, left, part_of, single
 
 from phmrun.datasets import Dataset, File, Part, Remote, dataset_dir
-from phmrun.datasets import download as download_module
+from phmrun.datasets import fetch as fetch_module
 from phmrun.datasets.fetch import fetch
 from phmrun.datasets.locations import dropped
 
@@ -68,10 +68,10 @@ def test_a_truncating_server_gives_up_and_keeps_what_came(server):
     message = fails(dataset)
     assert "short/t.en" in message
     assert left(dataset) == {".t.en.part"}
-    assert len(server.asked) == download_module.TRIES
+    assert len(server.asked) == fetch_module.TRIES
 
 
-@pytest.mark.parametrize(("how", "tries"), [("absent", 1), ("error", download_module.TRIES)])
+@pytest.mark.parametrize(("how", "tries"), [("absent", 1), ("error", fetch_module.TRIES)])
 def test_what_is_not_there_is_asked_once_what_fails_again(server, how, tries):
     dataset = single(server.url(f"{how}/t.fr" if how == "absent" else f"{how}/t.en"))
     message = fails(dataset)
@@ -128,7 +128,7 @@ def test_no_more_is_taken_than_the_file_has(server, sha256):
 
 
 def test_a_file_of_unknown_size_has_a_limit_too(server, monkeypatch):
-    monkeypatch.setattr(download_module, "largest", lambda: 1000)
+    monkeypatch.setattr(fetch_module, "largest", lambda: 1000)
     message = fails(single(server.url("ok/t.en"), sha256=None, bytes=None))
     assert "PHMRUN_LARGEST_GB=" in message
     assert left(single("")) == set()
@@ -171,7 +171,7 @@ def test_a_full_disk_is_said_and_the_part_is_kept(server, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(download_module.os, "fsync", full)
+    monkeypatch.setattr(fetch_module.os, "fsync", full)
     dataset = single(server.url("ok/t.en"))
     assert "no space left" in fails(dataset)
     assert left(dataset) == {".t.en.part"}

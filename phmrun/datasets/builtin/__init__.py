@@ -18,9 +18,7 @@ VERSIONS = {"agreement": "1-1", "inference": "1-1", "style": "1-1", "translation
 def unpack(corpus: str, cache: Path) -> Path:
     """The folder with a corpus's files, unpacked on first use, each whole or not at all, and checked on every use.
 
-    Args:
-        corpus: One of :data:`VERSIONS`.
-        cache: Directory of prepared corpora; the folder is ``builtin-<corpus>-<version>`` in it.
+    It is ``builtin-<corpus>-<version>`` in ``cache``, the directory of prepared corpora.
 
     Raises:
         PhmrunError: (exit 3) The installed data are damaged.
@@ -28,9 +26,18 @@ def unpack(corpus: str, cache: Path) -> Path:
     folder = cache / f"builtin-{corpus}-{VERSIONS[corpus]}"
     for name, checksum in checksums(corpus).items():
         path = folder / name
-        if not path.is_file() or sha256_of(path) != checksum:
-            with replacing(path) as temporary:
-                temporary.write_bytes(_content(corpus, name, checksum))
+        if path.is_file() and sha256_of(path) == checksum:
+            continue
+        packed = files(__name__).joinpath(corpus, f"{name}.xz")
+        try:
+            content = lzma.decompress(packed.read_bytes())
+        except (OSError, lzma.LZMAError):
+            content = b""
+        if sha256(content).hexdigest() != checksum:
+            hint = "Install phmrun again."
+            raise PhmrunError("a built-in corpus is damaged", where=str(packed), hint=hint, code=ExitCode.DATA)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
     return folder
 
 
@@ -38,15 +45,3 @@ def checksums(corpus: str) -> dict[str, str]:
     """SHA-256 of the content of each file of a corpus, by the file's name."""
     rows = (row.split() for row in files(__name__).joinpath("SHA256SUMS").read_text(encoding="utf-8").splitlines())
     return {path.partition("/")[2]: checksum for checksum, path in rows if path.partition("/")[0] == corpus}
-
-
-def _content(corpus: str, name: str, checksum: str) -> bytes:
-    packed = files(__name__).joinpath(corpus, f"{name}.xz")
-    try:
-        content = lzma.decompress(packed.read_bytes())
-    except (OSError, lzma.LZMAError):
-        content = b""
-    if sha256(content).hexdigest() != checksum:
-        hint = "Install phmrun again."
-        raise PhmrunError("a built-in corpus is damaged", where=str(packed), hint=hint, code=ExitCode.DATA)
-    return content

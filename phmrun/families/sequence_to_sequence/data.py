@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from phmrun.datasets import checksums, locate
-from phmrun.datasets.own_files import SPLITS
+from phmrun.datasets import SPLITS, checksums, locate
 from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
