@@ -39,24 +39,36 @@ def accuracy(
     Raises:
         PhmrunError: (exit 3) There is no item.
     """
-    return {f"accuracy{ending}{part}": _share(chosen, told) for part, chosen, told in _by_part(counts, left_out)}
+    scores = {}
+    for part, chosen, told in _by_part(counts, left_out):
+        gold, right = _gold(chosen), Counter[str]()
+        for outcome, count in chosen.items():
+            right[outcome.gold] += count * (outcome.gold == outcome.predicted)
+        n, hits = gold.total(), right.total()
+        recall = {label: 100 * right[label] / count for label, count in sorted(gold.items())}
+        signature = f"labels:{'+'.join(sorted(gold))}{told}|ci:wilson95"
+        extras = {"correct": hits, "recall": recall}
+        value = 100 * hits / n
+        scores[f"accuracy{ending}{part}"] = Score(
+            "accuracy", value, signature, n, "items", ci=wilson(hits, n), extras=extras
+        )
+    return scores
 
 
 def majority(counts: Mapping[Outcome, int], left_out: Mapping[str, int] | None = None) -> dict[str, Score]:
-    """What the most frequent label of the scored items would get by itself.
+    """What the most frequent gold label would get by itself, of equally frequent ones the first by name.
 
-    Args:
-        counts: How often each outcome occurred; only the gold labels matter.
-        left_out: Items of the test set that are not scored, by reason.
-
-    Returns:
-        "accuracy-of-majority" and "accuracy-of-majority-<part>".
-
-    Raises:
-        PhmrunError: (exit 3) There is no item.
+    "accuracy-of-majority" and "accuracy-of-majority-<part>"; arguments and errors as in :func:`accuracy`.
     """
-    found = _by_part(counts, left_out)
-    return {f"accuracy-of-majority{part}": _most_frequent(chosen, told) for part, chosen, told in found}
+    scores = {}
+    for part, chosen, told in _by_part(counts, left_out):
+        gold = _gold(chosen)
+        label, n = min(gold, key=lambda name: (-gold[name], name)), gold.total()
+        value = 100 * gold[label] / n
+        scores[f"accuracy-of-majority{part}"] = Score(
+            "accuracy of the majority", value, f"always:{label}{told}", n, "items"
+        )
+    return scores
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
@@ -65,6 +77,14 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     return 100 * max(0.0, min(share, middle - half)), 100 * min(1.0, max(share, middle + half))
+
+
+def _gold(counts: Mapping[Outcome, int]) -> Counter[str]:
+    """How many items have each label."""
+    gold: Counter[str] = Counter()
+    for outcome, count in counts.items():
+        gold[outcome.gold] += count
+    return gold
 
 
 def _by_part(
@@ -76,28 +96,3 @@ def _by_part(
     yield "", counts, "".join(f"|{name.replace(' ', '-')}:{count}" for name, count in sorted((left_out or {}).items()))
     for part in sorted({outcome.part for outcome in counts if outcome.part}):
         yield f"-{part}", {outcome: count for outcome, count in counts.items() if outcome.part == part}, ""
-
-
-def _share(counts: Mapping[Outcome, int], kept_back: str) -> Score:
-    """Accuracy over all of ``counts``."""
-    n = sum(counts.values())
-    gold: Counter[str] = Counter()
-    right: Counter[str] = Counter()
-    for outcome, count in counts.items():
-        gold[outcome.gold] += count
-        right[outcome.gold] += count * (outcome.gold == outcome.predicted)
-    hits = right.total()
-    recall = {label: 100 * right[label] / count for label, count in sorted(gold.items())}
-    signature = f"labels:{'+'.join(sorted(gold))}{kept_back}|ci:wilson95"
-    extras = {"correct": hits, "recall": recall}
-    return Score("accuracy", 100 * hits / n, signature, n, "items", ci=wilson(hits, n), extras=extras)
-
-
-def _most_frequent(counts: Mapping[Outcome, int], kept_back: str) -> Score:
-    """The most frequent label's accuracy; of equally frequent ones the first by name."""
-    gold: Counter[str] = Counter()
-    for outcome, count in counts.items():
-        gold[outcome.gold] += count
-    label = min(gold, key=lambda name: (-gold[name], name))
-    n = gold.total()
-    return Score("accuracy of the majority", 100 * gold[label] / n, f"always:{label}{kept_back}", n, "items")

@@ -14,15 +14,9 @@ SEED = 12345  # as sacreBLEU's
 
 
 def resampled(counts: Counts, resamples: int, seed: int = SEED) -> Counts:
-    """Sums of resampled test sets.
+    """Sums of as many resampled test sets, of what each sentence adds: ``[sentences, kinds] -> [resamples, kinds]``.
 
-    Args:
-        counts: What each sentence adds, ``[sentences, kinds]``.
-        resamples: How many test sets are drawn.
-        seed: Of the draw; the same sentences in the same order give the same sets.
-
-    Returns:
-        ``[resamples, kinds]``.
+    The same sentences in the same order and seed give the same sets.
     """
     size = len(counts)
     stream = np.random.PCG64(seed)  # whose raw stream NumPy promises not to change
@@ -33,11 +27,6 @@ def resampled(counts: Counts, resamples: int, seed: int = SEED) -> Counts:
 
 
 def interval(sums: Counts, score: Callable[[Counts], Counts]) -> tuple[float, float]:
-    """The central 95% of the scores of resampled test sets.
-
-    Args:
-        sums: Of :func:`resampled`.
-        score: From sums to scores, ``[resamples, kinds] -> [resamples]``.
-    """
+    """The central 95% of the scores of resampled test sets, of sums ``[resamples, kinds]`` by ``score``."""
     low, high = np.percentile(score(sums), [2.5, 97.5])
     return float(low), float(high)

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
-
-from phmrun.metrics.bleu_counts import bleu_of
 from phmrun.metrics.bootstrap import Counts
-from phmrun.metrics.parsing import ARCS, HEADS, WORDS
+from phmrun.metrics.parsing import ARCS, HEADS, WORDS, share
+from phmrun.metrics.translation import bleu_of
 from phmrun.registry import SCORES
 
 Measure = Callable[[Counts], Counts]  # a corpus score from sums of counts, `[sets, kinds] -> [sets]`
@@ -37,18 +36,11 @@ def kind_of(score: str) -> Kind:
     return known or next((SCORES.get(one) for one in names if one in SCORES), Kind())
 
 
-def _share(of: int, among: int) -> Measure:
-    def measure(sums: Counts) -> Counts:
-        return 100 * sums[:, of] / np.maximum(sums[:, among], 1)
-
-    return measure
-
-
 KINDS: Mapping[str, Kind] = {
     "bleu": Kind(margin=0.5, measure=bleu_of),
-    "accuracy": Kind(margin=0.5, measure=_share(0, 1)),
-    "uas": Kind(margin=0.5, measure=_share(HEADS, WORDS)),
-    "las": Kind(margin=0.5, measure=_share(ARCS, WORDS)),
+    "accuracy": Kind(margin=0.5, measure=partial(share, of=0, among=1)),
+    "uas": Kind(margin=0.5, measure=partial(share, of=HEADS, among=WORDS)),
+    "las": Kind(margin=0.5, measure=partial(share, of=ARCS, among=WORDS)),
     "unchanged": Kind(lower_is_better=True),
     "loss": Kind(lower_is_better=True),
     "perplexity": Kind(lower_is_better=True),

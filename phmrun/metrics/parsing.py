@@ -36,11 +36,18 @@ CONTENT_LABELS = frozenset(
 """Universal labels of content words."""
 
 WORDS, HEADS, ARCS, LABELS, CONTENT, CONTENT_ARCS = range(6)
+
+
+def share(counts: Counts, of: int, among: int) -> Counts:
+    """Per cent of summed counts ``[…, kinds]``, 0 of nothing, as the shared task has it."""
+    return 100 * counts[..., of] / np.maximum(counts[..., among], 1)
+
+
 _SCORES: dict[str, tuple[str, Callable[[Counts], Counts]]] = {
-    "uas": ("UAS", lambda counts: _share(counts, HEADS, WORDS)),
-    "las": ("LAS", lambda counts: _share(counts, ARCS, WORDS)),
-    "clas": ("CLAS", lambda counts: 2 * _share(counts, CONTENT_ARCS, CONTENT)),
-    "label-accuracy": ("label accuracy", lambda counts: _share(counts, LABELS, WORDS)),
+    "uas": ("UAS", lambda counts: share(counts, HEADS, WORDS)),
+    "las": ("LAS", lambda counts: share(counts, ARCS, WORDS)),
+    "clas": ("CLAS", lambda counts: 2 * share(counts, CONTENT_ARCS, CONTENT)),
+    "label-accuracy": ("label accuracy", lambda counts: share(counts, LABELS, WORDS)),
 }
 
 
@@ -52,7 +59,7 @@ def attachment_scores(
     punctuation: bool = True,
     resamples: int = RESAMPLES,
 ) -> dict[str, Score]:
-    """Scores of parsed trees against gold trees of the same words.
+    """Scores "uas", "las", "clas" and "label-accuracy" of parsed trees against gold trees of the same words.
 
     Args:
         gold: Sentences with their gold trees.
@@ -61,9 +68,6 @@ def attachment_scores(
         punctuation: Whether words that consist of punctuation characters (Unicode's categories P) count.
         resamples: Resampled test sets for the confidence intervals; 0: none.
 
-    Returns:
-        The scores by the names "uas", "las", "clas" and "label-accuracy".
-
     Raises:
         PhmrunError: (exit 3) The sentences differ in their words, or there is no word to score.
     """
@@ -71,24 +75,14 @@ def attachment_scores(
     total = counts.sum(axis=0)
     if not total[WORDS]:
         raise PhmrunError("there is no word to score", code=ExitCode.DATA)
-    settings = [
-        "def:conll2017",
-        f"labels:{'full' if subtypes else 'universal'}",
-        f"punct:{'in' if punctuation else 'out'}",
-        "words:gold",
-    ]
+    labels, marks = "full" if subtypes else "universal", "in" if punctuation else "out"
+    signature = f"def:conll2017|labels:{labels}|punct:{marks}|words:gold"
     if resamples:
-        settings += [f"bs:{resamples}", f"seed:{SEED}"]
-    sums = resampled(counts, resamples)
+        signature += f"|bs:{resamples}|seed:{SEED}"
+    sums, words = resampled(counts, resamples), int(total[WORDS])
+    intervals = {key: interval(sums, score) if resamples else None for key, (_, score) in _SCORES.items()}
     return {
-        key: Score(
-            name,
-            float(score(total)),
-            "|".join(settings),
-            int(total[WORDS]),
-            "words",
-            ci=interval(sums, score) if resamples else None,
-        )
+        key: Score(name, float(score(total)), signature, words, "words", ci=intervals[key])
         for key, (name, score) in _SCORES.items()
     }
 
@@ -131,8 +125,3 @@ def _content(labels: Sequence[str]) -> NDArray[np.bool_]:
 
 def _flat(heads: Iterable[Sequence[int]]) -> NDArray[np.int64]:
     return np.fromiter(chain.from_iterable(heads), dtype=np.int64)
-
-
-def _share(counts: Counts, of: int, among: int) -> Counts:
-    """Per cent, 0 of nothing, as the shared task has it."""
-    return 100 * counts[..., of] / np.maximum(counts[..., among], 1)

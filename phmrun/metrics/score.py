@@ -37,13 +37,9 @@ class Score:
         ci = stored.get("ci")
         return cls(
             name,
-            stored["value"],
-            stored["signature"],
-            stored["n"],
-            stored.get("unit", "sentences"),
-            None if ci is None else (ci[0], ci[1]),
-            stored.get("extras", {}),
-            tuple(stored.get("warnings", ())),
+            **{key: stored[key] for key in ("value", "signature", "n", "unit", "extras") if key in stored},
+            ci=None if ci is None else (ci[0], ci[1]),
+            warnings=tuple(stored.get("warnings", ())),
         )
 
     def __str__(self) -> str:

@@ -14,28 +14,23 @@ from collections.abc import Sequence
 from sacrebleu.metrics import BLEU
 
 from phmrun.metrics.score import Score
-from phmrun.metrics.translation import require_pairs
+from phmrun.metrics.translation import ORDER, require_pairs
 
 _WORD = re.compile(r"\w+")
-_ORDER = 4
 _NLTK_K = 5
-FIRST = 500
-"""The reproduction of the PHM paper scores so many sentences, the first of the test set; an extra of both scores."""
+FIRST = 500  # sentences of the test set that the reproduction of the PHM paper scores; an extra of both scores
 
 
 def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Mean of sacreBLEU's sentence scores in percent: 13a tokens, cased, exponential smoothing, effective order.
-
-    Args:
-        hypotheses: Outputs.
-        references: One reference for each.
 
     Raises:
         PhmrunError: The two sides do not have the same number of sentences, or none.
     """
     require_pairs(hypotheses, references)
     metric = BLEU(effective_order=True)
-    values = [metric.sentence_score(*pair).score for pair in _with_list(hypotheses, references)]
+    pairs = zip(hypotheses, references, strict=True)
+    values = [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs]
     return _mean(values, str(metric.get_signature()))
 
 
@@ -57,29 +52,23 @@ def _method_4(hypothesis: list[str], reference: list[str]) -> float:
     if len(hypothesis) < 2 or not set(hypothesis) & set(reference):
         return 0.0  # NLTK divides by ln 1 there, which the reproduction counts as 0
     logarithms = []
-    for order in range(1, _ORDER + 1):
-        found, wanted = _grams(hypothesis, order), _grams(reference, order)
+    for order in range(1, ORDER + 1):
+        found, wanted = (
+            Counter(tuple(words[start : start + order]) for start in range(len(words) - order + 1))
+            for words in (hypothesis, reference)
+        )
         matches = (found & wanted).total()
         if matches:
             logarithms.append(math.log(matches / found.total()))
         else:
             logarithms.append(-math.log(order - 1 + _NLTK_K / math.log(len(hypothesis))))
     penalty = min(0.0, 1 - len(reference) / len(hypothesis))
-    return math.exp(penalty + math.fsum(logarithms) / _ORDER)
-
-
-def _grams(words: list[str], order: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(words[start : start + order]) for start in range(len(words) - order + 1))
-
-
-def _with_list(hypotheses: Sequence[str], references: Sequence[str]) -> list[tuple[str, list[str]]]:
-    return [(hypothesis, [reference]) for hypothesis, reference in zip(hypotheses, references, strict=True)]
+    return math.exp(penalty + math.fsum(logarithms) / ORDER)
 
 
 def _mean(values: Sequence[float], signature: str) -> Score:
     """The mean over all sentences, and over the first ones as an extra."""
     first = values[:FIRST]
     extras = {f"first_{FIRST}": math.fsum(first) / len(first)} if len(values) > FIRST else {}
-    return Score(
-        "sentence BLEU", math.fsum(values) / len(values), f"{signature}|mean:sentences", len(values), extras=extras
-    )
+    mean = math.fsum(values) / len(values)
+    return Score("sentence BLEU", mean, f"{signature}|mean:sentences", len(values), extras=extras)

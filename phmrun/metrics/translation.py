@@ -10,30 +10,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics.base import Metric
 
 from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.score import Score
 
 RESAMPLES = 1000  # resampled test sets behind a confidence interval
+ORDER = 4
 
 # Resampling holds RESAMPLES copies of the statistics of every sentence: half a gigabyte at this many.
 _MOST_RESAMPLED = 10_000
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = RESAMPLES) -> Score:
-    """Corpus BLEU in percent: 13a tokens, cased, exponential smoothing, one reference.
+    """Corpus BLEU in percent: 13a tokens, cased, exponential smoothing, one detokenised reference for each output.
 
-    Args:
-        hypotheses: Detokenised outputs.
-        references: One detokenised reference for each.
-        resamples: Resampled test sets for the confidence interval, seeded by ``SACREBLEU_SEED`` or 12345; 0: none.
-
-    Returns:
-        The score; its extras have the four n-gram precisions in percent, the brevity penalty, and the tokens of
-        hypotheses and references. The interval is the mean of the resampled scores ± half the width of their central
-        95%, as sacreBLEU reports it.
+    The interval, over ``resamples`` test sets (0: none) seeded by ``SACREBLEU_SEED`` or 12345, is the mean of their
+    scores ± half the width of the central 95%, as sacreBLEU reports it. The extras have the four n-gram precisions in
+    percent, the brevity penalty, and the tokens of hypotheses and references.
 
     Raises:
         PhmrunError: The two sides do not have the same number of sentences, or none.
@@ -58,12 +55,30 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
     return Score("chrF2", float(result.score), signature, len(hypotheses), ci=ci, warnings=warnings)
 
 
-def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Refuses what cannot be scored.
+def bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
+    """What each sentence adds to corpus BLEU, so that resampled test sets can be scored without counting anew.
 
-    Raises:
-        PhmrunError: (exit 3) The two sides do not have the same number of sentences, or none.
+    Matches and n-grams of each order, and the two lengths, ``[sentences, 10]``; errors as in ``bleu``.
     """
+    require_pairs(hypotheses, references)
+    metric = BLEU(effective_order=True)  # which changes a sentence's score, but not its counts
+    pairs = zip(hypotheses, references, strict=True)
+    scores = [metric.sentence_score(hypothesis, [reference]) for hypothesis, reference in pairs]
+    rows = [(*score.counts, *score.totals, score.sys_len, score.ref_len) for score in scores]
+    return np.array(rows, dtype=np.float64)
+
+
+def bleu_of(sums: Counts) -> Counts:
+    """Corpus BLEU in percent of summed counts, ``[sets, 10] -> [sets]``; smoothed as :func:`~phmrun.metrics.bleu`."""
+    scores = []
+    for row in sums.astype(int).tolist():
+        matches, totals, (length, reference) = row[:ORDER], row[ORDER : 2 * ORDER], row[2 * ORDER :]
+        scores.append(BLEU.compute_bleu(matches, totals, length, reference, smooth_method="exp").score)
+    return np.array(scores)
+
+
+def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Refuses (exit 3) sides that do not have the same number of sentences, or none."""
     if len(hypotheses) != len(references):
         raise PhmrunError(
             f"{len(hypotheses):,} hypotheses cannot be scored against {len(references):,} references",
@@ -79,21 +94,19 @@ def _measure(
 ) -> tuple[Any, tuple[float, float] | None, tuple[str, ...]]:
     """The score object of sacreBLEU, the confidence interval, and what sacreBLEU warned of."""
     require_pairs(hypotheses, references)
+    sides = list(hypotheses), [list(references)]
     silent = sum(not each.strip() for each in hypotheses)
     resampled = resamples > 1 and len(hypotheses) <= _MOST_RESAMPLED
     with _heard() as warnings:
         if silent:
-            warnings.append(
-                f"{silent:,} of {counted(len(hypotheses), 'output')} {'is' if silent == 1 else 'are'} empty"
-            )
+            are = "is" if silent == 1 else "are"
+            warnings.append(f"{silent:,} of {counted(len(hypotheses), 'output')} {are} empty")
         try:
-            result = metric.corpus_score(
-                list(hypotheses), [list(references)], n_bootstrap=resamples if resampled else 1
-            )
+            result = metric.corpus_score(*sides, n_bootstrap=resamples if resampled else 1)
         except TypeError:  # sacreBLEU cannot take the mean of chrF scores of which some, but not all, are 0
             metric.n_bootstrap = metric.seed = None
             resampled, resamples = False, 0
-            result = metric.corpus_score(list(hypotheses), [list(references)])
+            result = metric.corpus_score(*sides)
             warnings.append("no confidence interval: some of the resampled scores are 0")
     if not resampled:
         if resamples > 1:

@@ -19,10 +19,10 @@ from phmrun.errors import PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger import Run
 from phmrun.ledger.record import ITEMS
-from phmrun.metrics.bleu_counts import bleu_counts
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.kinds import kind_of
 from phmrun.metrics.parsing import sentence_counts
+from phmrun.metrics.translation import bleu_counts
 from phmrun.text import conllu
 from phmrun.text.lines import read_parallel
 

@@ -9,7 +9,7 @@ import pytest
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
-from phmrun.metrics.bleu_counts import bleu_counts, bleu_of
+from phmrun.metrics.translation import bleu_counts, bleu_of
 from phmrun.statistics.decision import Verdict, decide, detectable, p_not_worse
 from phmrun.statistics.hierarchical import compare_items, compare_scores
 from phmrun.statistics.holm import holm
