@@ -1,8 +1,6 @@
 """Search for a model's best outputs: beam search, greedy search, whole files in batches, and spanning trees."""
 
-from phmrun.decoding.beam import beam_search
-from phmrun.decoding.greedy import greedy_search
-from phmrun.decoding.hypothesis import Hypothesis, length_penalty
+from phmrun.decoding.beam import Hypothesis, beam_search, greedy_search, length_penalty
 from phmrun.decoding.search import max_length, translate
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.decoding.step import StepDecoder

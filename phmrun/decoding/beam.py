@@ -1,4 +1,4 @@
-"""Beam search over a ``StepDecoder``.
+"""Beam search over a ``StepDecoder``, and greedy search, a beam of 1.
 
 In every pass each live hypothesis is continued by every token, and the ``2 * beam`` most probable continuations of a
 sentence are its candidates: enough that ``beam`` of them do not end. A candidate that ends among the best ``beam`` is a
@@ -15,19 +15,36 @@ Shapes: ``batch`` sentences (``rows`` of them still there), ``beam`` hypotheses,
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from phmrun.decoding.candidates import log_probabilities, only_token, top_candidates
-from phmrun.decoding.greedy import greedy_search
-from phmrun.decoding.hypothesis import Hypothesis, Penalty, length_penalty
 from phmrun.decoding.step import LEAVING_PART, State, StepDecoder
 from phmrun.errors import PhmrunError
 
-# No live hypothesis can exceed the threshold of a finished sentence.
-_CLOSED = float("inf")
+Penalty = Literal["gnmt", "power"]
+_CLOSED = float("inf")  # no live hypothesis can exceed the threshold of a finished sentence
 _IMPOSSIBLE = float("-inf")
+
+
+class Hypothesis(NamedTuple):
+    """One output of the search."""
+
+    tokens: list[int]  # the output's token numbers without the beginning- and end-of-sentence tokens; may be empty
+    score: float  # what hypotheses are ranked by: `log_prob / length_penalty(len(tokens) + 1, alpha, …)`
+    log_prob: float  # the natural logarithm of the output's probability, its end-of-sentence token included
+
+
+def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
+    """The divisor of the log-probability of a hypothesis of ``length`` tokens, the end-of-sentence token counted.
+
+    "gnmt": ``((5 + length) / 6) ** alpha`` (Wu et al. 2016, "Google's Neural Machine Translation System", equation 14,
+    without coverage); "power": ``length ** alpha``, which OpenNMT, CTranslate2 and Hugging Face divide by. α = 0 ranks
+    by plain log-probability; larger values favour longer outputs.
+    """
+    return float((length if penalty == "power" else (5.0 + length) / 6.0) ** alpha)
 
 
 def beam_search(
@@ -69,9 +86,10 @@ def beam_search(
     if not limits:
         return []
     if beam == 1:
-        tokens = {"bos": bos, "eos": eos, "pad": pad}
-        greedy = greedy_search(decoder, source, alpha=alpha, penalty=penalty, max_lengths=limits, **tokens)
-        return [[best] for best in greedy]
+        best = greedy_search(
+            decoder, source, alpha=alpha, bos=bos, eos=eos, pad=pad, max_lengths=limits, penalty=penalty
+        )
+        return [[one] for one in best]
     return _search(decoder, source, _Book(beam, alpha, nbest, limits, penalty), bos, eos, pad)
 
 
@@ -118,6 +136,64 @@ def _search(
         if parents.shape[1] != log_probs.shape[1] or not torch.equal(parents, stay[: parents.shape[0]]):
             state = decoder.reorder(state, parents)
     return book.results()
+
+
+def greedy_search(
+    decoder: StepDecoder[State],
+    source: Tensor,
+    *,
+    alpha: float,
+    bos: int,
+    eos: int,
+    pad: int,
+    max_lengths: list[int],
+    penalty: Penalty = "gnmt",
+) -> list[Hypothesis]:
+    """Takes the most probable token at every position, of equals the one with the lowest number.
+
+    Beam search with a beam of 1, without what only more hypotheses need; arguments as in :func:`beam_search`. α changes
+    the score and nothing else.
+    """
+    state = decoder.start(source)
+    tokens = torch.full((source.shape[0],), bos, device=source.device)
+    forbidden = torch.tensor([pad, bos], device=source.device)
+    totals: Tensor | float = 0.0
+    sentences = list(range(len(max_lengths)))
+    row_of = {sentence: sentence for sentence in sentences}
+    last_steps = frozenset(max_lengths)
+    history: list[tuple[Tensor, dict[int, int]]] = []
+    endings: dict[int, tuple[int, float]] = {}
+    for step in range(1, max(max_lengths) + 1):
+        log_probs = log_probabilities(decoder.step(tokens.unsqueeze(1), state), forbidden).squeeze(1)
+        if step in last_steps:
+            at_limit = [max_lengths[sentence] == step for sentence in sentences]
+            only_token(log_probs, torch.tensor(at_limit, device=source.device), eos)
+        best, tokens = log_probs.max(dim=-1)
+        totals = totals + best
+        history.append((tokens, row_of))
+        # Where every token is impossible, the output ends as well.
+        ended = (tokens == eos) | best.isneginf()
+        if not bool(ended.any()):
+            continue
+        log_prob_of = totals.tolist()
+        for row in ended.nonzero().squeeze(1).tolist():
+            endings.setdefault(sentences[row], (step, log_prob_of[row]))
+        if len(endings) == len(max_lengths):
+            break
+        staying = [row for row, sentence in enumerate(sentences) if sentence not in endings]
+        if len(sentences) - len(staying) >= LEAVING_PART * len(sentences):
+            rows = torch.tensor(staying, device=source.device)
+            state = decoder.select(state, rows)
+            tokens, totals = tokens[rows], totals[rows]
+            sentences = [sentences[row] for row in staying]
+            row_of = {sentence: row for row, sentence in enumerate(sentences)}
+    trails = [(kept.tolist(), rows_then) for kept, rows_then in history]
+    results = []
+    for sentence in range(len(max_lengths)):
+        step, log_prob = endings[sentence]
+        output = [kept[rows_then[sentence]] for kept, rows_then in trails[: step - 1]]
+        results.append(Hypothesis(output, log_prob / length_penalty(step, alpha, penalty), log_prob))
+    return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +252,8 @@ class _Book:
                 self.thresholds[row] = _CLOSED
             elif len(endings) >= self.nbest:
                 worst = sorted((ending.score for ending in endings), reverse=True)[self.nbest - 1]
-                self.thresholds[row] = worst * length_penalty(
-                    self.limits[self.sentences[row]], self.alpha, self.penalty
-                )
+                limit = self.limits[self.sentences[row]]
+                self.thresholds[row] = worst * length_penalty(limit, self.alpha, self.penalty)
         if touched:
             self._tensor = None
 
@@ -214,24 +289,16 @@ class _Book:
         results = []
         for sentence, endings in enumerate(self.endings):
             # Sorting is stable: of equal scores the one found first, and of one step the more probable, comes first.
-            best = sorted(endings, key=lambda ending: -ending.score)[: self.nbest]
-            results.append([self._hypothesis(sentence, ending, trails) for ending in best])
+            best = []
+            for ending in sorted(endings, key=lambda ending: -ending.score)[: self.nbest]:
+                backwards, beam = [], ending.beam  # the parents are followed back to the first token
+                for tokens, parents, row_of in reversed(trails[: ending.step - 1]):
+                    row = row_of[sentence]
+                    backwards.append(tokens[row][beam])
+                    beam = parents[row][beam]
+                best.append(Hypothesis(backwards[::-1], ending.score, ending.log_prob))
+            results.append(best)
         return results
-
-    @staticmethod
-    def _hypothesis(
-        sentence: int,
-        ending: _Ending,
-        trails: list[tuple[list[list[int]], list[list[int]], dict[int, int]]],
-    ) -> Hypothesis:
-        """Follows the parents back from an ending to the first token."""
-        backwards = []
-        beam = ending.beam
-        for tokens, parents, row_of in reversed(trails[: ending.step - 1]):
-            row = row_of[sentence]
-            backwards.append(tokens[row][beam])
-            beam = parents[row][beam]
-        return Hypothesis(backwards[::-1], ending.score, ending.log_prob)
 
 
 def _check(*, beam: int, alpha: float, nbest: int, limits: list[int], batch: int) -> None:

@@ -16,26 +16,18 @@ _NEVER = float("-inf")
 
 
 def log_probabilities(logits: Tensor, forbidden: Tensor) -> Tensor:
-    """Normalises over the whole vocabulary, then rules some tokens out.
+    """Normalises logits ``[..., vocabulary]``, then rules the tokens ``forbidden`` out: a new tensor of that shape.
 
-    Args:
-        logits: ``[..., vocabulary]``; half precision is raised to single.
-        forbidden: ``[tokens]``, token numbers that get log-probability minus infinity.
-
-    Returns:
-        A new tensor ``[..., vocabulary]``.
+    Half precision is raised to single.
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
     return torch.log_softmax(logits, dim=-1, dtype=dtype).index_fill_(-1, forbidden, _NEVER)
 
 
 def only_token(log_probs: Tensor, rows: Tensor, token: int) -> None:
-    """Rules out, in place, every other token for some sentences; the token keeps its log-probability.
+    """Rules out, in place, every other token where ``rows [batch]`` is true; the token keeps its log-probability.
 
-    Args:
-        log_probs: ``[batch, ..., vocabulary]``.
-        rows: ``[batch]``, true for the sentences concerned.
-        token: The token that stays possible.
+    ``log_probs`` is ``[batch, ..., vocabulary]``.
     """
     kept = log_probs[..., token].clone()
     log_probs[rows] = _NEVER
@@ -45,12 +37,13 @@ def only_token(log_probs: Tensor, rows: Tensor, token: int) -> None:
 def top_candidates(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The ``count`` most probable continuations of each sentence, best first.
 
-    Equal scores are ordered by beam, then by token number, whatever else is in the batch.
+    Equal scores are ordered by beam, then by token number, whatever else is in the batch. Where fewer exist, the rest
+    have score minus infinity.
 
     Args:
         log_probs: Log-probabilities of the next token, ``[batch, beam, vocabulary]``.
         totals: Log-probabilities of the live hypotheses, ``[batch, beam]``.
-        count: Continuations per sentence. Where fewer exist, the rest have score minus infinity.
+        count: Continuations per sentence.
 
     Returns:
         Scores (log-probability of the continued hypothesis), parent beams and tokens, each ``[batch, count]``.

@@ -7,11 +7,10 @@ out, they would change the probabilities of the others.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from phmrun.decoding.hypothesis import Hypothesis, length_penalty
+from phmrun.decoding.beam import Hypothesis, length_penalty
 from phmrun.errors import PhmrunError
 
 
@@ -92,30 +91,29 @@ class CTranslate2Model:
     def _batch(
         self, sources: Sequence[Sequence[int]], limit: int, beam: int, alpha: float, nbest: int, at_least: int = 0
     ) -> list[list[Hypothesis]]:
-        options: dict[str, Any] = {
-            "beam_size": beam,
-            "length_penalty": alpha,
-            "num_hypotheses": nbest,
-            "max_decoding_length": limit,
-            "min_decoding_length": at_least,
-            "max_input_length": 0,
-            "return_scores": True,
-        }
+        names = [[self.source_names[token] for token in source] for source in sources]
         try:
             results = self.translator.translate_batch(
-                [[self.source_names[token] for token in source] for source in sources], **options
+                names,
+                beam_size=beam,
+                length_penalty=alpha,
+                num_hypotheses=nbest,
+                max_decoding_length=limit,
+                min_decoding_length=at_least,
+                max_input_length=0,
+                return_scores=True,
             )
         except (RuntimeError, ValueError) as error:
             longest = max(map(len, sources))
             raise PhmrunError(f"CTranslate2 could not translate a source of {longest} tokens: {error}") from error
         return [
             [
-                self._hypothesis(tokens, score, alpha)
+                Hypothesis(
+                    [self.numbers[token] for token in tokens],
+                    score,
+                    score * length_penalty(len(tokens) + 1, alpha, "power"),
+                )
                 for tokens, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             for result in results
         ]
-
-    def _hypothesis(self, tokens: Sequence[str], score: float, alpha: float) -> Hypothesis:
-        log_prob = score * length_penalty(len(tokens) + 1, alpha, "power")
-        return Hypothesis([self.numbers[token] for token in tokens], score, log_prob)

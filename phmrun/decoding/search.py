@@ -1,14 +1,13 @@
 """Decoding any number of sources: sorted by length, in batches, with results in the order of the input."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from phmrun.decoding.beam import beam_search
-from phmrun.decoding.hypothesis import Hypothesis, Penalty
+from phmrun.decoding.beam import Hypothesis, Penalty, beam_search
 from phmrun.decoding.step import State, StepDecoder
 from phmrun.errors import PhmrunError
 from phmrun.progress import progress
@@ -37,21 +36,9 @@ def translate(
 ) -> list[list[Hypothesis]]:
     """Translates all sources; how they are batched does not change the results.
 
-    Args:
-        decoder: The model.
-        sources: Token numbers of each source, as the encoder takes them. An empty one has the empty output.
-        beam: Live hypotheses per sentence; 1 is greedy search.
-        alpha: Exponent of the length penalty; 0 ranks by log-probability.
-        bos: The token that starts an output.
-        eos: The token that ends an output.
-        pad: The padding token.
-        nbest: Hypotheses to return per sentence, at most ``beam``.
-        penalty: The length penalty's form.
-        max_length_ratio: Most target tokens per source token.
-        max_length_offset: Target tokens allowed beyond that, the end counted.
-        batch: Sentences decoded at a time.
-        device: Where the decoder's weights are.
-        label: What the progress display calls this.
+    An empty source has the empty output. ``beam`` to ``penalty`` are those of :func:`beam_search`; an output has at
+    most ``max_length_ratio`` tokens per source token and ``max_length_offset`` beyond that, the end counted. ``batch``
+    sentences are decoded at a time, on the ``device`` of the decoder's weights.
 
     Returns:
         For each source its hypotheses, best first.
@@ -61,18 +48,12 @@ def translate(
     """
 
     def find(indices: list[int], limits: list[int]) -> list[list[Hypothesis]]:
-        return beam_search(
-            decoder,
-            _padded([sources[index] for index in indices], pad).to(device),
-            beam=beam,
-            alpha=alpha,
-            bos=bos,
-            eos=eos,
-            pad=pad,
-            max_lengths=limits,
-            nbest=nbest,
-            penalty=penalty,
-        )
+        padded = np.full((len(indices), max(len(sources[index]) for index in indices)), pad, dtype=np.int64)
+        for row, index in zip(padded, indices, strict=True):
+            row[: len(sources[index])] = sources[index]
+        tokens = torch.from_numpy(padded).to(device)
+        search = partial(beam_search, decoder, tokens, beam=beam, alpha=alpha, nbest=nbest, penalty=penalty)
+        return search(bos=bos, eos=eos, pad=pad, max_lengths=limits)
 
     with torch.inference_mode():
         return by_length(sources, find, batch=batch, ratio=max_length_ratio, offset=max_length_offset, label=label)
@@ -81,15 +62,7 @@ def translate(
 def by_length(
     sources: Sequence[Tokens], find: Find, *, batch: int, ratio: float, offset: int, label: str
 ) -> list[list[Hypothesis]]:
-    """The outputs of all sources in the order of the input, found in batches of about the same length.
-
-    Args:
-        sources: See :func:`translate`.
-        find: What searches.
-        batch: Sentences at a time.
-        ratio: See :func:`max_length`.
-        offset: See :func:`max_length`.
-        label: What the progress display calls this.
+    """The outputs that ``find`` finds of all sources, in the order of the input, in batches of about the same length.
 
     Raises:
         PhmrunError: There is no batch of that size.
@@ -97,8 +70,11 @@ def by_length(
     if batch < 1:
         raise PhmrunError(f"a batch must have at least 1 sentence, not {batch}", where="decoding.batch")
     results = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
+    # The longest come first so that a lack of memory shows at once; equal lengths stay in the order of the input.
+    order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
     with progress(label, len(sources), "sentences") as advance:
-        for indices in _batches(sources, batch):
+        for begin in range(0, len(order), batch):
+            indices = order[begin : begin + batch]
             found = find(indices, [max_length(len(sources[index]), ratio, offset) for index in indices])
             for index, hypotheses in zip(indices, found, strict=True):
                 results[index] = hypotheses
@@ -109,22 +85,3 @@ def by_length(
 def max_length(source_length: int, ratio: float, offset: int) -> int:
     """The most tokens to generate for a source: ``ratio * source_length + offset``, rounded down, at least 1."""
     return max(1, math.floor(ratio * source_length + offset))
-
-
-def _batches(sources: Sequence[Tokens], size: int) -> Iterator[list[int]]:
-    """Indices of the sources that are not empty, ``size`` at a time, longest first.
-
-    The longest come first so that a lack of memory shows at once; equal lengths stay in the order of the input.
-    """
-    order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
-    for begin in range(0, len(order), size):
-        yield order[begin : begin + size]
-
-
-def _padded(sources: Sequence[Tokens], pad: int) -> Tensor:
-    """``[batch, source_length]``, filled up on the right."""
-    width = max(len(source) for source in sources)
-    table = np.full((len(sources), width), pad, dtype=np.int64)
-    for row, source in enumerate(sources):
-        table[row, : len(source)] = source
-    return torch.from_numpy(table)

@@ -63,26 +63,19 @@ def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
 
 def _best_tree(scores: NDArray[np.float64], single_root: bool) -> list[int]:
     """The heads of the best tree of one sentence, ``[length, length] -> [length]``."""
-    weights = _weights(scores)
+    # Scores become complex numbers, which NumPy orders by their real parts and, of equals, by their imaginary parts.
+    # The real part counts what goes before any score: -1 for an impossible arc. So no large number stands for infinity,
+    # beside which scores would lose their digits.
+    weights = np.zeros(scores.shape, dtype=np.complex128)
+    finite = np.isfinite(scores)
+    weights.real[~finite] = np.where(scores[~finite] > 0, 1.0, -1.0)
+    weights.imag[finite] = scores[finite]
     heads = _edmonds(weights)
     if single_root and heads.count(0) > 2:
         # One arc from the root more is worse than whatever other arcs come with it.
         weights.real[:, 0] -= 2 * len(weights)
         heads = _edmonds(weights)
     return heads
-
-
-def _weights(scores: NDArray[np.float64]) -> NDArray[np.complex128]:
-    """Scores as complex numbers, which NumPy orders by their real parts and, of equals, by their imaginary parts.
-
-    The real part counts what goes before any score: -1 for an impossible arc. So no large number stands for infinity,
-    beside which scores would lose their digits.
-    """
-    weights = np.zeros(scores.shape, dtype=np.complex128)
-    finite = np.isfinite(scores)
-    weights.real[~finite] = np.where(scores[~finite] > 0, 1.0, -1.0)
-    weights.imag[finite] = scores[finite]
-    return weights
 
 
 def _edmonds(weights: NDArray[np.complex128]) -> list[int]:

@@ -25,41 +25,24 @@ class StepDecoder(Protocol[State]):
     """
 
     def start(self, source: Tensor) -> State:
-        """Encodes a batch and returns the state in front of the first target token, with one beam per sentence.
+        """Encodes ``[batch, source_length]``, filled up with the padding token on the right.
 
-        Args:
-            source: Token numbers ``[batch, source_length]``, filled up with the padding token on the right.
+        Returns the state in front of the first target token, with one beam per sentence.
         """
-        ...
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
         """Reads one token per hypothesis, advances the state in place, and scores the next token.
 
-        Args:
-            tokens: ``[batch, beam]``, the last token of each live hypothesis; the first call has ``beam`` 1 and
-                holds the beginning-of-sentence token.
-            state: The state that goes with these hypotheses.
-
-        Returns:
-            Logits or log-probabilities ``[batch, beam, vocabulary]``; the search leaves them untouched.
+        ``[batch, beam]``, the last token of each live hypothesis (in the first call the beginning-of-sentence token of
+        a single beam) ``-> [batch, beam, vocabulary]``, logits or log-probabilities, which the search leaves untouched.
         """
-        ...
 
     def reorder(self, state: State, beams: Tensor) -> State:
         """The state in which hypothesis ``k`` of sentence ``b`` continues the former hypothesis ``beams[b, k]``.
 
-        Args:
-            state: The state after ``step``.
-            beams: ``[batch, new_beam]``, indices within the sentence. Its width may differ from the state's: the first
-                call widens one beam to all of them. Not called where it would change nothing.
+        ``beams [batch, new_beam]`` are indices within the sentence. The first call widens one beam to all of them. Not
+        called where it would change nothing.
         """
-        ...
 
     def select(self, state: State, sentences: Tensor) -> State:
-        """The state of these sentences alone; the others are finished.
-
-        Args:
-            state: The state after ``step``.
-            sentences: ``[kept]``, increasing indices into the state's batch.
-        """
-        ...
+        """The state of these sentences alone, ``[kept]`` increasing indices into its batch; the others are finished."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,6 @@ class Score:
         if self.warnings:
             result["warnings"] = list(self.warnings)
         return result
-
-    @classmethod
-    def from_json(cls, name: str, stored: Mapping[str, Any]) -> Self:
-        """The score that ``to_json`` wrote."""
-        ci = stored.get("ci")
-        return cls(
-            name,
-            **{key: stored[key] for key in ("value", "signature", "n", "unit", "extras") if key in stored},
-            ci=None if ci is None else (ci[0], ci[1]),
-            warnings=tuple(stored.get("warnings", ())),
-        )
 
     def __str__(self) -> str:
         """``BLEU 34.56 [33.10, 36.02] (1,000 sentences, nrefs:1|…)``."""

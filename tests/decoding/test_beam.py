@@ -203,7 +203,6 @@ def test_when_finished_sentences_leave_does_not_matter(beam, monkeypatch):
     found = []
     for part in (1e-9, 1 / 8, 2.0):
         monkeypatch.setattr("phmrun.decoding.beam.LEAVING_PART", part)
-        monkeypatch.setattr("phmrun.decoding.greedy.LEAVING_PART", part)
         decoder = TableDecoder(10, 6, ending=1.0)
         found.append(run(decoder, sources, beam=beam, alpha=2.0, limits=[25] * 30, nbest=beam))
         assert (decoder.selects > 0) == (part < 1)

@@ -7,7 +7,7 @@ import pytest
 import sacrebleu
 import torch
 
-from phmrun.decoding.hypothesis import Hypothesis
+from phmrun.decoding.beam import Hypothesis
 from phmrun.families.sequence_to_sequence import predictor as translation
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator, search_from

@@ -1,16 +1,11 @@
-"""A score is written to JSON and read back as it was."""
-
-import json
+"""A score as JSON and as text."""
 
 from phmrun.metrics import Score
 
 
-def test_json_and_back():
+def test_json():
     full = Score("BLEU", 34.5678, "nrefs:1|tok:13a", 1000, ci=(33.0, 36.0), extras={"bp": 1.0}, warnings=("careful",))
     bare = Score("accuracy", 0.5, "n:2", 2, unit="tokens")
-    for score in (full, bare):
-        stored = json.loads(json.dumps(score.to_json()))
-        assert Score.from_json(score.name, stored) == score
     assert full.to_json() == {
         "value": 34.5678,
         "signature": "nrefs:1|tok:13a",

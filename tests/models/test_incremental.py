@@ -9,7 +9,7 @@ import torch
 from structure_cases import CASES
 from torch.nn import functional as F
 
-from phmrun.decoding.hypothesis import length_penalty
+from phmrun.decoding.beam import length_penalty
 from phmrun.decoding.search import translate
 from phmrun.layers import kernels
 from phmrun.layers.inference import PackedLinear

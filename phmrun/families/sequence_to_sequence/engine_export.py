@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import torch
 
-from phmrun.decoding.hypothesis import length_penalty
+from phmrun.decoding.beam import length_penalty
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown
 from phmrun.export.ctranslate2 import converted, library

@@ -9,8 +9,8 @@ from typing import Any, Literal, cast
 
 import torch
 
+from phmrun.decoding.beam import Hypothesis, Penalty
 from phmrun.decoding.ctranslate2 import CTranslate2Model
-from phmrun.decoding.hypothesis import Hypothesis, Penalty
 from phmrun.decoding.search import by_length, translate
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
