@@ -12,8 +12,7 @@ from phmrun.families.sentence_classification.data import (
     ClassificationData,
     build_classification_data,
 )
-from phmrun.families.sentence_classification.held_out import divided
-from phmrun.families.sentence_classification.items import Item, LeftOut, Reader
+from phmrun.families.sentence_classification.items import Item, LeftOut, Reader, divided
 from phmrun.files import sha256_of
 from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem

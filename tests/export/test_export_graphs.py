@@ -10,7 +10,7 @@ import torch
 from phmrun.errors import PhmrunError
 from phmrun.export.formats import export, largest_difference
 from phmrun.export.graph import outputs_of
-from phmrun.families.sentence_classification.export import classification_graph
+from phmrun.families.sentence_classification.module import classification_graph
 from phmrun.layers.structure import Structure
 from phmrun.models.lstm_classifier import LSTMClassifier
 from phmrun.tasks.lm.export import language_model_graph

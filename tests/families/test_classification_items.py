@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sentence_classification.held_out import divided, hundredth
-from phmrun.families.sentence_classification.items import Item, LeftOut, prepare_items
+from phmrun.families.sentence_classification.items import Item, LeftOut, divided, hundredth, prepare_items
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
 from phmrun.text import UNK
 from phmrun.text.vocabulary import spaced

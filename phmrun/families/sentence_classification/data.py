@@ -15,7 +15,6 @@ from torch.utils.data import Dataset
 from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
-from phmrun.families.sentence_classification.held_out import divided
 from phmrun.families.sentence_classification.items import (
     DEV,
     TRAIN,
@@ -23,6 +22,7 @@ from phmrun.families.sentence_classification.items import (
     ItemStore,
     PreparedItems,
     Reader,
+    divided,
     prepare_items,
 )
 from phmrun.families.sentence_classification.vectors import Found, open_vectors
@@ -151,8 +151,7 @@ class ClassificationData(BucketedData):
                 "to the network's width.",
                 code=ExitCode.DATA,
             )
-        words = self.vocabulary.words.tokens
-        found = stored.find(words[len(SPECIALS) :])
+        found = stored.find(self.vocabulary.words.tokens[len(SPECIALS) :])
         return Found(found.places + len(SPECIALS), found.vectors)
 
     def prepare(self) -> None:
@@ -212,17 +211,12 @@ def build_classification_data(
     vectors: Path | None = None,
     vector_width: int | None = None,
 ) -> ClassificationData:
-    """The data module of an experiment.
-
-    Args:
-        config: The resolved config.
-        corpus: Where its items are.
-        cache: Directory of prepared data.
-        vectors: A file of pretrained word vectors.
-        vector_width: Numbers that a vector must have.
-    """
-    if config.data.hold_out:
-        corpus = _with_held_out(corpus, config.data.hold_out)
+    """The data module of an experiment; see :class:`ClassificationData`."""
+    if config.data.hold_out:  # a share of the training items are the validation items
+        held = min(99, max(1, round(100 * config.data.hold_out)))
+        parts = divided(corpus.readers[TRAIN], {TRAIN: 100 - held, DEV: held})
+        sources = {**corpus.split_sources, DEV: corpus.split_sources.get(TRAIN, corpus.sources)}
+        corpus = replace(corpus, readers={**corpus.readers, **parts}, split_sources=sources)
     return ClassificationData(
         corpus,
         words=WordSettings(**config.data.vocabulary.model_dump()),
@@ -232,11 +226,3 @@ def build_classification_data(
         vectors=vectors,
         vector_width=vector_width,
     )
-
-
-def _with_held_out(corpus: ClassificationCorpus, share: float) -> ClassificationCorpus:
-    """The corpus with a share of its training items as its validation items."""
-    held = min(99, max(1, round(100 * share)))
-    parts = divided(corpus.readers[TRAIN], {TRAIN: 100 - held, DEV: held})
-    sources = {**corpus.split_sources, DEV: corpus.split_sources.get(TRAIN, corpus.sources)}
-    return replace(corpus, readers={**corpus.readers, **parts}, split_sources=sources)

@@ -4,6 +4,7 @@ The result lies in ``cache/<hash>/``: ``vocabulary/``, and by split a token stor
 (``sentence-1/``, ``sentence-2/``) and ``labels.npy``.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -45,11 +46,7 @@ Reader = Callable[[], Iterable[Item | LeftOut]]  # reads a split from its start
 
 
 class ItemStore:
-    """The encoded items of one split.
-
-    Args:
-        path: Its directory.
-        sentences: Sentences of an item.
+    """The encoded items of one split, of so many sentences each, in a directory.
 
     Raises:
         PhmrunError: (exit 3) The directory holds no complete store.
@@ -118,17 +115,15 @@ def prepare_items(
         readers,
         learn=lambda: _learn(readers[TRAIN], labels, words),
         encode=encode,
-        describe=_described,
+        describe=lambda vocabulary: {
+            "size": len(vocabulary.words),
+            "entries": vocabulary.words.entries,
+            "requested": vocabulary.words.requested,
+            "labels": len(vocabulary.labels),
+        },
         kind=ClassificationVocabulary,
         store=partial(ItemStore, sentences=sentences),
     )
-
-
-def _described(vocabulary: ClassificationVocabulary) -> dict[str, int]:
-    """The vocabulary's part of the statistics."""
-    words = vocabulary.words
-    sizes = {"size": len(words), "entries": words.entries, "requested": words.requested}
-    return {**sizes, "labels": len(vocabulary.labels)}
 
 
 def _learn(reader: Reader, labels: Sequence[str], settings: WordSettings) -> ClassificationVocabulary:
@@ -151,15 +146,13 @@ def _encode(
     split: str, reader: Reader, vocabulary: ClassificationVocabulary, sentences: int, limit: int | None, path: Path
 ) -> dict[str, Any]:
     """Streams one split into its stores and returns its statistics."""
-    size = len(vocabulary.words)
-    numbers = range(1, sentences + 1)
     index = {label: number for number, label in enumerate(vocabulary.labels)}
     left_out: Counter[str] = Counter()
     labels: list[int] = []
     with progress(f"encoding {split}", None, "items") as advance, ExitStack() as stack:
         writers = [
-            stack.enter_context(TokenStoreWriter(path / f"sentence-{number}", vocabulary_size=size))
-            for number in numbers
+            stack.enter_context(TokenStoreWriter(path / f"sentence-{number}", vocabulary_size=len(vocabulary.words)))
+            for number in range(1, sentences + 1)
         ]
         for item in reader():
             if isinstance(item, LeftOut):
@@ -186,3 +179,49 @@ def _encode(
         "labels": {label: counts[number] for number, label in enumerate(vocabulary.labels)},
         **{name: writer.statistics() for name, writer in zip(names, writers, strict=True)},
     }
+
+
+def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Reader] = ()) -> dict[str, Reader]:
+    """Readers of the splits of one file, for data whose training file is not at hand.
+
+    Which split an item belongs to depends on the text of its first sentence alone: the same in every order of the file,
+    on every machine, and for all items that share the sentence.
+
+    Args:
+        reader: Reads the file.
+        shares: By split its share of the items in per cent, 100 in all.
+        without: Readers of items that must not occur in any of the splits; what is left out of each is counted.
+
+    Raises:
+        ValueError: The shares are not 100 in all.
+    """
+    if sum(shares.values()) != 100:
+        raise ValueError(f"shares of {dict(shares)} per cent are not 100 in all")
+    readers: dict[str, Reader] = {}
+    start = 0
+    for split, share in shares.items():
+        readers[split] = partial(_share, reader, range(start, start + share), tuple(without))
+        start += share
+    return readers
+
+
+def hundredth(sentence: str) -> int:
+    """A number from 0 to 99 that depends on a text alone."""
+    return int.from_bytes(hashlib.sha256(sentence.encode()).digest()[:8], "big") % 100
+
+
+def _share(reader: Reader, wanted: range, without: tuple[Reader, ...]) -> Iterator[Item | LeftOut]:
+    """The items whose number is wanted, and how many of these occur elsewhere."""
+    elsewhere = {item.sentences for other in without for item in other() if isinstance(item, Item)}
+    doubled = 0
+    for item in reader():
+        if isinstance(item, LeftOut):
+            if wanted.start == 0:  # what the file itself leaves out is told once
+                yield item
+        elif hundredth(item.sentences[0]) in wanted:
+            if item.sentences in elsewhere:
+                doubled += 1
+            else:
+                yield item
+    if doubled:
+        yield LeftOut("also in a test file", doubled)

@@ -1,29 +1,26 @@
-"""Learning to label: the cross-entropy of a network's class scores, and how many items they get right."""
+"""Learning to label: the cross-entropy of a network's class scores; and a classifier as an export graph."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.engine.distillation import Prediction
 from phmrun.engine.module import Loss, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule
 from phmrun.errors import PhmrunError
-from phmrun.export.graph import ExportGraph
+from phmrun.export.graph import LONGEST, MOST, UNROLLED, ExportGraph, random_tokens
 from phmrun.families.sentence_classification.data import ClassificationBatch, ClassificationData
 from phmrun.families.sentence_classification.vectors import Found
+from phmrun.layers import LSTM, folded
+from phmrun.layers.inference import table_of
 from phmrun.layers.structures.dense import Dense
 from phmrun.models.lstm_classifier import own_vectors
+from phmrun.models.sentences import Sentences
+from phmrun.text.vocabulary import EOS, PAD
 
 
 class ClassificationModule(TrainingModule):
-    """A network from sentences to class scores, trained on label-smoothed cross-entropy per item.
-
-    Args:
-        network: Takes the sentences of a batch of items, gives logits ``[batch, classes]``.
-        optimizer: Builds the optimiser.
-        schedule: Learning rate by optimizer step.
-        smoothing: ε of the label smoothing.
-    """
+    """A network from sentences to class logits ``[batch, classes]``, trained on smoothed cross-entropy per item."""
 
     counted = ("accuracy",)
 
@@ -37,8 +34,7 @@ class ClassificationModule(TrainingModule):
         """Summed over the items of the batch."""
         (prediction,) = predictions = self.predictions(batch)
         logits = prediction.vectors
-        nll = F.cross_entropy(logits, batch.labels, reduction="sum")
-        total = nll
+        total = nll = F.cross_entropy(logits, batch.labels, reduction="sum")
         if self.training and self.smoothing:
             total = F.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=self.smoothing)
         hits = (logits.argmax(1) == batch.labels).sum()
@@ -50,8 +46,6 @@ class ClassificationModule(TrainingModule):
 
     def export_graph(self) -> ExportGraph:
         """From the tokens of the sentences to the scores of the classes."""
-        from phmrun.families.sentence_classification.export import classification_graph
-
         return classification_graph(self.network, getattr(self.network, "sentences", 1))
 
     def begin(self, data: ClassificationData) -> None:
@@ -62,11 +56,7 @@ class ClassificationModule(TrainingModule):
 
 @torch.no_grad()
 def place_vectors(embedding: nn.Module, pretrained: Found) -> None:
-    """Gives words their pretrained vectors; the others get random ones of the same size.
-
-    Args:
-        embedding: With one dense table.
-        pretrained: Vectors by word id.
+    """Gives words their pretrained vectors in an embedding of one dense table; the others get random ones of that size.
 
     Raises:
         PhmrunError: The embedding has no such table, or one of another width.
@@ -74,14 +64,55 @@ def place_vectors(embedding: nn.Module, pretrained: Found) -> None:
     tables = own_vectors(embedding)
     structure = tables[0].structure
     if len(tables) > 1 or not isinstance(structure, Dense):
-        raise PhmrunError(
-            "pretrained vectors need a table with a row for each word",
-            where="embedding.structure",
-            valid=("dense", "projective"),
-        )
+        what = "pretrained vectors need a table with a row for each word"
+        raise PhmrunError(what, where="embedding.structure", valid=("dense", "projective"))
     if structure.in_features != pretrained.vectors.shape[1]:
         what = f"vectors of {pretrained.vectors.shape[1]} numbers do not fit a table of {structure.in_features}"
         raise PhmrunError(what, where="data.vectors")
     if len(pretrained.places):
         structure.reset_parameters(float(pretrained.vectors.std()))
         structure.matrix[torch.from_numpy(pretrained.places)] = torch.from_numpy(pretrained.vectors)
+
+
+class ScoresOfClasses(nn.Module):
+    """A classifier as a function of the tokens of its sentences, each ended by the end token.
+
+    Padding is masked always, so that nothing in a graph depends on what the batch holds.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *tokens: Tensor) -> Tensor:
+        """``[batch, length]`` of each sentence ``-> [batch, classes]``."""
+        inside = [part.ne(PAD) for part in tokens]
+        parts = zip(tokens, inside, strict=True)
+        scores: Tensor = self.network(*(Sentences(part, seen.sum(1), seen[:, None, None, :]) for part, seen in parts))
+        return scores
+
+
+def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
+    """From the tokens of one sentence or two to a score for each class; the network has an ``embedding``."""
+    plain = folded(network)
+    plain.embedding = table_of(plain.get_submodule("embedding"))
+    vocabulary = plain.embedding.num_embeddings
+    generator = torch.Generator().manual_seed(1)
+    examples = []
+    for batch, length in ((2, 7), (1, 1), (3, 21)):
+        tokens = [random_tokens(generator, vocabulary, batch, length + number) for number in range(sentences)]
+        for part in tokens:
+            part[-1, length // 2 + 1 :] = PAD
+        examples.append(tuple(tokens))
+    names = ["tokens"] if sentences == 1 else ["first", "second"]
+    return ExportGraph(
+        plain,
+        ScoresOfClasses(plain).eval(),
+        ScoresOfClasses(network).eval(),
+        inputs={name: ("batch", f"{name}_length") for name in names},
+        outputs=["scores"],
+        largest={"batch": MOST, **{f"{name}_length": LONGEST for name in names}},
+        examples=examples,
+        facts={"pad": str(PAD), "eos": str(EOS)},
+        untraceable=UNROLLED if any(isinstance(part, LSTM) for part in network.modules()) else "",
+    )

@@ -87,9 +87,8 @@ class SentenceClassifier:
 
     def evaluate(self, data: ClassificationData, split: str) -> Evaluation:
         """Labels a split and scores it: "accuracy", "accuracy-<part>", and both of the baselines, "…-of-majority"."""
-        counts: Counter[Outcome] = Counter()
-        baselines: dict[str, Counter[Outcome]] = {name: Counter() for name in data.corpus.baselines}
-        left_out: Counter[str] = Counter()
+        counts, left_out = Counter[Outcome](), Counter[str]()
+        baselines = {name: Counter[Outcome]() for name in data.corpus.baselines}
         samples: list[tuple[str, ...]] = []
         rows = ["predicted\tprobability\tlabel\tpart\n"]
         seconds, tokens = 0.0, 0
@@ -192,18 +191,7 @@ def build_predictor(
     batch_size: int | None,
     device: str,
 ) -> SentenceClassifier:
-    """The predictor of a trained module; a task's own gives ``prompt`` and ``names``.
-
-    Args:
-        config: The resolved config.
-        module: The trained module.
-        vocabulary: Of the run.
-        prompt: See :class:`SentenceClassifier`.
-        names: See :class:`SentenceClassifier`.
-        weights: Which of the run's weights these are.
-        batch_size: Items at a time.
-        device: Where to compute.
-    """
+    """The predictor of a trained module; ``prompt`` and ``names`` are the task's, see :class:`SentenceClassifier`."""
     return SentenceClassifier(
         module.network, vocabulary, prompt=prompt, names=names, weights=weights, batch=batch_size, device=device
     )

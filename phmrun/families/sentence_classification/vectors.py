@@ -5,9 +5,9 @@ next experiment looks up what it needs without reading the text again. A first l
 words, how many numbers), as word2vec and fastText write it, is passed over.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,11 +61,7 @@ class WordVectors:
 
 
 def open_vectors(path: Path, cache: Path) -> WordVectors:
-    """The vectors of a file, read now or found in the cache.
-
-    Args:
-        path: The file, UTF-8, plain or gzip.
-        cache: Directory of prepared data.
+    """The vectors of a file, UTF-8, plain or gzip, read now or found in the cache.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, a line has another number of numbers than the first, or
@@ -88,7 +84,11 @@ def _convert(path: Path, directory: Path) -> dict[str, int]:
         (directory / "words.txt").open("w", encoding="utf-8", newline="\n") as words,
         (directory / "vectors.bin").open("wb") as numbers,
     ):
-        lines = _without_header(path)
+        lines = numbered_lines(path)
+        first = next(lines)
+        cells = first[1].split()
+        if not (len(cells) == 2 and all(cell.isdecimal() for cell in cells)):  # no header
+            lines = chain([first], lines)
         while chunk := list(islice(lines, CHUNK)):
             if not width:
                 width = chunk[0][1].rstrip().count(" ")
@@ -105,16 +105,6 @@ def _convert(path: Path, directory: Path) -> dict[str, int]:
     return {"words": count, "width": width}
 
 
-def _without_header(path: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines that hold vectors."""
-    lines = numbered_lines(path)
-    number, first = next(lines)
-    cells = first.split()
-    if not (len(cells) == 2 and all(cell.isdecimal() for cell in cells)):
-        yield number, first
-    yield from lines
-
-
 def _divided(line: str, width: int, where: str) -> tuple[str, str]:
     """A line's word, which may hold spaces itself, and its numbers as text."""
     line = line.rstrip()
@@ -123,21 +113,14 @@ def _divided(line: str, width: int, where: str) -> tuple[str, str]:
     else:
         cells = line.rsplit(" ", width)
         word, numbers = cells[0].strip(), " ".join(cells[1:])
-        given = len(cells) - 1 if len(cells) <= width else width + _trailing_numbers(word)
+        # numbers too many are taken for parts of the word at first
+        more = takewhile(_is_number, reversed(word.split(" ")[1:]))
+        given = len(cells) - 1 if len(cells) <= width else width + len(list(more))
         if given != width:
             raise malformed(f"the line has {given} numbers where the first line has {width}", where)
     if not word or not width:
         raise malformed("the line is not a word and its numbers", where)
     return word, numbers
-
-
-def _trailing_numbers(word: str) -> int:
-    """How many numbers too many were taken for parts of a word."""
-    extra = word.split(" ")[1:]
-    count = 0
-    while extra and _is_number(extra.pop()):
-        count += 1
-    return count
 
 
 def _is_number(text: str) -> bool:

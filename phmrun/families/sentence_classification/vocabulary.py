@@ -23,14 +23,7 @@ class WordSettings:
 
 
 class ClassificationVocabulary:
-    """The words of the sentences and the names of the classes.
-
-    Args:
-        words: The words.
-        labels: The classes in the order of their indices.
-        lowercase: Whether case is dropped.
-        splitting: See :class:`WordSettings`.
-    """
+    """The words of the sentences, split as :class:`WordSettings` says, and the classes in their order."""
 
     def __init__(
         self, words: WordVocabulary, labels: Sequence[str], *, lowercase: bool = False, splitting: Splitting = "space"
