@@ -19,11 +19,7 @@ RAREST = 2
 
 
 def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
-    """The data module of an experiment.
-
-    Args:
-        config: The resolved config.
-        cache: Directory of prepared corpora.
+    """The data module of an experiment, with its prepared corpora in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -73,16 +69,12 @@ def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
         PhmrunError: (exit 3) It is not on this machine.
     """
     if data.name == "builtin":
-        return builtin_text(cache, data.language), {"builtin": builtin.VERSIONS["translation"]}
+        directory = builtin.unpack("translation", cache)
+        files = {split: directory / f"{split}.{data.language}" for split in SPLITS}
+        return files, {"builtin": builtin.VERSIONS["translation"]}
     if data.name == "files":
         given = own_files(train=data.train, dev=data.dev, test=data.test)
         files = {split: path for split, (path,) in given.items()}
         return files, {split: sha256_of(path) for split, path in files.items()}
     located = locate(data.name)
     return {split: next(iter(roles.values())) for split, roles in located.items()}, checksums(data.name)
-
-
-def builtin_text(cache: Path, language: str) -> Files:
-    """One side of the sentence pairs that come with phmrun."""
-    directory = builtin.unpack("translation", cache)
-    return {split: directory / f"{split}.{language}" for split in SPLITS}

@@ -12,8 +12,7 @@ from phmrun.layers import LSTM
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.layers.lstm import GateMapping
 from phmrun.tasks.lm.config import LanguageModelExperiment
-from phmrun.tasks.lm.language_model import Reading, State
-from phmrun.tasks.lm.word_tables import build_word_tables
+from phmrun.tasks.lm.language_model import Reading, State, build_word_tables
 
 
 class LSTMLanguageModel(nn.Module):
@@ -83,12 +82,7 @@ class LSTMLanguageModel(nn.Module):
         self.output = tables.output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Hidden vectors that predict the next words.
-
-        Args:
-            tokens: ``[batch, length]``.
-            state: h and c of each LSTM after the text before, ``[batch, size]``; ``None`` at its beginning.
-        """
+        """Reads ``[batch, length]``; the state is h and c of each LSTM after the text before, ``[batch, size]``."""
         hidden = self._words(tokens)
         after: list[Tensor] = []
         for number, lstm in enumerate(self.context):
@@ -106,26 +100,15 @@ class LSTMLanguageModel(nn.Module):
 
     def _words(self, tokens: Tensor) -> Tensor:
         vectors: Tensor = self.embedding(tokens) if self.define is None else self.define(tokens)
-        if not (self.training and self.word_dropout):
-            return vectors
-        kept = F.dropout(vectors.new_ones(self.embedding.num_embeddings, 1), self.word_dropout)
-        return vectors * kept[tokens]
+        if self.training and self.word_dropout:
+            vectors = vectors * F.dropout(vectors.new_ones(self.embedding.num_embeddings, 1), self.word_dropout)[tokens]
+        return vectors
 
 
 def build(config: LanguageModelExperiment, vocabulary: int) -> LSTMLanguageModel:
     """The network that a config describes."""
     model = config.model
-    return LSTMLanguageModel(
-        vocabulary,
-        model.width,
-        [model.hidden] * (model.layers - 1),
-        bias=model.output_bias,
-        tie=model.tie,
-        dropout=model.dropout,
-        input_dropout=model.input_dropout,
-        output_dropout=model.output_dropout,
-        word_dropout=model.word_dropout,
-        weight_dropout=model.weight_dropout,
-        maps=model.maps,
-        **config.structures,
-    )
+    drops = ("dropout", "input_dropout", "output_dropout", "word_dropout", "weight_dropout")
+    options = model.model_dump(include={"tie", "maps", *drops})
+    hidden = [model.hidden] * (model.layers - 1)
+    return LSTMLanguageModel(vocabulary, model.width, hidden, bias=model.output_bias, **options, **config.structures)

@@ -1,4 +1,4 @@
-"""The language model in training: the loss over a segment of text, given what the network remembers."""
+"""The language model in training, which remembers from segment to segment; and as an export graph."""
 
 import math
 from collections.abc import Iterable
@@ -12,11 +12,15 @@ from phmrun.engine.distillation import Prediction
 from phmrun.engine.module import Loss, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
-from phmrun.export.graph import ExportGraph
+from phmrun.export.graph import LONGEST, MOST, ExportGraph
+from phmrun.layers import LSTM, folded
+from phmrun.layers.inference import table_of
 from phmrun.registry import STRUCTURES, load
 from phmrun.tasks.lm.config import NETWORKS, LanguageModelExperiment
 from phmrun.tasks.lm.language_model import LanguageModel, Reading, State
+from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.streams import StreamBatch
+from phmrun.tasks.lm.transformer_xl import TransformerXL
 
 MEMORY = "reading"  # key of a checkpoint under which the states of all processes are
 
@@ -64,7 +68,12 @@ class LanguageModelModule(TrainingModule):
             targets = targets.index_select(0, batch.places)
         loss, nll = self.reader.loss(prediction.vectors, targets)
         if self.training:
-            loss = loss + batch.units * self._penalty(reading.hidden, reading.outputs)
+            penalty: Tensor | float = 0.0
+            if self.activation:
+                penalty = self.activation * reading.hidden.square().mean()
+            if self.change and reading.outputs.shape[1] > 1:
+                penalty = penalty + self.change * (reading.outputs[:, 1:] - reading.outputs[:, :-1]).square().mean()
+            loss = loss + batch.units * penalty
         return Loss(loss, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: StreamBatch) -> list[Prediction]:
@@ -87,8 +96,6 @@ class LanguageModelModule(TrainingModule):
 
     def export_graph(self) -> ExportGraph:
         """From words to the probabilities of the next ones."""
-        from phmrun.tasks.lm.export import language_model_graph
-
         return language_model_graph(cast(Any, self.network))
 
     def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:
@@ -122,14 +129,6 @@ class LanguageModelModule(TrainingModule):
         if state and all(len(part) == world for part in state):
             self.memory[True] = tuple(part[rank].clone() for part in state)
 
-    def _penalty(self, hidden: Tensor, outputs: Tensor) -> Tensor | float:
-        penalty: Tensor | float = 0.0
-        if self.activation:
-            penalty = self.activation * hidden.square().mean()
-        if self.change and outputs.shape[1] > 1:
-            penalty = penalty + self.change * (outputs[:, 1:] - outputs[:, :-1]).square().mean()
-        return penalty
-
 
 def perplexity(loss: float) -> float:
     """exp(loss), infinite where that is no number of double precision."""
@@ -140,11 +139,7 @@ def perplexity(loss: float) -> float:
 
 
 def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageModelModule:
-    """The module of an experiment.
-
-    Args:
-        config: The resolved config.
-        vocabulary: Vocabulary entries.
+    """The module of an experiment with so many vocabulary entries.
 
     Raises:
         PhmrunError: Sizes, structures and tying that do not go together.
@@ -163,4 +158,67 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
         schedule_from(training, config.model.width),
         activation=training.activation_penalty,
         change=training.change_penalty,
+    )
+
+
+class NextWord(nn.Module):
+    """A language model as a function of ``[batch, length]`` tokens, from the beginning of a text."""
+
+    def __init__(self, network: LanguageModel) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logarithms of the next words' probabilities, ``[batch, length, vocabulary]``."""
+        return self.network.output.log_prob(self.network(tokens).outputs)
+
+
+class NextWordAndState(nn.Module):
+    """A language model of LSTMs as a function of one word, ``[batch]``, and of what it remembers of those before."""
+
+    def __init__(self, network: LSTMLanguageModel) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, word: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        """``[batch, vocabulary]`` as :class:`NextWord`, and the state after the word."""
+        reading = self.network(word.unsqueeze(1), state)
+        return self.network.output.log_prob(reading.outputs[:, 0]), *reading.state
+
+
+def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGraph:
+    """Words to the logarithms of the next words' probabilities: of a whole text, or of one word where LSTMs read it.
+
+    A graph of an LSTM over a text would have as many parts as the text has words, so that is a single step. The state
+    before the first word is zero.
+    """
+    plain = folded(network)
+    plain.embedding = table_of(plain.embedding)  # type: ignore[assignment]
+    generator = torch.Generator().manual_seed(1)
+    words, outputs = network.output.n_classes, ["log_probabilities"]
+    if isinstance(plain, TransformerXL):
+        plain.memory = LONGEST  # what is kept for the text after this one is not asked for
+        return ExportGraph(
+            plain,
+            NextWord(plain).eval(),
+            NextWord(network).eval(),
+            inputs={"words": ("batch", "length")},
+            outputs=outputs,
+            largest={"batch": MOST, "length": LONGEST},
+            examples=[(torch.randint(words, size, generator=generator),) for size in ((2, 7), (1, 1), (3, 21))],
+        )
+    lstms = enumerate(cast(list[LSTM], network.context))
+    sizes = {f"{kind}{number}": lstm.hidden_size for number, lstm in lstms for kind in "hc"}
+    examples = []
+    for batch in (2, 1, 5):
+        word = torch.randint(words, (batch,), generator=generator)
+        examples.append((word, *(torch.randn(batch, size, generator=generator) for size in sizes.values())))
+    return ExportGraph(
+        plain,
+        NextWordAndState(plain).eval(),
+        NextWordAndState(network).eval(),
+        inputs={"word": ("batch",), **{name: ("batch", size) for name, size in sizes.items()}},
+        outputs=[*outputs, *(f"{name}_after" for name in sizes)],
+        largest={"batch": MOST},
+        examples=examples,
     )

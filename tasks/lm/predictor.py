@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
@@ -18,14 +17,12 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.predictor import Answer, Evaluation
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
-from phmrun.tasks.lm.code_learning import learn_codes
-from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress
+from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress, learn_codes
 from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.language_model import LanguageModel, State
 from phmrun.tasks.lm.module import perplexity
 from phmrun.tasks.lm.ngrams import KneserNey
 from phmrun.tasks.lm.preparation import Tally, text_lines
-from phmrun.tasks.lm.sampling import Choice
 from phmrun.tasks.lm.segments import parts
 from phmrun.tasks.lm.streams import StreamData, evaluation_batches
 from phmrun.tasks.lm.transformer_xl import TransformerXL
@@ -45,6 +42,33 @@ class Scoring:
     length: int = 70  # words read at a time
     batch: int = 100  # most parts read at a time; does not change the scores
     characters: bool = False  # whether bits per character are wanted as well
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a word is chosen."""
+
+    # "greedy": the most probable word; "sample": one drawn by its probability
+    kind: Literal["greedy", "sample"] = "greedy"
+    temperature: float = 1.0  # log-probabilities are divided by this before a word is drawn
+    top_k: int = 0  # only the most probable words, so many, can be drawn; 0: all
+    top_p: float = 1.0  # only the fewest words that have this share of the probability can be drawn (nucleus sampling)
+
+    def choose(self, log_probs: Tensor, generator: torch.Generator) -> int:
+        """One word by its number, of the log-probabilities of all, ``[words]``; draws come from a CPU generator."""
+        if self.kind == "greedy":
+            return int(log_probs.argmax())
+        return int(torch.multinomial(self.distribution(log_probs).cpu(), 1, generator=generator))
+
+    def distribution(self, log_probs: Tensor) -> Tensor:
+        """What a word is drawn from, ``[words]``, in double precision."""
+        probabilities, order = (log_probs.double() / self.temperature).softmax(0).sort(descending=True, stable=True)
+        before = probabilities.cumsum(0) - probabilities
+        kept = before < self.top_p
+        if self.top_k:
+            kept[self.top_k :] = False
+        chosen = torch.where(kept, probabilities, 0.0)
+        return torch.zeros_like(chosen).scatter(0, order, chosen / chosen.sum())
 
 
 @dataclass(frozen=True)
@@ -121,7 +145,10 @@ class LanguageModelPredictor:
 
     def evaluate(self, data: StreamData, split: str) -> Evaluation:
         """Perplexity of a split: "perplexity", "…-of-unigram", "…-of-5-gram", and "bits_per_character" if asked for."""
-        tokens, tally = self._encoded(data.files[split])
+        tally = Tally(text_lines(data.files[split], "reading"))
+        ids, unknown = self.vocabulary.ids, self.vocabulary.unknown
+        chunks = chunks_of_words(tally, self.vocabulary.splitting)
+        tokens = np.fromiter((ids.get(word, unknown) for words in chunks for word in words), dtype=np.int64)
         began = time.perf_counter()
         nats = self.surprisal(tokens)
         seconds = time.perf_counter() - began
@@ -163,16 +190,6 @@ class LanguageModelPredictor:
                 nats[where] = self.network.output.nll(hidden, targets).double().cpu().numpy()
         return nats
 
-    def _encoded(self, path: Path) -> tuple[NDArray[np.int64], Tally]:
-        """A text's ids, its lines and its characters."""
-        tally = Tally(text_lines(path, "reading"))
-        ids, unknown = self.vocabulary.ids, self.vocabulary.unknown
-        chunks = [
-            np.array([ids.get(word, unknown) for word in words], dtype=np.int64)
-            for words in chunks_of_words(tally, self.vocabulary.splitting)
-        ]
-        return np.concatenate(chunks), tally
-
     def _scores(self, tokens: NDArray[np.int64], nats: NDArray[np.float64], tally: Tally) -> dict[str, Score]:
         mean, count = float(nats.mean()), len(tokens)
         signature = f"{self._signature()}|weights:{self.weights}"
@@ -180,20 +197,14 @@ class LanguageModelPredictor:
         extras: dict[str, float] = {"bits_per_word": mean * NAT, "unknown_words": unknown}
         if self.table is not None:
             extras["table_bytes"] = self.table.bytes
-        scores = {
-            "perplexity": Score(
-                "perplexity",
-                perplexity(mean),
-                signature,
-                count,
-                "words",
-                extras=extras,
-                warnings=_doubt(unknown, count),
-            ),
-            "perplexity-of-unigram": Score(
-                "perplexity", perplexity(float(self._unigram()[tokens].mean())), self._unit(), count, "words"
-            ),
-        }
+        mostly = f"{unknown / count:.0%} of the words are unknown: the perplexity is mostly that of {UNKNOWN}"
+        warnings = (mostly,) if unknown >= DOUBTFUL * count else ()
+        # by its frequency in the training text, one added to each
+        frequency = np.array(self.vocabulary.counts, dtype=np.float64) + 1
+        by_frequency = perplexity(float(-np.log(frequency / frequency.sum())[tokens].mean()))
+        score = Score("perplexity", perplexity(mean), signature, count, "words", extras=extras, warnings=warnings)
+        unigram = Score("perplexity", by_frequency, self._unit(), count, "words")
+        scores = {"perplexity": score, "perplexity-of-unigram": unigram}
         if self.scoring.characters:
             value = float(nats.sum()) * NAT / tally.characters
             scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
@@ -208,11 +219,6 @@ class LanguageModelPredictor:
         mean = float(model.surprisal(tokens).mean())
         signature = f"{self._unit()}|smoothing:modified-kneser-ney|train-words:{len(train)}"
         return {f"perplexity-of-{ORDER}-gram": Score("perplexity", perplexity(mean), signature, len(tokens), "words")}
-
-    def _unigram(self) -> NDArray[np.float64]:
-        """-log p of each word by its frequency in the training text, one added to each, in nats."""
-        counts = np.array(self.vocabulary.counts, dtype=np.float64) + 1
-        return -np.log(counts / counts.sum())
 
     def _unit(self) -> str:
         """What is predicted."""
@@ -278,29 +284,14 @@ def build_predictor(
     batch_size: int | None,
     device: str,
 ) -> LanguageModelPredictor:
-    """A trained run that continues and scores text.
-
-    Args:
-        config: The resolved config.
-        module: The trained module.
-        vocabulary: Of the run.
-        weights: Which of the run's weights these are.
-        batch_size: Parts of a text read at a time; unless given, the config's.
-        device: Where to compute.
-    """
+    """The predictor of a trained module."""
     decoding = config.decoding
+    choice = Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p)
     return LanguageModelPredictor(
         module.network,
         vocabulary,
         Scoring(decoding.streams, config.evaluation_length, batch_size or decoding.batch, decoding.characters),
-        Prompting(
-            decoding.mode,
-            decoding.words,
-            Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p),
-            decoding.seed,
-            decoding.nbest,
-            decoding.across_lines,
-        ),
+        Prompting(decoding.mode, decoding.words, choice, decoding.seed, decoding.nbest, decoding.across_lines),
         memory=decoding.memory,
         clamp_len=decoding.clamp_len,
         same_length=decoding.same_length,
@@ -308,10 +299,3 @@ def build_predictor(
         weights=weights,
         device=device,
     )
-
-
-def _doubt(unknown: int, count: int) -> tuple[str, ...]:
-    """A warning where a perplexity is mostly that of the unknown word."""
-    if unknown < DOUBTFUL * count:
-        return ()
-    return (f"{unknown / count:.0%} of the words are unknown: the perplexity is mostly that of {UNKNOWN}",)

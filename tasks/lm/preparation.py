@@ -1,18 +1,30 @@
-"""From the files of a language-modelling corpus to a vocabulary and token stores in the cache."""
+"""From the files of a language-modelling corpus to a vocabulary and token stores in the cache.
 
+A store is one long row of token ids, memory-mapped, so that memory does not grow with it. It is a directory:
+``tokens.bin`` (two bytes a token where the vocabulary has at most 65,536 entries, else four, little-endian) and
+``store.json``, which is written last: a directory without it is no store.
+"""
+
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import intact, write_json
 from phmrun.progress import note, progress
-from phmrun.tasks.lm.store import StreamStore, write_stream
 from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words, count_words
 from phmrun.text.lines import numbered_lines
 from phmrun.text.preparation import TRAIN, Prepared, prepare
+from phmrun.text.store import REMOVE, mapped
 from phmrun.text.vocabulary import Splitting
 
+TOKENS, DESCRIPTION = "tokens.bin", "store.json"
 VERSION = 1  # raised whenever the same text and settings would give other ids or another layout
 LONGEST_LINE = 1 << 24  # bytes; running text may have a paragraph a line, and even a document
 STEP = 1024  # lines between two signs of progress
@@ -26,6 +38,57 @@ class StreamSettings:
     multiple_of: int = 1  # the size is padded to a multiple of this
     splitting: Splitting = "space"  # how a line becomes words
     min_frequency: int = 1  # words rarer than this in training are unknown
+
+
+class StreamStore:
+    """A read-only row of token ids, all of which are ``tokens``; slices of it are read from the file.
+
+    Raises:
+        PhmrunError: (exit 3) The directory holds no complete store.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with intact("the token store is", path, REMOVE):
+            description = parse_json((path / DESCRIPTION).read_text(encoding="utf-8"))
+            self.tokens: NDArray[np.unsignedinteger] = mapped(
+                path / TOKENS, description["dtype"], int(description["tokens"])
+            )
+
+    def __len__(self) -> int:
+        """Tokens."""
+        return len(self.tokens)
+
+    def __reduce__(self) -> tuple[type["StreamStore"], tuple[Path]]:
+        """Loader processes get the path and map the file themselves, not a copy of the tokens."""
+        return StreamStore, (self.path,)
+
+
+def write_stream(
+    path: Path, words: Iterable[list[str]], ids: Mapping[str, int], *, unknown: int, vocabulary_size: int
+) -> dict[str, Any]:
+    """Writes a store of words, many at a time, in constant memory.
+
+    ``ids`` are those of the words that are known, ``unknown`` that of all others; the vocabulary's size, below which
+    they are, decides the bytes a token takes.
+
+    Returns:
+        ``tokens``, ``unknown`` (tokens) and ``types`` (different ids).
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
+    seen = np.zeros(vocabulary_size, dtype=np.int64)
+    find = {**ids}.get
+    with (path / TOKENS).open("wb") as file:
+        for chunk in words:
+            tokens = np.array([find(word, unknown) for word in chunk], dtype=dtype)
+            seen += np.bincount(tokens, minlength=vocabulary_size)
+            file.write(tokens.tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+    total = int(seen.sum())
+    write_json(path / DESCRIPTION, {"tokens": total, "dtype": dtype.str})
+    return {"tokens": total, "unknown": int(seen[unknown]), "types": int(np.count_nonzero(seen))}
 
 
 PreparedStream = Prepared[StreamVocabulary, StreamStore]
@@ -78,13 +141,8 @@ def text_lines(path: Path, label: str) -> Iterator[str]:
 def _encode(split: str, file: Path, vocabulary: StreamVocabulary, path: Path) -> dict[str, Any]:
     """Streams one split into its store and returns its statistics."""
     tally = Tally(text_lines(file, f"encoding {split}"))
-    stored = write_stream(
-        path,
-        chunks_of_words(tally, vocabulary.splitting),
-        vocabulary.ids,
-        unknown=vocabulary.unknown,
-        vocabulary_size=len(vocabulary),
-    )
+    words, size = chunks_of_words(tally, vocabulary.splitting), len(vocabulary)
+    stored = write_stream(path, words, vocabulary.ids, unknown=vocabulary.unknown, vocabulary_size=size)
     if split == TRAIN:
         note(f"{vocabulary.entries:,} different words, {stored['tokens']:,} tokens to learn from")
     counts = {"lines": tally.lines, "characters": tally.characters, **stored}
@@ -92,20 +150,11 @@ def _encode(split: str, file: Path, vocabulary: StreamVocabulary, path: Path) ->
 
 
 class Tally:
-    """Lines on their way, counted.
-
-    Args:
-        source: The lines.
-
-    Attributes:
-        lines: How many have passed.
-        characters: Characters in them, the end of each line included.
-    """
+    """Lines on their way, counted, and their characters, the end of each line included."""
 
     def __init__(self, source: Iterable[str]) -> None:
         self.source = source
-        self.lines = 0
-        self.characters = 0
+        self.lines = self.characters = 0
 
     def __iter__(self) -> Iterator[str]:
         """The lines."""

@@ -89,30 +89,20 @@ class SegmentPlan:
 
     def from_step(self, step: int) -> Iterator[Segment]:
         """The micro-batches after ``step`` optimizer steps, without end."""
-        epoch, index = self._position(step * self.accumulate)
-        endless = self._endless(epoch, index)
+        epoch, index = 0, step * self.accumulate
+        if not self.random:
+            epoch, index = divmod(index, self.batches_in(0))
+        while index >= (size := self.batches_in(epoch)):
+            epoch, index = epoch + 1, index - size
+        later = itertools.chain.from_iterable(map(self.segments, itertools.count(epoch + 1)))
+        endless = itertools.chain(self.segments(epoch)[index:], later)
         while True:
-            window = [next(endless) for _ in range(self.accumulate)]
+            window = list(itertools.islice(endless, self.accumulate))
             total = sum(length for _, length in window)
             units = total * self.streams * self.world
             pace = total / (self.accumulate * self.length) if self.random else 1.0
             for start, length in window:
                 yield Segment(start, length, start == 0, units, pace)
-
-    def _position(self, batch: int) -> tuple[int, int]:
-        """The epoch of a micro-batch, and its number in it."""
-        if not self.random:
-            return divmod(batch, self.batches_in(0))
-        epoch = 0
-        while batch >= (size := self.batches_in(epoch)):
-            batch -= size
-            epoch += 1
-        return epoch, batch
-
-    def _endless(self, epoch: int, index: int) -> Iterator[tuple[int, int]]:
-        while True:
-            yield from self.segments(epoch)[index:]
-            epoch, index = epoch + 1, 0
 
     def _lengths(self, epoch: int, most: int) -> NDArray[np.int64]:
         """Random lengths: around the usual one, now and then around half of it, never less than :data:`SHORTEST`.
@@ -127,12 +117,7 @@ class SegmentPlan:
 
 
 def parts(tokens: int, streams: int) -> list[tuple[int, int]]:
-    """Begin and end of equal parts of a text, their lengths at most one token apart; none is empty.
-
-    Args:
-        tokens: Tokens of the text.
-        streams: Parts; fewer where there are not so many tokens.
-    """
+    """Begin and end of so many equal parts of a text, or fewer, none empty; lengths are at most one token apart."""
     streams = max(min(streams, tokens), 1)
     bounds = [tokens * part // streams for part in range(streams + 1)]
     return list(itertools.pairwise(bounds))

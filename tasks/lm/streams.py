@@ -13,16 +13,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from phmrun.engine.data import DataModule, loader
-from phmrun.tasks.lm.preparation import PreparedStream, StreamSettings, prepare_stream
+from phmrun.tasks.lm.preparation import PreparedStream, StreamSettings, StreamStore, prepare_stream
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
-from phmrun.tasks.lm.store import StreamStore
 from phmrun.tasks.lm.vocabulary import StreamVocabulary
 from phmrun.text.lines import numbered_lines
 
 LOG = logging.getLogger("phmrun.tasks.lm")
-SPLITS = ("train", "dev")
+SPLITS = ("train", "dev")  # what training needs
 UNKNOWN_SHARE = 0.05  # share of the validation text's words from which on it is said that they are unknown
-"""What training needs."""
 
 
 class StreamBatch(NamedTuple):
@@ -38,13 +36,7 @@ class StreamBatch(NamedTuple):
 
 
 class StreamBatches(Dataset[StreamBatch]):
-    """Turns a :class:`Segment` into tensors.
-
-    Args:
-        store: The text.
-        plan: How it is cut.
-        rank: Which of the processes this is; each reads streams of its own.
-    """
+    """Turns a :class:`Segment` of a text into tensors; each process reads streams of its own."""
 
     def __init__(self, store: StreamStore, plan: SegmentPlan, rank: int) -> None:
         self.store = store
@@ -64,12 +56,8 @@ def evaluation_batches(
 ) -> Iterator[tuple[StreamBatch, NDArray[np.int64]]]:
     """Every word of a text once: equal parts of it are read side by side, each from nothing remembered.
 
-    Args:
-        tokens: The text's token ids, ``[tokens]``.
-        before: The word that is taken to stand before the text.
-        streams: Parts.
-        length: Words of a segment.
-        rows: Which of the parts, given their number; all unless given.
+    The word ``before`` is taken to stand before the text; there are so many parts (``streams``), read in segments of
+    ``length`` words; ``rows`` are those of them, given their number, that are wanted.
 
     Yields:
         A batch, and where in the text its targets stand, ``[units]`` in the order of the batch's ``places``.
@@ -89,16 +77,8 @@ def evaluation_batches(
                 places[row, : last - first] = np.arange(first, last)
         wanted = np.flatnonzero(places.reshape(-1) >= 0)
         joined = torch.from_numpy(text)
-        everywhere = len(wanted) == places.size
-        batch = StreamBatch(
-            joined[:, :-1],
-            joined[:, 1:],
-            None if everywhere else torch.from_numpy(wanted),
-            start == 0,
-            len(wanted),
-            1,
-            1.0,
-        )
+        some = None if len(wanted) == places.size else torch.from_numpy(wanted)
+        batch = StreamBatch(joined[:, :-1], joined[:, 1:], some, start == 0, len(wanted), window_units=1, pace=1.0)
         yield batch, places.reshape(-1)[wanted]
 
 
@@ -168,8 +148,7 @@ class StreamData(DataModule):
             PhmrunError: (exit 3) A file is missing or malformed, or too short for so many streams.
         """
         self.plan(1).check()
-        vocabulary, splits = self.vocabulary, self.prepared.statistics["splits"]
-        share = splits["dev"]["unknown_rate"]
+        vocabulary, share = self.vocabulary, self.prepared.statistics["splits"]["dev"]["unknown_rate"]
         if share > UNKNOWN_SHARE and not vocabulary.counts[vocabulary.unknown]:
             LOG.warning(
                 "%.1f %% of the validation text's words are unknown, and training has no unknown word to learn from; "
@@ -228,16 +207,10 @@ class StreamData(DataModule):
 
 
 class Endless:
-    """The segments after some optimizer steps, as a sampler; iterating twice gives the same twice.
-
-    Args:
-        plan: How the text is cut.
-        start_step: Optimizer steps already done.
-    """
+    """The segments after some optimizer steps, as a sampler; iterating twice gives the same twice."""
 
     def __init__(self, plan: SegmentPlan, start_step: int) -> None:
-        self.plan = plan
-        self.start_step = start_step
+        self.plan, self.start_step = plan, start_step
 
     def __iter__(self) -> Iterator[Segment]:
         """Without end."""

@@ -15,20 +15,13 @@ from phmrun.layers import FeedForward, Linear
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.models.positions import sinusoids
 from phmrun.tasks.lm.config import LanguageModelExperiment
-from phmrun.tasks.lm.language_model import Reading, State
-from phmrun.tasks.lm.word_tables import build_word_tables
+from phmrun.tasks.lm.language_model import Reading, State, build_word_tables
 
 
 class RelativeAttention(nn.Module):
     """softmax((q + u)ᵀ k + (q + v)ᵀ R r_distance) over positions and memory (section 3.3, terms a–d).
 
-    Args:
-        width: Size of an input and output vector.
-        heads: Attention heads.
-        head_width: Size of a query, key or value of one head.
-        dropout: Share of attention weights dropped in training.
-        structure: Name of the structure of all maps.
-        **options: Its options.
+    Queries, keys and values of a head have ``head_width``; ``dropout`` is the share of attention weights dropped.
     """
 
     def __init__(
@@ -44,17 +37,10 @@ class RelativeAttention(nn.Module):
     def forward(
         self, inputs: Tensor, memory: Tensor, distances: Tensor, bias: "SharedBias", reach: int | None = None
     ) -> Tensor:
-        """Attends from ``inputs`` to what came before and to themselves.
+        """Attends from ``inputs [batch, length, width]`` to ``memory [batch, memory, width]`` and to themselves.
 
-        Args:
-            inputs: ``[batch, length, width]``.
-            memory: ``[batch, memory, width]``.
-            distances: Vectors of the distances all - 1 … 0, ``[all, width]``.
-            bias: u and v.
-            reach: How many positions, its own included, each attends to at most; ``None``: all there are.
-
-        Returns:
-            ``[batch, length, width]``.
+        ``distances [all, width]`` are the vectors of the distances all - 1 … 0, ``bias`` is u and v. Each attends to at
+        most ``reach`` positions, its own included. Returns ``[batch, length, width]``.
         """
         length = inputs.shape[1]
         query, key, value = (
@@ -65,11 +51,10 @@ class RelativeAttention(nn.Module):
         relative = self.distance(distances).unflatten(-1, (self.heads, -1)).transpose(0, 1)  # [heads, all, head_width]
         scale = query.shape[-1] ** -0.5
         scores = shifted((query + bias.v[:, None]) @ relative.transpose(1, 2) * scale)
-        future = torch.ones(length, key.shape[2], dtype=torch.bool, device=key.device).triu(memory.shape[1] + 1)
-        scores = scores.masked_fill(future, float("-inf"))
+        every = torch.ones(length, key.shape[2], dtype=torch.bool, device=key.device)
+        scores = scores.masked_fill(every.triu(memory.shape[1] + 1), float("-inf"))
         if reach is not None:
-            past = torch.ones_like(future).tril(memory.shape[1] - reach)
-            scores = scores.masked_fill(past, float("-inf"))
+            scores = scores.masked_fill(every.tril(memory.shape[1] - reach), float("-inf"))
         dropout = self.dropout if self.training else 0.0
         context = F.scaled_dot_product_attention(query + bias.u[:, None], key, value, scores, dropout)
         return self.output(context.transpose(1, 2).flatten(2))
@@ -179,12 +164,7 @@ class TransformerXL(nn.Module):
         self.output = tables.output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
-        """Hidden vectors that predict the next words.
-
-        Args:
-            tokens: ``[batch, length]``.
-            state: Per layer its inputs at earlier positions, ``[batch, memory, width]``; ``None`` at the beginning.
-        """
+        """Reads ``[batch, length]``; the state is each layer's inputs before these, ``[batch, memory, width]``."""
         words = self.embedding(tokens) if self.define is None else self.define(tokens)
         hidden = self._drop(words * math.sqrt(self.width))
         memories = [hidden[:, :0]] * len(self.context) if state is None else state
@@ -209,18 +189,6 @@ class TransformerXL(nn.Module):
 
 def build(config: LanguageModelExperiment, vocabulary: int) -> TransformerXL:
     """The network that a config describes."""
-    model = config.model
-    return TransformerXL(
-        vocabulary,
-        width=model.width,
-        inner=model.inner,
-        heads=model.heads,
-        head_width=model.head_width,
-        layers=model.layers,
-        memory=model.memory,
-        bias=model.output_bias,
-        tie=model.tie,
-        dropout=model.dropout,
-        attention_dropout=model.attention_dropout,
-        **config.structures,
-    )
+    sizes = {"width", "inner", "heads", "head_width", "layers", "memory"}
+    options = config.model.model_dump(include={*sizes, "tie", "dropout", "attention_dropout"})
+    return TransformerXL(vocabulary, bias=config.model.output_bias, **options, **config.structures)

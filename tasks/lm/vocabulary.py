@@ -103,20 +103,16 @@ def count_words(
 ) -> StreamVocabulary:
     """The vocabulary of a text, most frequent words first, equal counts in alphabetical order.
 
-    Args:
-        lines: The training text, read once; memory grows with the number of different words only.
-        size: Most entries, the end of a line and the unknown word included; rarer words are unknown. All unless given.
-        multiple_of: The size is padded to a multiple of this.
-        splitting: How a line becomes words.
-        min_frequency: Rarer words are unknown.
-        where: The text's file, for an error.
+    The text is read once; memory grows with the number of different words only. ``size`` is the most entries, the end
+    of a line and the unknown word included (all unless given), padded to a multiple; rarer words than ``min_frequency``
+    are unknown. ``where`` is the text's file, for an error.
 
     Raises:
         PhmrunError: (exit 3) There is no text.
     """
     counts: Counter[str] = Counter()
-    for words in chunks_of_words(lines, splitting):
-        counts.update(words)
+    for chunk in chunks_of_words(lines, splitting):
+        counts.update(chunk)
     if not counts.keys() - {END}:
         raise PhmrunError("there is no word in the training text", where=where, code=ExitCode.DATA)
     special = {END: counts.pop(END), UNKNOWN: counts.pop(UNKNOWN, 0)}
@@ -125,14 +121,9 @@ def count_words(
     kept = kept if size is None else kept[: max(size - len(special), 0)]
     special[UNKNOWN] += sum(count for _, count in ranked[len(kept) :])
     entries = sorted([*kept, *special.items()], key=_rank)
-    return StreamVocabulary(
-        [word for word, _ in entries],
-        [count for _, count in entries],
-        size=padded_size(len(entries), multiple_of),
-        splitting=splitting,
-    )
+    words, totals = zip(*entries, strict=True)
+    return StreamVocabulary(words, totals, size=padded_size(len(entries), multiple_of), splitting=splitting)
 
 
 def _rank(entry: tuple[str, int]) -> tuple[int, str]:
-    word, count = entry
-    return -count, word
+    return -entry[1], entry[0]

@@ -13,8 +13,8 @@ from phmrun.export.graph import outputs_of
 from phmrun.families.sentence_classification.module import classification_graph
 from phmrun.layers.structure import Structure
 from phmrun.models.lstm_classifier import LSTMClassifier
-from phmrun.tasks.lm.export import language_model_graph
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
+from phmrun.tasks.lm.module import language_model_graph
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 from phmrun.tasks.parse.export import parser_graph

@@ -273,7 +273,7 @@ def stores(folder: Path) -> Read:
 
     from phmrun.errors import ExitCode, PhmrunError
     from phmrun.families.sentence_classification.items import ItemStore
-    from phmrun.tasks.lm.store import StreamStore
+    from phmrun.tasks.lm.preparation import StreamStore
     from phmrun.text.store import TokenStore
 
     place = folder / "store"
@@ -328,7 +328,7 @@ def store_seeds() -> list[bytes]:
 
     import numpy as np
 
-    from phmrun.tasks.lm.store import write_stream
+    from phmrun.tasks.lm.preparation import write_stream
     from phmrun.text.store import TokenStoreWriter
 
     with tempfile.TemporaryDirectory() as name:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.tasks.lm.store import StreamStore
+from phmrun.tasks.lm.preparation import StreamStore
 from phmrun.text import ParallelStore, TokenStore, TokenStoreWriter
 from phmrun.text import store as store_module
 

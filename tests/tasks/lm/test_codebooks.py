@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from phmrun.errors import PhmrunError
-from phmrun.tasks.lm.code_learning import learn_codes
-from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress
+from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress, learn_codes
 
 
 def test_a_lookup_is_a_sum_of_codewords():

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from phmrun.errors import PhmrunError
+from phmrun.tasks.lm.language_model import build_word_tables
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.transformer_xl import TransformerXL, shifted
-from phmrun.tasks.lm.word_tables import build_word_tables
 
 TOKENS = torch.randint(0, 40, (2, 9), generator=torch.Generator().manual_seed(1))
 DEFINE = {"structure": "define", "depth": 2, "expansion": 32, "max_groups": 2, "multiple_of": 4}
@@ -150,7 +150,8 @@ def test_narrow_words_have_maps_to_the_output_of_their_own():
     tables = build_word_tables(40, 16, embedding={**DEFINE, "cutoffs": [10, 20], "div_value": 2, "width": 4})
     assert [projection.weight.shape for projection in tables.output.projections] == [(16, 4), (16, 2), (16, 1)]
     assert tables.words.embedding_dim == 4
-    assert tables.embedding is tables.define
+    assert tables.define is not None
+    assert tables.define.mapping is tables.words
 
 
 def test_words_dropped_whole():

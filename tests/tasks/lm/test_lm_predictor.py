@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
-from phmrun.tasks.lm.predictor import LanguageModelPredictor, Prompting, Scoring, _doubt
+from phmrun.tasks.lm.predictor import Choice, LanguageModelPredictor, Prompting, Scoring
 from phmrun.tasks.lm.preparation import StreamSettings
-from phmrun.tasks.lm.sampling import Choice
 from phmrun.tasks.lm.streams import StreamData
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import count_words
@@ -150,7 +149,10 @@ def test_evaluation(data, vocabulary):
     )
     assert score.extras == {"bits_per_word": pytest.approx(nats.mean() / math.log(2)), "unknown_words": 1}
     assert score.warnings == ()
-    assert _doubt(4, 7)[0].startswith("57% of the words are unknown")
+    data.files["odd"] = data.files["test"].with_name("odd.txt")
+    data.files["odd"].write_text("this is strange w01\n\n\n")
+    odd = teller(network, vocabulary, Scoring(2, 5)).evaluate(data, "odd")
+    assert odd.scores["perplexity"].warnings[0].startswith("50% of the words are unknown")
     characters = evaluation.scores["bits_per_character"]
     assert characters.n == len("w01 w05 strange\n\nw02\n")
     assert characters.value == pytest.approx(nats.sum() / math.log(2) / characters.n)

@@ -11,8 +11,7 @@ import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.tasks.lm import preparation as stream_preparation
-from phmrun.tasks.lm.preparation import StreamSettings, prepare_stream
-from phmrun.tasks.lm.store import StreamStore, write_stream
+from phmrun.tasks.lm.preparation import StreamSettings, StreamStore, prepare_stream, write_stream
 
 TRAIN = "b a a\n\nc b a\n"
 DEV = "a d\nb\n"

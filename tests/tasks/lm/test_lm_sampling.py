@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phmrun.tasks.lm.sampling import Choice
+from phmrun.tasks.lm.predictor import Choice
 
 PROBABILITIES = torch.tensor([0.1, 0.4, 0.05, 0.25, 0.2])
 
