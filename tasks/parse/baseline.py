@@ -8,11 +8,7 @@ TreeColumns = tuple[Sequence[str], Sequence[int], Sequence[str]]
 
 
 def commonest_arcs(sentences: Iterable[TreeColumns]) -> dict[str, tuple[int, str]]:
-    """By universal tag the commonest arc of its words: how many words ahead the head is, and the relation.
-
-    Args:
-        sentences: The columns of the training trees.
-    """
+    """By universal tag the commonest arc of its words: how many words ahead the head is, and the relation."""
     counts: dict[str, Counter[tuple[int, str]]] = defaultdict(Counter)
     for upos, heads, deprels in sentences:
         for number, (tag, head, deprel) in enumerate(zip(upos, heads, deprels, strict=True), 1):
@@ -27,10 +23,6 @@ def neighbour_baseline(
 
     So a determiner hangs from the next word and a preposition from the one after that. Words whose arc would leave the
     sentence hang from the word before them, the first from the root; such a "tree" may have several roots or cycles.
-
-    Args:
-        train: The columns of the training trees.
-        upos: The universal tags of each sentence to parse.
     """
     arcs = commonest_arcs(train)
     parses = []

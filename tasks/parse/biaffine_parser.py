@@ -91,20 +91,11 @@ class BiaffineParser(nn.Module):
         embedding: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.dropout = dropout
-        self.embedding_dropout = embedding_dropout
-        self.word_dropout = word_dropout
+        self.dropout, self.embedding_dropout, self.word_dropout = dropout, embedding_dropout, word_dropout
         self.vector_std = vector_std
         layer, classifier, embedding = layer or {}, classifier or {}, embedding or {}
-        cell: dict[str, Any] = {
-            "batch_first": True,
-            "coupled": coupled,
-            "bias_vectors": 2,
-            "variational": True,
-            "input_dropout": dropout,
-            "weight_dropout": recurrent_dropout,
-            **layer,
-        }
+        cell: dict[str, Any] = {"batch_first": True, "coupled": coupled, "bias_vectors": 2, "variational": True}
+        cell |= {"input_dropout": dropout, "weight_dropout": recurrent_dropout, **layer}
         self.embedding = Embedding(words, word_width, **embedding)
         self.tags = Embedding(tags, tag_width, **embedding)
         self.letters = Embedding(characters, character_width, **embedding)

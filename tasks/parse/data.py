@@ -1,35 +1,97 @@
-"""Trees as training batches."""
+"""Where the trees of a parsing experiment come from, which are learnt from, and the batches that they become."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
 from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import sha256_of
 from phmrun.progress import note, progress
-from phmrun.tasks.parse.config import ParsingExperiment, TreebankVocabularyConfig
-from phmrun.tasks.parse.treebanks import Treebank, divided, find_treebank
+from phmrun.tasks.parse.config import ParsingExperiment, TreebankDataConfig, TreebankVocabularyConfig
 from phmrun.tasks.parse.vocabulary import UNK, EncodedTreebank, TreebankVocabulary, learn_vocabulary
 from phmrun.text import conllu
 from phmrun.text.batches import Batch
 from phmrun.text.conllu import Sentence
 
 TRAIN, DEV = "train", "dev"
+DIVISION_SEED = 1  # seed of what is held out; the experiment's seed varies the training, not the data
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """Trees on this machine."""
+
+    files: Mapping[str, tuple[Path, ...]]  # CoNLL-U files by split; "train" has one or several
+    fingerprints: Mapping[str, str]  # checksums that identify them
+    # by split, the file that says, line by line, which part each sentence belongs to
+    parts: Mapping[str, Path] = field(default_factory=dict)
+
+
+def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
+    """The files that a data section names; the built-in treebank is unpacked on first use.
+
+    Raises:
+        PhmrunError: (exit 3) A file or dataset is not on this machine.
+    """
+    if data.name == "files":
+        own = own_files(train=data.train, dev=data.dev, test=data.test)
+        sums = {
+            f"{split}.{number}": sha256_of(path) for split, paths in own.items() for number, path in enumerate(paths, 1)
+        }
+        return Treebank(own, sums)
+    if data.name == "builtin":
+        directory = builtin.unpack("treebank", cache)
+        located = {split: directory / f"{split}.conllu" for split in SPLITS}
+        sums = {"builtin": builtin.VERSIONS["treebank"]}
+        parts = {"test": directory / "test.part"}
+    else:
+        located = {split: roles["conllu"] for split, roles in locate(data.name).items()}
+        sums, parts = checksums(data.name), {}
+    missing = [split for split in data.train if split not in located]
+    if "dev" not in located and not data.hold_out:
+        missing.append("dev")
+    if missing:
+        raise PhmrunError(
+            f"the treebank {data.name!r} has no split {missing[0]!r}",
+            where="data.train" if missing[0] in data.train else "data.hold_out",
+            valid=tuple(located),
+            hint="Use --set data.hold_out=0.1 to validate on a tenth of the training sentences.",
+        )
+    files = {"train": tuple(located[split] for split in data.train)}
+    files |= {split: (path,) for split, path in located.items() if split not in ("train", *data.train)}
+    if data.train != ("train",):
+        sums = {**sums, "train": ",".join(data.train)}
+    return Treebank(files, sums, parts)
+
+
+def divided(count: int, hold_out: float, fraction: Fraction) -> tuple[Sequence[int], Sequence[int]]:
+    """Which of ``count`` training sentences are learnt from and which are held out, both in the order of the files.
+
+    All are put into one random order, always the same. What is held out comes first in it, and of the rest the share
+    that is learnt from: so a smaller share is part of a larger one, and what is held out does not depend on it.
+    """
+    order = np.argsort(np.random.PCG64(DIVISION_SEED).random_raw(count), kind="stable")
+    held = max(1, round(count * hold_out)) if hold_out else 0
+    learnt = max(1, round((count - held) * fraction))
+    return sorted(order[held : held + learnt].tolist()), sorted(order[:held].tolist())
 
 
 class TreeBatch(NamedTuple):
     """Sentences as tensors; see :class:`phmrun.tasks.parse.vocabulary.Padded`."""
 
     # what the network reads: words, tags, characters, character counts, spellings, lengths
-    inputs: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+    inputs: tuple[Tensor, ...]
     heads: Tensor  # `[batch, length]`
     labels: Tensor  # `[batch, length]`
     positions: Tensor  # where in the flattened `[batch, length]` words stand, `[words]`
@@ -45,11 +107,8 @@ class TreeBatches(Dataset[TreeBatch]):
 
     def __getitem__(self, batch: Batch) -> TreeBatch:
         """The batch's sentences."""
-        words, tags, characters, counts, spellings, lengths, heads, labels, positions = map(
-            torch.from_numpy, self.treebank.padded(batch.indices)
-        )
-        inputs = (words, tags, characters, counts, spellings, lengths)
-        return TreeBatch(inputs, heads, labels, positions, len(positions), batch.window_units)
+        *inputs, heads, labels, positions = map(torch.from_numpy, self.treebank.padded(batch.indices))
+        return TreeBatch(tuple(inputs), heads, labels, positions, len(positions), batch.window_units)
 
 
 class TreebankData(BucketedData):
@@ -143,9 +202,17 @@ class TreebankData(BucketedData):
 
     def statistics(self) -> dict[str, Any]:
         """Sentences and words by split, and the vocabulary's sizes."""
-        words, tags, characters, labels = self.vocabulary.sizes
-        sizes = {"words": words, "tags": tags, "characters": characters, "labels": labels}
-        splits = {split: _statistics(encoded) for split, encoded in self._encoded.items()}
+        sizes = dict(zip(("words", "tags", "characters", "labels"), self.vocabulary.sizes, strict=True))
+        splits = {}
+        for split, encoded in self._encoded.items():
+            words = int(encoded.lengths.sum())
+            splits[split] = {
+                "sentences": len(encoded),
+                "words": words,
+                "mean_length": round(words / len(encoded), 3),
+                "max_length": int(encoded.lengths.max()),
+                "unknown_rate": int((encoded.words == UNK).sum()) / words,
+            }
         return {"vocabulary": sizes, "splits": splits}
 
     def batches(self, split: str) -> TreeBatches:
@@ -166,11 +233,7 @@ class TreebankData(BucketedData):
 
 
 def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
-    """The data module of an experiment.
-
-    Args:
-        config: The resolved config.
-        cache: Directory of generated corpora.
+    """The data module of an experiment; the built-in treebank is unpacked into ``cache``.
 
     Raises:
         PhmrunError: A file or dataset is not on this machine (exit 3), or a treebank has no such split (exit 2).
@@ -188,21 +251,9 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
 
 def _read(paths: Sequence[Path]) -> list[Sentence]:
     """The trees of some files, one after the other."""
+    sentences: list[Sentence] = []
     with progress("reading trees", len(paths), "files") as advance:
-        parts = []
         for path in paths:
-            parts.append(conllu.load(path))
+            sentences += conllu.load(path)
             advance(1)
-    return list(chain.from_iterable(parts))
-
-
-def _statistics(encoded: EncodedTreebank) -> dict[str, Any]:
-    """Sentences, words, the longest sentence, and the share of words without a vector of their own."""
-    words = int(encoded.lengths.sum())
-    return {
-        "sentences": len(encoded),
-        "words": words,
-        "mean_length": round(words / len(encoded), 3),
-        "max_length": int(encoded.lengths.max()),
-        "unknown_rate": int((encoded.words == UNK).sum()) / words,
-    }
+    return sentences

@@ -1,4 +1,4 @@
-"""The biaffine parser in training: heads and labels by cross-entropy."""
+"""The biaffine parser in training, heads and labels by cross-entropy; and as an export graph."""
 
 from typing import cast
 
@@ -9,24 +9,20 @@ from torch.nn import functional as F
 from phmrun.engine.distillation import Prediction
 from phmrun.engine.module import Loss, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
-from phmrun.export.graph import ExportGraph
+from phmrun.export.graph import LONGEST, MOST, UNROLLED, ExportGraph
+from phmrun.layers import Embedding, folded
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser, ParserScores
 from phmrun.tasks.parse.config import ParsingExperiment
 from phmrun.tasks.parse.data import TreeBatch
 from phmrun.tasks.parse.vocabulary import NO_LABEL
+from phmrun.text.vocabulary import EOS, PAD
 
 
 class ParserModule(TrainingModule):
     """A parser trained on the cross-entropy of each word's head plus that of its label, given the gold head.
 
     Validation counts the words whose best head is right ("uas"), and those whose label is right as well ("las"), with
-    its subtype if labels are learnt with theirs; no tree is searched for.
-
-    Args:
-        network: The parser.
-        optimizer: Builds the optimiser.
-        schedule: Learning rate by optimizer step.
-        smoothing: ε of the label smoothing, which heads have none of.
+    its subtype if labels are learnt with theirs; no tree is searched for. Heads have no label smoothing.
     """
 
     counted = ("uas", "las")
@@ -75,8 +71,6 @@ class ParserModule(TrainingModule):
 
     def export_graph(self) -> ExportGraph:
         """From words, tags and characters to the scores of arcs and labels."""
-        from phmrun.tasks.parse.export import parser_graph
-
         return parser_graph(self.parser)
 
 
@@ -87,39 +81,19 @@ def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
 
 
 def build_module(config: ParsingExperiment, words: int, tags: int, characters: int, labels: int) -> ParserModule:
-    """The module of an experiment.
-
-    Args:
-        config: The resolved config.
-        words: Rows of the word table.
-        tags: Rows of the tag table.
-        characters: Rows of the character table.
-        labels: Labels of arcs.
+    """The module of an experiment with tables of so many rows, and so many labels of arcs.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
     """
-    model, training = config.model, config.training
+    training = config.training
     network = BiaffineParser(
         words,
         tags,
         characters,
         labels,
-        word_width=model.word_width,
-        tag_width=model.tag_width,
-        character_width=model.character_width,
-        character_hidden=model.character_hidden,
-        character_pooling=model.character_pooling,
-        hidden=model.hidden,
-        layers=model.layers,
-        arc_width=model.arc_width,
-        label_width=model.label_width,
-        coupled=model.cell == "coupled",
-        dropout=model.dropout,
-        recurrent_dropout=model.recurrent_dropout,
-        embedding_dropout=model.embedding_dropout,
-        word_dropout=model.word_dropout,
-        vector_std=model.vector_std,
+        **config.model.model_dump(exclude={"preset", "cell"}),
+        coupled=config.model.cell == "coupled",
         classifier=config.output.arguments,
         layer=config.layer.arguments,
         embedding=config.embedding.arguments,
@@ -127,6 +101,59 @@ def build_module(config: ParsingExperiment, words: int, tags: int, characters: i
     return ParserModule(
         network,
         optimizer_from(training.optimizer),
-        schedule_from(training, model.hidden),
+        schedule_from(training, config.model.hidden),
         smoothing=training.label_smoothing,
     )
+
+
+class ArcsAndLabels(nn.Module):
+    """A biaffine parser as a function of what :meth:`BiaffineParser.forward` reads."""
+
+    def __init__(self, network: BiaffineParser) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores of arcs ``[batch, dependents, heads]``, and of their labels ``[batch, labels, dependents, heads]``."""
+        scores = self.network(*inputs)
+        return scores.arcs, self.network.label_classifier(scores.dependents, scores.heads)
+
+
+def parser_graph(network: BiaffineParser) -> ExportGraph:
+    """Words, tags and characters to the scores of all arcs and of their labels."""
+    plain = folded(network)
+    sentence, spelling = ("batch", "length"), ("spellings",)
+    return ExportGraph(
+        plain,
+        ArcsAndLabels(plain).eval(),
+        ArcsAndLabels(network).eval(),
+        inputs={
+            "words": sentence,
+            "tags": sentence,
+            "characters": (*spelling, "longest"),
+            "character_counts": spelling,
+            "spellings": sentence,
+            "lengths": ("batch",),
+        },
+        outputs=["arcs", "labels"],
+        largest={"batch": MOST, "length": LONGEST, "spellings": MOST * LONGEST, "longest": LONGEST},
+        examples=[_parsed(network, *sizes) for sizes in ((2, 7, 5), (1, 2, 1), (3, 21, 12))],
+        untraceable=UNROLLED,
+    )
+
+
+def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> tuple[Tensor, ...]:
+    """What a parser reads: sentences of up to ``length`` words of up to ``longest`` characters."""
+    generator = torch.Generator().manual_seed(length)
+
+    def numbers(table: Embedding, *shape: int) -> Tensor:
+        return torch.randint(EOS, table.num_embeddings, shape, generator=generator)
+
+    counts = torch.randint(1, longest + 1, (batch * length,), generator=generator).sort(descending=True).values
+    counts[0] = longest
+    characters = numbers(network.letters, batch * length, longest)
+    characters[torch.arange(longest) >= counts.unsqueeze(1)] = PAD
+    spellings = torch.randint(batch * length, (batch, length), generator=generator)
+    lengths = torch.tensor([length, *(length // 2 + 1 for _ in range(batch - 1))])
+    words, tags = numbers(network.embedding, batch, length), numbers(network.tags, batch, length)
+    return words, tags, characters, counts, spellings, lengths

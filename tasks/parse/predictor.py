@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from phmrun.text.conllu import Sentence
 
 SAMPLES = 8
 CHUNK = 1024  # sentences of a stream that are sorted by length and parsed together
-NAME = "input"
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class TreeParser:
         note(f"the search for trees took {self._searching / seconds:.0%} of the time of parsing {split}")
         scores = self._scores(gold, parsed, data.treebank.parts.get(split))
         if TRAIN in data.files:
-            columns = [(each.upos, each.heads, each.deprels) for each in data.sentences(TRAIN)]
+            columns = ((each.upos, each.heads, each.deprels) for each in data.sentences(TRAIN))
             arcs = neighbour_baseline(columns, [each.upos for each in gold])
             baseline = [each.with_parse(*trees) for each, trees in zip(gold, arcs, strict=True)]
             scores |= {f"{name}-of-neighbour": score for name, score in self._attachment(gold, baseline).items()}
@@ -125,10 +124,9 @@ class TreeParser:
         with progress(label, len(sentences), "sentences") as advance:
             for start in range(0, len(order), self.search.batch):
                 numbers = order[start : start + self.search.batch]
-                words, tags, characters, counts, spellings, lengths, *_ = map(torch.from_numpy, encoded.padded(numbers))
-                inputs = [each.to(self.device) for each in (words, tags, characters, counts, spellings, lengths)]
-                scores = self.network(*inputs)
-                heads = self._heads(scores.arcs, inputs[-1])
+                *inputs, _, _, _ = (torch.from_numpy(each).to(self.device) for each in encoded.padded(numbers))
+                scores, lengths = self.network(*inputs), inputs[-1]
+                heads = self._heads(scores.arcs, lengths)
                 labels = self.network.label_scores(scores, heads).argmax(dim=-1)
                 rows = zip(numbers.tolist(), lengths.tolist(), heads.tolist(), labels.tolist(), strict=True)
                 for number, length, head, label_ids in rows:
@@ -157,7 +155,7 @@ class TreeParser:
             yield from (conllu.sentence_of(line.split()) for line in lines if line.strip())
             return
         told = False
-        for sentence in conllu.stream((f"{line}\n" for line in lines), name=NAME):
+        for sentence in conllu.stream((f"{line}\n" for line in lines), name="input"):
             if not told and conllu.EMPTY in self.vocabulary.tags_of(sentence):
                 column = self.vocabulary.column.upper()
                 note(f"words without a tag in the column {column}: expect lower scores than with tags")
@@ -206,17 +204,7 @@ def build_predictor(
     batch_size: int | None,
     device: str,
 ) -> TreeParser:
-    """The predictor of the task.
-
-    Args:
-        config: The resolved config.
-        module: The trained module.
-        vocabulary: Of the run.
-        weights: Which of the run's weights these are.
-        batch_size: Sentences at a time; unless given, the config's.
-        device: Where to compute.
-    """
-    values: dict[str, Any] = config.decoding.model_dump()
-    search = Search(**{**values, "batch": batch_size or config.decoding.batch})
+    """The predictor of a trained module."""
+    search = Search(**{**config.decoding.model_dump(), "batch": batch_size or config.decoding.batch})
     network = module.parser if isinstance(module, ParserModule) else module.network
     return TreeParser(network, vocabulary, search, weights, device)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """What a parser knows of a treebank: a vocabulary of words, tags, characters and labels, and sentences as numbers."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -61,28 +61,27 @@ class TreebankVocabulary:
         """Sentences as numbers; trees are taken along where all of them have one."""
         words, tags, labels, characters = (self._ids[kind] for kind in ("words", "tags", "labels", "characters"))
         trees = all(sentence.heads for sentence in sentences)
-        spelt = _Spellings(characters, self.longest)
+        rows = {"": 0}  # spellings, that of the root first
         columns: dict[str, list[int]] = {key: [] for key in ("words", "tags", "spellings", "heads", "labels")}
         for sentence in sentences:
             forms = [form.lower() for form in sentence.forms] if self.lowercase else sentence.forms
             columns["words"] += [ROOT, *(words.get(form, UNK) for form in forms)]
             columns["tags"] += [ROOT, *(tags.get(tag, UNK) for tag in self.tags_of(sentence))]
-            columns["spellings"] += [0, *map(spelt.number, sentence.forms)]
+            spellings = [form[: self.longest] for form in sentence.forms]
+            columns["spellings"] += [0, *(rows.setdefault(spelling, len(rows)) for spelling in spellings)]
             if trees:
                 columns["heads"] += [0, *sentence.heads]
-                columns["labels"] += [NO_LABEL, *(_label_id(labels, label) for label in sentence.deprels)]
-        lengths = [len(sentence) for sentence in sentences]
-        arrays = {key: np.array(values, dtype=np.int64) for key, values in columns.items()}
-        return EncodedTreebank(
-            np.array(lengths, dtype=np.int64),
-            arrays["words"],
-            arrays["tags"],
-            arrays["spellings"],
-            arrays["heads"] if trees else None,
-            arrays["labels"] if trees else None,
-            np.array(spelt.characters, dtype=np.int64),
-            np.array(spelt.counts, dtype=np.int64),
-        )
+                # of a label that is not known, its universal part
+                ids = (labels.get(label, labels.get(universal(label), NO_LABEL)) for label in sentence.deprels)
+                columns["labels"] += [NO_LABEL, *ids]
+        numbers = [characters.get(character, UNK) for spelling in rows for character in spelling]
+        columns |= {
+            "lengths": [len(sentence) for sentence in sentences],
+            "characters": [ROOT, *numbers],
+            "character_counts": [1, *(len(spelling) for spelling in rows if spelling)],
+        }
+        arrays: dict[str, Any] = {key: np.array(values, dtype=np.int64) for key, values in columns.items()}
+        return EncodedTreebank(**arrays if trees else {**arrays, "heads": None, "labels": None})
 
     def save(self, directory: Path) -> None:
         """Writes ``treebank.json`` into ``directory``."""
@@ -137,43 +136,12 @@ def learn_vocabulary(
         counts["tags"].update(tag for tag in (sentence.xpos if column == "xpos" else sentence.upos) if tag != EMPTY)
         counts["characters"].update("".join(form[:longest] for form in sentence.forms))
         counts["labels"].update(label if subtypes else universal(label) for label in sentence.deprels)
-    ranked = {key: _ranked(counter, min_count if key == "words" else 1) for key, counter in counts.items()}
-    return TreebankVocabulary(
-        ranked["words"][: max(0, most_words - SPECIALS)],
-        ranked["tags"],
-        ranked["characters"],
-        ranked["labels"],
-        column,
-        lowercase,
-        longest,
-        multiple_of,
-    )
-
-
-def _ranked(counter: Counter[str], least: int) -> tuple[str, ...]:
-    ranked = sorted(counter.items(), key=lambda entry: (-entry[1], entry[0]))
-    return tuple(entry for entry, count in ranked if count >= least)
-
-
-class _Spellings:
-    """Different words of a treebank as rows of characters; row 0 is the root."""
-
-    def __init__(self, ids: Mapping[str, int], longest: int) -> None:
-        self.ids = ids
-        self.longest = longest
-        self.characters = [ROOT]
-        self.counts = [1]
-        self._rows: dict[str, int] = {}
-
-    def number(self, form: str) -> int:
-        """The row of a word."""
-        read = form[: self.longest]
-        row = self._rows.get(read)
-        if row is None:
-            row = self._rows[read] = len(self.counts)
-            self.characters += [self.ids.get(character, UNK) for character in read]
-            self.counts.append(len(read))
-        return row
+    lists = {}
+    for key, counter in counts.items():
+        ranked = sorted(counter.items(), key=lambda entry: (-entry[1], entry[0]))
+        lists[key] = tuple(entry for entry, count in ranked if key != "words" or count >= min_count)
+    lists["words"] = lists["words"][: max(0, most_words - SPECIALS)]
+    return TreebankVocabulary(**lists, column=column, lowercase=lowercase, longest=longest, multiple_of=multiple_of)
 
 
 class Padded(NamedTuple):
@@ -229,19 +197,15 @@ class EncodedTreebank:
 
         rows, spellings = np.unique(taken(self.spellings, 0), return_inverse=True)
         order = np.argsort(-self.character_counts[rows], kind="stable")
-        counts = self.character_counts[rows[order]]
-        first = self._character_starts[rows[order]]
-        character_columns = np.arange(counts.max())
-        character_inside = character_columns < counts[:, None]
-        characters = np.where(
-            character_inside, self.characters[np.where(character_inside, first[:, None] + character_columns, 0)], PAD
-        )
+        counts, first = self.character_counts[rows[order]], self._character_starts[rows[order]]
+        within = np.arange(counts.max()) < counts[:, None]
+        character_places = np.where(within, first[:, None] + np.arange(counts.max()), 0)
         ranks = np.empty_like(order)
         ranks[order] = np.arange(len(order))
         return Padded(
             taken(self.words, PAD),
             taken(self.tags, PAD),
-            characters,
+            np.where(within, self.characters[character_places], PAD),
             counts,
             ranks[spellings].reshape(inside.shape),
             lengths,
@@ -249,8 +213,3 @@ class EncodedTreebank:
             taken(self.labels, NO_LABEL),
             np.flatnonzero(inside & (columns > 0)),
         )
-
-
-def _label_id(labels: Mapping[str, int], label: str) -> int:
-    """The id of a label; of its universal part where only that is known."""
-    return labels.get(label, labels.get(universal(label), NO_LABEL))

@@ -17,7 +17,7 @@ from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.module import language_model_graph
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
-from phmrun.tasks.parse.export import parser_graph
+from phmrun.tasks.parse.module import parser_graph
 from phmrun.tasks.sva.encoder_classifier import EncoderClassifier
 
 PHM = {"structure": "phm", "n": 4}

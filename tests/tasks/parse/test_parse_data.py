@@ -13,10 +13,9 @@ from tiny_treebank import write_trees
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import options_of
-from phmrun.tasks.parse import treebanks
+from phmrun.tasks.parse import data as data_module
 from phmrun.tasks.parse.config import ParsingExperiment
-from phmrun.tasks.parse.data import build_data
-from phmrun.tasks.parse.treebanks import divided
+from phmrun.tasks.parse.data import build_data, divided
 from phmrun.tasks.parse.vocabulary import NO_LABEL
 from phmrun.text import conllu
 
@@ -96,8 +95,8 @@ def test_the_builtin_treebank(tmp_path):
 
 def test_a_treebank_without_a_split(tmp_path, monkeypatch):
     located = {split: {"conllu": tmp_path / f"{split}.conllu"} for split in ("train", "test")}
-    monkeypatch.setattr(treebanks, "locate", lambda name: located)
-    monkeypatch.setattr(treebanks, "checksums", lambda name: {"train.conllu": "0"})
+    monkeypatch.setattr(data_module, "locate", lambda name: located)
+    monkeypatch.setattr(data_module, "checksums", lambda name: {"train.conllu": "0"})
     with pytest.raises(PhmrunError, match="no split 'dev'") as caught:
         build_data(config_of(name="ud/X"), tmp_path)
     assert "hold_out" in caught.value.hint
