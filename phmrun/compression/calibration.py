@@ -18,10 +18,6 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
 
     A joint map of queries, keys and values that attends to the source reads two kinds of inputs: the mean over both.
     The gates of an LSTM read its inputs, and its outputs of the step before.
-
-    Args:
-        module: The trained module, in evaluation mode.
-        batches: What its loss takes.
     """
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}

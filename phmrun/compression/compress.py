@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from phmrun.compression.budget import spread
 from phmrun.compression.calibration import input_covariances, mean_loss
-from phmrun.compression.maps import FittedMap, fitted_map
+from phmrun.compression.maps import FittedMap, fitted_map, spread
 from phmrun.config import Experiment
 from phmrun.config.sections import LayerConfig, MapConfig
 from phmrun.engine.counting import scope_of
@@ -59,9 +58,7 @@ class Plan:
         inside = [one for one in self.maps if scope_of(one.name) not in SCOPES]
         if any(_misfit(layer.arguments, *one.shape) for one in inside):
             layer = LayerConfig()
-        found = {one.name: dict(one.layer) for one in self.maps} | {
-            name: dict(one) for name, one in self.others.items()
-        }
+        found = {**{one.name: one.layer for one in self.maps}, **self.others}
         others = [
             MapConfig(name=name, layer=LayerConfig(**one))
             for name, one in found.items()
@@ -132,7 +129,10 @@ def make_plan(
             fits = [_fitted(name, old, one, covariances.get(name)) for one in candidates]
             choices[name] = [found for found in fits if found is not None]
             if budget is not None and before is not None:
-                choices[name] = [(_measured(module, data, *choice, before), choice[1]) for choice in choices[name]]
+                choices[name] = [
+                    (replace(one, damage=_loss_with(module, data, {name: new}) - before), new)
+                    for one, new in choices[name]
+                ]
             advance(1)
     if not any(choices.values()):
         reasons = [_misfit(layer.arguments, old.out_features, old.in_features) for old in dense.values()]
@@ -141,20 +141,21 @@ def make_plan(
             f"no map of the run fits the layer {layer.structure!r}: {reasons[0] if reasons else already}",
             where=trained.run.id,
         )
-    kept = {name: (_dense(name, old), old) for name, old in dense.items()}
+    kept = {
+        name: (replace(fitted_map(name, old.materialize().detach(), old, None), layer=DENSE, damage=0.0), old)
+        for name, old in dense.items()
+    }
     if budget is None:
         chosen = {name: (options or [kept[name]])[0] for name, options in choices.items()}
     else:
-        taken = spread(
-            {name: [kept[name][0], *(one for one, _ in options)] for name, options in choices.items()}, budget
-        )
-        chosen = {
-            name: next(pair for pair in (kept[name], *choices[name]) if pair[0] is taken[name]) for name in choices
-        }
-    after = _together(module, data, chosen) if data else None
+        every = {name: [kept[name], *options] for name, options in choices.items()}
+        taken = spread({name: [one for one, _ in pairs] for name, pairs in every.items()}, budget)
+        chosen = {name: next(pair for pair in pairs if pair[0] is taken[name]) for name, pairs in every.items()}
+    structures = {name: structure for name, (_, structure) in chosen.items()}
+    after = _loss_with(module, data, structures) if data else None
     return Plan(
         tuple(one for one, _ in chosen.values()),
-        {name: structure for name, (_, structure) in chosen.items()},
+        structures,
         sum(one.parameters for one, _ in chosen.values()),
         sum(one.out_features * one.in_features for one in dense.values()),
         None if before is None or after is None else (before, after),
@@ -167,14 +168,10 @@ def make_plan(
 
 
 def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *, taught: bool = False) -> Derivation:
-    """What lets a run begin with the parent's weights, the planned maps in the places of its own.
+    """What lets a run begin with the parent's weights (``weights`` names them), the planned maps in the places of its own.
 
-    Args:
-        trained: The parent.
-        plan: What becomes of its maps.
-        weights: Which of the parent's weights these are.
-        batches: Training batches that the plan was calibrated with.
-        taught: Whether the child learns from the parent's predictions as well.
+    ``batches`` are the training batches that the plan was calibrated with; where the child is ``taught``, it learns
+    from the parent's predictions as well.
     """
 
     def start(child: TrainingModule) -> None:
@@ -236,31 +233,13 @@ def _misfit(layer: Mapping[str, Any], out_features: int, in_features: int) -> st
     return cls.misfit(out_features, in_features, **{key: layer[key] for key in layer if key != "structure"})
 
 
-def _dense(name: str, old: Structure) -> FittedMap:
-    """A map that stays as it is."""
-    return replace(fitted_map(name, old.materialize().detach(), old, None), layer=DENSE, damage=0.0)
-
-
-@torch.no_grad()
-def _measured(
-    module: TrainingModule, data: list[Any], one: FittedMap, structure: Structure, before: float
-) -> FittedMap:
-    """The map with what it costs when it alone is replaced."""
-    old = structures_of(module.network)[one.name]
-    set_structure(module.network, one.name, structure)
-    try:
-        return replace(one, damage=mean_loss(module, data) - before)
-    finally:
-        set_structure(module.network, one.name, old)
-
-
-def _together(module: TrainingModule, data: list[Any], chosen: Mapping[str, tuple[FittedMap, Structure]]) -> float:
-    """The loss with all maps replaced."""
+def _loss_with(module: TrainingModule, data: list[Any], structures: Mapping[str, Structure]) -> float:
+    """The loss with some maps replaced."""
     old = structures_of(module.network)
-    for name, (_, structure) in chosen.items():
-        set_structure(module.network, name, structure)
     try:
+        for name, structure in structures.items():
+            set_structure(module.network, name, structure)
         return mean_loss(module, data)
     finally:
-        for name in chosen:
+        for name in structures:
             set_structure(module.network, name, old[name])

@@ -7,7 +7,6 @@ every structure is folded into dense matrices first.
 
 import hashlib
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -51,46 +50,37 @@ def converted(
     quantization: Quantization = "none",
     **facts: str,
 ) -> Path:
-    """A converted model of these weights in ``directory``; made unless it is there already.
+    """A converted model of these weights in ``directory``; made unless it is there, in the place of another one.
 
-    Args:
-        network: The trained network; it is copied, not changed.
-        vocabularies: Of both sides; they travel with the model.
-        directory: Where the model is to be; another model there is replaced.
-        quantization: How the weights are kept; "none": 32 bits.
-        **facts: What else ``phmrun.json`` says.
+    ``facts`` are what else ``phmrun.json`` says; "none" keeps weights in 32 bits.
 
     Raises:
         PhmrunError: The library is missing.
     """
-    version = library().__version__
     mark = {
         "weights": digest_of(network),
         "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256],
         "quantization": quantization,
-        "ctranslate2": version,
+        "ctranslate2": library().__version__,
         **facts,
     }
-    if _read_mark(directory) == mark:
+    try:
+        found = parse_json((directory / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if found == mark and (directory / "model.bin").is_file():
         return directory
     with replacing_directory(directory) as beside:
-        write_model(network, vocabularies, beside, quantization)
+        specification = specification_of(network)
+        specification.register_source_vocabulary(token_names(vocabularies.source))
+        specification.register_target_vocabulary(token_names(vocabularies.target))
+        specification.validate()
+        specification.optimize(quantization=None if quantization == "none" else quantization)
+        specification.save(str(beside))
+        write_models(vocabularies, beside)
+        write_text(beside / "README.md", _page(vocabularies))
         write_json(beside / MARK, mark)
     return directory
-
-
-def write_model(
-    network: EncoderDecoder, vocabularies: Vocabularies, directory: Path, quantization: Quantization = "none"
-) -> None:
-    """Writes model, vocabularies and the page about them into an empty directory."""
-    specification = specification_of(network)
-    specification.register_source_vocabulary(token_names(vocabularies.source))
-    specification.register_target_vocabulary(token_names(vocabularies.target))
-    specification.validate()
-    specification.optimize(quantization=None if quantization == "none" else quantization)
-    specification.save(str(directory))
-    write_models(vocabularies, directory)
-    write_text(directory / "README.md", _page(vocabularies))
 
 
 def specification_of(network: EncoderDecoder) -> Any:
@@ -100,10 +90,8 @@ def specification_of(network: EncoderDecoder) -> Any:
         PhmrunError: It is no Transformer.
     """
     if not isinstance(network, Transformer):
-        raise PhmrunError(
-            f"CTranslate2 knows Transformers, not {type(network).__name__}",
-            hint="`phmrun export RUN --format onnx` writes a graph of any network.",
-        )
+        hint = "`phmrun export RUN --format onnx` writes a graph of any network."
+        raise PhmrunError(f"CTranslate2 knows Transformers, not {type(network).__name__}", hint=hint)
     specs, kinds = library().specs.transformer_spec, library().specs.Activation
     activations = {"relu": kinds.RELU, "swish": kinds.SWISH}
     with torch.no_grad():
@@ -123,8 +111,8 @@ def specification_of(network: EncoderDecoder) -> Any:
         heads = attention.num_heads
         encoder = specs.TransformerEncoderSpec(len(encoder_layers), heads, **options)
         decoder = specs.TransformerDecoderSpec(len(decoder_layers), heads, **options)
-        _set_embedding(encoder.embeddings[0], plain.source_embedding)
-        _set_embedding(decoder.embeddings, plain.target_embedding)
+        encoder.embeddings[0].weight = _array(cast(nn.Embedding, plain.source_embedding).weight)
+        decoder.embeddings.weight = _array(cast(nn.Embedding, plain.target_embedding).weight)
         for spec, norm in ((encoder, plain.encoder_norm), (decoder, plain.decoder_norm)):
             if first.pre:
                 _set_norm(spec.layer_norm, norm)
@@ -153,39 +141,22 @@ def digest_of(network: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _read_mark(directory: Path) -> Mapping[str, Any] | None:
-    """What a directory says it holds; ``None`` where it holds no whole model."""
-    try:
-        mark: Mapping[str, Any] = parse_json((directory / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return mark if (directory / "model.bin").is_file() else None
-
-
 def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
     """The numbers of a tensor, in single precision."""
-    array: np.ndarray[Any, Any] = tensor.detach().cpu().to(torch.float32).contiguous().numpy()
-    return array
-
-
-def _set_embedding(spec: Any, embedding: nn.Module) -> None:
-    spec.weight = _array(cast(nn.Embedding, embedding).weight)
+    return cast(np.ndarray[Any, Any], tensor.detach().cpu().to(torch.float32).contiguous().numpy())
 
 
 def _set_linear(spec: Any, *linears: nn.Module) -> None:
     """One map whose outputs are those of all ``linears``, one after the other."""
     parts = cast(tuple[nn.Linear, ...], linears)
-    spec.weight = _array(torch.cat([part.weight for part in parts]) if len(parts) > 1 else parts[0].weight)
+    spec.weight = _array(torch.cat([part.weight for part in parts]))
     if parts[0].bias is not None:
         spec.bias = _array(torch.cat([part.bias for part in parts]))
 
 
 def _set_output(spec: Any, output: nn.Module) -> None:
     """The output map; one of several matrices, without biases between them, is their product."""
-    if not isinstance(output, nn.Sequential):
-        _set_linear(spec, output)
-        return
-    maps = cast(list[nn.Linear], list(output))
+    maps = cast(list[nn.Linear], list(output) if isinstance(output, nn.Sequential) else [output])
     weight = maps[0].weight
     for linear in maps[1:]:
         weight = linear.weight @ weight

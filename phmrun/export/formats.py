@@ -8,7 +8,7 @@ import inspect
 import json
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from pathlib import Path
@@ -79,13 +79,9 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
 
 def _export_file(program: ExportGraph, path: Path, kind: str, facts: Mapping[str, str]) -> Exported:
     """Writes one file, and checks it."""
-    writers: dict[str, Callable[[ExportGraph, Path, dict[str, str]], Run]] = {
-        "safetensors": _write_safetensors,
-        "torch-export": _write_torch_export,
-        "onnx": _write_onnx,
-    }
+    write = {"safetensors": _write_safetensors, "torch-export": _write_torch_export, "onnx": _write_onnx}[kind]
     with replacing(path) as temporary:
-        run = writers[kind](program, temporary, {**facts, **program.facts})
+        run = write(program, temporary, {**facts, **program.facts})
         difference = largest_difference(program, run)
         if difference > TOLERANCE:
             raise PhmrunError(
@@ -168,9 +164,8 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> R
         import onnxruntime
         import onnxscript  # noqa: F401  (what torch's exporter needs)
     except ImportError as error:
-        raise PhmrunError(
-            f"the package {error.name!r} is not installed", hint='Run: pip install "phmrun[export]"'
-        ) from error
+        hint = 'Run: pip install "phmrun[export]"'
+        raise PhmrunError(f"the package {error.name!r} is not installed", hint=hint) from error
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -76,9 +76,8 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ImportError as error:
-        raise PhmrunError(
-            "the package 'safetensors' is not installed", hint='Run: pip install "phmrun[export]"'
-        ) from error
+        hint = 'Run: pip install "phmrun[export]"'
+        raise PhmrunError("the package 'safetensors' is not installed", hint=hint) from error
     try:
         tensors = load_file(weights)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
@@ -93,10 +92,8 @@ def _without_weights(directory: Path) -> PhmrunError:
         what, hint = "the weights are in several files, which is not supported", f"Save them as one: {SAFELY}"
     elif pickles:
         what = f"{pickles[0]} is a pickle, which can execute code when it is read; it was not opened"
-        hint = (
-            f"Of Hugging Face's, make a safe copy where you trust it: {SAFELY}. Those of fairseq and JoeyNMT go "
-            "through their own converters first."
-        )
+        hint = f"Of Hugging Face's, make a safe copy where you trust it: {SAFELY}. "
+        hint += "Those of fairseq and JoeyNMT go through their own converters first."
     else:
         what, hint = f"there is no {WEIGHTS} here", WRITTEN
     return PhmrunError(what, where=str(directory), hint=hint, code=ExitCode.DATA)

@@ -5,7 +5,7 @@ has a row of its own, a copy of the one that their decoders start with; its outp
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.importing.checkpoint import Checkpoint
 from phmrun.layers import FeedForward, Linear, MultiheadAttention
 from phmrun.layers.structures.dense import Dense
-from phmrun.models.transformer import DecoderLayer, EncoderLayer, Sublayer, Transformer
+from phmrun.models.transformer import EncoderLayer, Sublayer, Transformer
 from phmrun.text.subwords import PieceVocabulary, processor_of
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, SPECIALS
@@ -71,10 +71,9 @@ def load_weights(checkpoint: Checkpoint, imported: Imported, network: Transforme
 def _t5(checkpoint: Checkpoint) -> Imported:
     config = checkpoint.config
     width, heads, head = (_size(checkpoint, key) for key in ("d_model", "num_heads", "d_kv"))
-    _refuse(checkpoint, "feed_forward_proj", "relu", ("relu",))
-    _refuse(checkpoint, "relative_attention_num_buckets", 32, (32,))
-    _refuse(checkpoint, "relative_attention_max_distance", 128, (128,))
-    _refuse(checkpoint, "tie_word_embeddings", True, (True,))
+    wanted = {"feed_forward_proj": "relu", "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+    for key, value in {**wanted, "tie_word_embeddings": True}.items():
+        _refuse(checkpoint, key, value, (value,))
     if heads * head != width:
         raise _unlike(checkpoint, f"heads of {head} make {heads * head}, not the width {width}")
     model = {
@@ -109,11 +108,11 @@ def _t5(checkpoint: Checkpoint) -> Imported:
 def _marian(checkpoint: Checkpoint) -> Imported:
     config = checkpoint.config
     _refuse(checkpoint, "activation_function", "gelu", ("swish", "relu"))
-    _refuse(checkpoint, "normalize_embedding", False, (False,))
-    _refuse(checkpoint, "normalize_before", False, (False,))
+    for key in ("normalize_embedding", "normalize_before"):
+        _refuse(checkpoint, key, False, (False,))
     _refuse(checkpoint, "scale_embedding", False, (True,))
-    _refuse(checkpoint, "share_encoder_decoder_embeddings", True, (True,))
-    _refuse(checkpoint, "tie_word_embeddings", True, (True,))
+    for key in ("share_encoder_decoder_embeddings", "tie_word_embeddings"):
+        _refuse(checkpoint, key, True, (True,))
     for key in ("attention_heads", "ffn_dim"):
         if config.get(f"encoder_{key}") != config.get(f"decoder_{key}"):
             raise _unlike(checkpoint, f"encoder_{key} and decoder_{key} differ")
@@ -167,30 +166,23 @@ def _renumbered(
 
 def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
     width, heads = network.width, cast(MultiheadAttention, cast(EncoderLayer, network.encoder[0]).attention.block)
-    scale = math.sqrt(width // heads.num_heads)
     table = checkpoint.tensor(*T5_TABLES, shape=(int(order.max()) + 1, width))
     _set_tables(network, table / math.sqrt(width), order, None)
-
-    def attention(sublayer: Sublayer, prefix: str, part: str) -> None:
-        places = [f"{prefix}.{part}.{letter}" for letter in "qkvo"]
-        _set_attention(checkpoint, sublayer, places, f"{prefix}.layer_norm", scale)
-
-    def feedforward(sublayer: Sublayer, prefix: str) -> None:
-        places = [f"{prefix}.DenseReluDense.{name}" for name in ("wi", "wo")]
-        _set_feedforward(checkpoint, sublayer, places, f"{prefix}.layer_norm")
-
-    for number, layer in enumerate(cast(list[EncoderLayer], list(network.encoder))):
-        attention(layer.attention, f"encoder.block.{number}.layer.0", "SelfAttention")
-        feedforward(layer.feedforward, f"encoder.block.{number}.layer.1")
-    for number, decoder in enumerate(cast(list[DecoderLayer], list(network.decoder))):
-        attention(decoder.attention, f"decoder.block.{number}.layer.0", "SelfAttention")
-        attention(decoder.cross, f"decoder.block.{number}.layer.1", "EncDecAttention")
-        feedforward(decoder.feedforward, f"decoder.block.{number}.layer.2")
-    for side, norm, positions in (
+    for kind, part, sublayer, number, place in _sublayers(network):
+        prefix = f"{kind}.block.{number}.layer.{place}"
+        norm = f"{prefix}.layer_norm"
+        if part == "feedforward":
+            places = [f"{prefix}.DenseReluDense.{name}" for name in ("wi", "wo")]
+            _set_feedforward(checkpoint, sublayer, places, norm)
+        else:
+            attention = "SelfAttention" if part == "attention" else "EncDecAttention"
+            places = [f"{prefix}.{attention}.{letter}" for letter in "qkvo"]
+            _set_attention(checkpoint, sublayer, places, norm, math.sqrt(width // heads.num_heads))
+    for side, norm_of, positions in (
         ("encoder", network.encoder_norm, network.encoder_positions),
         ("decoder", network.decoder_norm, network.decoder_positions),
     ):
-        _set_norm(checkpoint, norm, f"{side}.final_layer_norm")
+        _set_norm(checkpoint, norm_of, f"{side}.final_layer_norm")
         bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         if positions is not None:
             positions.table.copy_(checkpoint.tensor(bias, shape=tuple(positions.table.shape)))
@@ -203,21 +195,22 @@ def _load_marian(checkpoint: Checkpoint, order: Tensor, network: Transformer) ->
     bias = checkpoint.tensor("final_logits_bias", shape=(1, len(table)))[0]
     # A table that is scaled on its way in is not on its way out: ours is scaled in both places or in none.
     _set_tables(network, table, order, bias)
+    for kind, part, sublayer, number, _ in _sublayers(network):
+        prefix = f"model.{kind}.layers.{number}"
+        if part == "feedforward":
+            _set_feedforward(checkpoint, sublayer, [f"{prefix}.fc1", f"{prefix}.fc2"], f"{prefix}.final_layer_norm")
+        else:
+            attention = f"{prefix}.{'self_attn' if part == 'attention' else 'encoder_attn'}"
+            maps = [f"{attention}.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj")]
+            _set_attention(checkpoint, sublayer, maps, f"{attention}_layer_norm")
 
-    def attention(sublayer: Sublayer, prefix: str, part: str) -> None:
-        places = [f"{prefix}.{part}.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj")]
-        _set_attention(checkpoint, sublayer, places, f"{prefix}.{part}_layer_norm")
 
-    def feedforward(sublayer: Sublayer, prefix: str) -> None:
-        _set_feedforward(checkpoint, sublayer, [f"{prefix}.fc1", f"{prefix}.fc2"], f"{prefix}.final_layer_norm")
-
-    for number, layer in enumerate(cast(list[EncoderLayer], list(network.encoder))):
-        attention(layer.attention, f"model.encoder.layers.{number}", "self_attn")
-        feedforward(layer.feedforward, f"model.encoder.layers.{number}")
-    for number, decoder in enumerate(cast(list[DecoderLayer], list(network.decoder))):
-        attention(decoder.attention, f"model.decoder.layers.{number}", "self_attn")
-        attention(decoder.cross, f"model.decoder.layers.{number}", "encoder_attn")
-        feedforward(decoder.feedforward, f"model.decoder.layers.{number}")
+def _sublayers(network: Transformer) -> Iterator[tuple[str, str, Sublayer, int, int]]:
+    """Every sublayer after "encoder" or "decoder" and its own name; then its layer's number, and its place in that."""
+    for kind, parts in (("encoder", ("attention", "feedforward")), ("decoder", ("attention", "cross", "feedforward"))):
+        for number, layer in enumerate(getattr(network, kind)):
+            for place, part in enumerate(parts):
+                yield kind, part, getattr(layer, part), number, place
 
 
 def _set_attention(
@@ -298,6 +291,5 @@ def _refuse(checkpoint: Checkpoint, key: str, default: Any, supported: tuple[Any
 
 
 def _unlike(checkpoint: Checkpoint, reason: str) -> PhmrunError:
-    return PhmrunError(
-        f"the checkpoint cannot be imported: {reason}", where=str(checkpoint.directory), code=ExitCode.DATA
-    )
+    what = f"the checkpoint cannot be imported: {reason}"
+    return PhmrunError(what, where=str(checkpoint.directory), code=ExitCode.DATA)

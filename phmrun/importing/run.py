@@ -49,11 +49,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     imported = describe(checkpoint)
     kind = str(checkpoint.config["model_type"])
     vocabulary = {"joint": True, "multiple_of": 1, "size": len(imported.vocabularies.source)}
-    values = {
-        "data": {**data, "vocabulary": vocabulary},
-        "model": dict(imported.model),
-        "decoding": dict(imported.decoding),
-    }
+    values = {"data": {**data, "vocabulary": vocabulary}, "model": imported.model, "decoding": imported.decoding}
     config = resolve(description.load("schema"), [Source(f"the checkpoint {kind}", values)], options_of).config
     counts = count_parameters(config, imported.vocabularies.sizes)
     held = sum(tensor.numel() for tensor in checkpoint.tensors.values())
@@ -69,10 +65,8 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
         imported.vocabularies.save(run.vocabulary)
         run.write_parameters(counts)
         run.write_config(to_yaml(with_vocabulary(config, run.vocabulary)))
-        write_json(
-            run.path / ORIGIN,
-            {"from": str(directory.resolve()), "model_type": kind, "sha256": checkpoint.sha256},
-        )
+        origin = {"from": str(directory.resolve()), "model_type": kind, "sha256": checkpoint.sha256}
+        write_json(run.path / ORIGIN, origin)
         save_start(run.checkpoints, module)
         run.set_state(State.DONE, f"imported from {directory.name}")
     return ImportedRun(run, kind, counts["total"])

@@ -25,11 +25,7 @@ def words_of_pair(premise: str, hypothesis: str) -> Iterator[str]:
 
 
 def bag_of_words(train: Reader) -> Callable[[Sequence[Item]], list[str]]:
-    """What labels pairs by their words alone; it learns from ``train`` when it is first asked.
-
-    Args:
-        train: The training items.
-    """
+    """What labels pairs by their words alone; it learns from ``train`` when it is first asked."""
 
     @cache
     def learnt() -> Callable[[Sequence[Item]], list[str]]:

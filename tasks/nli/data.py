@@ -24,11 +24,7 @@ GENRES = {"dev": "matched", "dev_mismatched": "mismatched"}
 
 
 def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
-    """The data module of an experiment.
-
-    Args:
-        config: The resolved config.
-        cache: Directory of prepared data.
+    """The data module of an experiment, with its prepared data in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -53,8 +49,12 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
         PhmrunError: (exit 3) They are not on this machine.
     """
     name = config.data.name
-    if name == "builtin":
-        return _builtin(config, cache)
+    if name == "builtin":  # test pairs are of constructions that training has, or has not
+        directory = builtin.unpack("inference", cache)
+        paths = {split: directory / f"{split}.tsv" for split in SPLITS}
+        readers = _readers(config, paths)
+        readers["test"] = partial(_with_parts, readers["test"], directory / "test.part")
+        return _corpus(config, readers, paths, {"builtin": builtin.VERSIONS["inference"]})
     if name == "files":
         given = own_files(train=config.data.train, dev=config.data.dev, test=config.data.test)
         paths = {split: path for split, (path,) in given.items()}
@@ -74,12 +74,9 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
 
 
 def read(path: Path, format: str, labels: Mapping[str, str] | None = None) -> Iterator[Item | LeftOut]:
-    """The pairs of a file, and how many have no label.
+    """The pairs of a file, and how many have no label; ``labels`` are the classes by the labels of the file.
 
-    Args:
-        path: The file.
-        format: See :mod:`phmrun.text.nli_pairs`.
-        labels: The classes by the labels of the file, instead of the format's own.
+    Formats, and the labels that they have else: :mod:`phmrun.text.nli_pairs`.
     """
     pairs = read_pairs(path, format, labels)
     for pair in pairs:
@@ -120,25 +117,14 @@ def _corpus(
 ) -> ClassificationCorpus:
     """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
     files = {split: [path] for split, path in paths.items()} if whole else {}
-    mapped = {} if config.data.labels is None else {"mapping": _written(config.data.labels)}
-    about = {"format": config.format, **mapped, **reading}
+    about = {"format": config.format}
+    if config.data.labels is not None:  # as a signature has it: yes=entailment,no=contradiction
+        pairs = config.data.labels.items()
+        about["mapping"] = ",".join(name if name == label else f"{label}={name}" for label, name in pairs)
+    about |= reading
     return ClassificationCorpus(
         readers, list(paths.values()), fingerprints, config.labels, 2, about, split_sources=files
     )
-
-
-def _written(labels: Mapping[str, str]) -> str:
-    """A mapping of labels as a signature has it: ``yes=entailment,no=contradiction``."""
-    return ",".join(name if name == label else f"{label}={name}" for label, name in labels.items())
-
-
-def _builtin(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
-    """The pairs that come with phmrun; test pairs are of constructions that training has, or has not."""
-    directory = builtin.unpack("inference", cache)
-    paths = {split: directory / f"{split}.tsv" for split in SPLITS}
-    readers = _readers(config, paths)
-    readers["test"] = partial(_with_parts, readers["test"], directory / "test.part")
-    return _corpus(config, readers, paths, {"builtin": builtin.VERSIONS["inference"]})
 
 
 def _with_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
@@ -148,8 +134,7 @@ def _with_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
 
 def _reduced(config: NLIExperiment) -> ClassificationCorpus:
     """A dataset without its training file: the validation file in two, by premise."""
-    name = config.data.name
-    splits = ["dev", "test"]
+    name, splits = config.data.name, ["dev", "test"]
     paths = {split: files["pairs"] for split, files in locate(name, splits).items()}
     readers = _readers(config, paths)
     shares = divided(readers["dev"], REDUCED, without=[readers["test"]])

@@ -10,12 +10,7 @@ from phmrun.tasks.nli.config import NLIExperiment
 
 
 def build_module(config: NLIExperiment, words: int, classes: int) -> ClassificationModule:
-    """The module of an experiment.
-
-    Args:
-        config: The resolved config.
-        words: Vocabulary entries.
-        classes: Classes.
+    """The module of an experiment with so many vocabulary entries and classes.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
@@ -25,19 +20,9 @@ def build_module(config: NLIExperiment, words: int, classes: int) -> Classificat
         words,
         classes,
         sentences=2,
-        width=model.width,
-        train_embedding=config.learns_vectors,
-        hidden=model.hidden,
-        layers=model.layers,
-        bidirectional=model.bidirectional,
-        pooling=model.pooling,
-        matching=model.matching,
-        mlp=model.mlp,
-        mlp_layers=model.mlp_layers,
-        dropout=model.dropout,
-        word_dropout=model.word_dropout,
-        cell=model.cell,
         maps=model.gate_maps,
+        **model.model_dump(exclude={"gate_maps", "train_embedding"}),
+        train_embedding=config.learns_vectors,
         **config.structures,
     )
     return ClassificationModule(
@@ -49,4 +34,3 @@ def build_module(config: NLIExperiment, words: int, classes: int) -> Classificat
 
 
 build_predictor = partial(sentence_classifier, prompt="a premise, a tab, a hypothesis", names=("premise", "hypothesis"))
-"""Makes the predictor of a trained module."""

@@ -16,10 +16,7 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The likeliest target word form of each source one, such as the German one of each English one.
 
     The counts are those of the classic lexical alignment model, Brown et al. (1993), model 1: expectation
-    maximisation of ``t(g | e)`` over co-occurrences, with an empty English word.
-
-    Args:
-        pairs: Sentence pairs, source and target; the first 8,000 are used.
+    maximisation of ``t(g | e)`` over co-occurrences, with an empty English word; of the first 8,000 pairs.
     """
     corpus = [(("", *tokens(source)), tokens(target)) for source, target in islice(pairs, _PAIRS)]
     sources = sorted({word for source, _ in corpus for word in source})
@@ -52,22 +49,17 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def dictionary_baseline(train: Iterable[tuple[str, str]], sources: Sequence[str]) -> list[str]:
-    """Translates word by word, in the source's order, by a learned dictionary; unknown words are copied.
-
-    Args:
-        train: Sentence pairs, source and target.
-        sources: The sentences to translate.
-    """
+    """Translates word by word, in the source's order, by a dictionary of training pairs; unknown words are copied."""
     forms = dictionary(train)
-    return [_sentence(forms.get(word, word) for word in tokens(source)) for source in sources]
+    translations = []
+    for source in sources:
+        text = " ".join(forms.get(word, word) for word in tokens(source))
+        text = re.sub(r" ([.,?])", r"\1", text)
+        translations.append(text[:1].upper() + text[1:])
+    return translations
 
 
 def tokens(text: str) -> list[str]:
     """Words and punctuation marks, without the capital of the sentence's first word."""
     found = _TOKEN.findall(text)
     return [found[0][0].lower() + found[0][1:], *found[1:]] if found else []
-
-
-def _sentence(words: Iterable[str]) -> str:
-    text = re.sub(r" ([.,?])", r"\1", " ".join(words))
-    return text[:1].upper() + text[1:]

@@ -1,7 +1,5 @@
 """Where the sentence pairs of a translation experiment come from."""
 
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from phmrun.datasets import SPLITS, builtin
@@ -18,11 +16,7 @@ from phmrun.text.lines import read_parallel
 
 
 def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
-    """The data module of an experiment.
-
-    Args:
-        config: The resolved config.
-        cache: Directory of prepared corpora.
+    """The data module of an experiment, with its prepared corpora in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -39,10 +33,5 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
         files,
         {"builtin": builtin.VERSIONS["translation"]},
         parts={"test": directory / "test.part"},
-        baselines={"dictionary": partial(word_by_word, files["train"])},
+        baselines={"dictionary": lambda sources: dictionary_baseline(read_parallel(*files["train"]), sources)},
     )
-
-
-def word_by_word(train: tuple[Path, Path], sources: Sequence[str]) -> list[str]:
-    """Translations by a dictionary learned from the training pairs, word by word in the source's order."""
-    return dictionary_baseline(read_parallel(*train), sources)

@@ -21,11 +21,7 @@ STYLES = ("modern", "original")
 
 
 def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
-    """The data module of an experiment.
-
-    Args:
-        config: The resolved config.
-        cache: Directory of prepared corpora.
+    """The data module of an experiment, with its prepared corpora in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, locate, own_files, splits_here
@@ -12,7 +13,7 @@ from phmrun.families.sentence_classification.data import (
     ClassificationData,
     build_classification_data,
 )
-from phmrun.families.sentence_classification.items import Item, LeftOut, Reader, divided
+from phmrun.families.sentence_classification.items import Item, Reader, divided
 from phmrun.files import sha256_of
 from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem
@@ -24,11 +25,7 @@ REDUCED = {"train": 85, "dev": 5, "held-out": 10}
 
 
 def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
-    """The data module of an experiment.
-
-    Args:
-        config: The resolved config.
-        cache: Directory of prepared data.
+    """The data module of an experiment, with its prepared data in ``cache``.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
@@ -55,12 +52,7 @@ def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
 
 
 def read(path: Path, part: str | None = None) -> Iterator[Item]:
-    """The items of a file.
-
-    Args:
-        path: The file, in either of Linzen's formats.
-        part: The part that they belong to; unless given, their number of attractors.
-    """
+    """The items of a file in either of Linzen's formats; their part is their number of attractors unless given."""
     return (_item(each, part) for each in read_agreement(path))
 
 
@@ -101,11 +93,7 @@ def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
     """Numbers that need no model: that of the noun that stands closest before the verb; singular without a noun.
 
     It is right where no attractor stands between and wrong where all nouns between are attractors, but for a few verbs
-    that look like nouns: "saw".
-
-    Args:
-        nouns: A file with a noun form a line: the tag of the verb that it asks for, a tab, the form.
-        items: The items, whose sentence is what stands before the verb.
+    that look like nouns: "saw". In the file ``nouns`` stands a form a line, after the tag of its verb and a tab.
     """
     rows = (line.split("\t") for line in nouns.read_text(encoding="utf-8").splitlines())
     numbers = {form: NUMBERS[tag] for tag, form in rows}
@@ -143,13 +131,10 @@ def _reduced(name: str) -> ClassificationCorpus:
     tested: dict[str, Reader] = {split: partial(read, paths[split]) for split in tests}
     shares = divided(partial(read, paths["dev"], "held-out"), REDUCED, without=tested.values())
     readers = {**tested, "train": shares["train"], "dev": shares["dev"]}
-    readers["test"] = partial(_one_after_the_other, [shares["held-out"], *tested.values()])
+    parts = [shares["held-out"], *tested.values()]
+    readers["test"] = lambda: chain.from_iterable(part() for part in parts)
     setting = "reduced-from-dev-" + "/".join(map(str, REDUCED.values()))
     return _corpus(readers, paths, checksums(name, splits), whole=False, setting=setting)
-
-
-def _one_after_the_other(readers: Sequence[Reader]) -> Iterator[Item | LeftOut]:
-    return (item for reader in readers for item in reader())
 
 
 def _undivided(name: str) -> ClassificationCorpus:

@@ -63,10 +63,8 @@ class EncoderClassifier(nn.Module):
         output: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.dropout, self.word_dropout = width, dropout, word_dropout
         self.pooling: Pooling = pooling
-        self.dropout = dropout
-        self.word_dropout = word_dropout
         layer = layer or {}
 
         def encoder_layer() -> EncoderLayer:
@@ -97,20 +95,13 @@ class EncoderClassifier(nn.Module):
 def build(config: AgreementExperiment, words: int, classes: int) -> EncoderClassifier:
     """The encoder that a config describes."""
     model = config.model
+    dropouts = {"dropout", "word_dropout", "attention_dropout", "activation_dropout"}
     return EncoderClassifier(
         words,
         classes,
-        width=model.width,
         inner=model.feedforward,
-        heads=model.heads,
-        layers=model.layers,
-        norm=model.norm,
-        pooling=model.pooling,
-        dropout=model.dropout,
-        word_dropout=model.word_dropout,
-        attention_dropout=model.attention_dropout,
-        activation_dropout=model.activation_dropout,
         maps=model.attention_maps,
         attention_bias=model.bias,
+        **model.model_dump(include={"width", "heads", "layers", "norm", "pooling", *dropouts}),
         **config.structures,
     )

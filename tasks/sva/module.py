@@ -11,12 +11,7 @@ from phmrun.tasks.sva.config import NETWORKS, AgreementExperiment
 
 
 def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
-    """The module of an experiment.
-
-    Args:
-        config: The resolved config.
-        words: Vocabulary entries.
-        classes: Classes.
+    """The module of an experiment with so many vocabulary entries and classes.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
@@ -37,17 +32,12 @@ def build_lstm(config: AgreementExperiment, words: int, classes: int) -> LSTMCla
         words,
         classes,
         sentences=1,
-        width=model.width,
         hidden=model.width,
-        layers=model.layers,
-        pooling=model.pooling,
         mlp_layers=0,
-        dropout=model.dropout,
-        word_dropout=model.word_dropout,
         maps=model.gate_maps,
+        **model.model_dump(include={"width", "layers", "pooling", "dropout", "word_dropout"}),
         **config.structures,
     )
 
 
 build_predictor = partial(sentence_classifier, prompt="the words before a verb, one prefix a line", names=("prefix",))
-"""Makes the predictor of a trained module."""

@@ -6,8 +6,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.compression.budget import spread
-from phmrun.compression.maps import FittedMap
+from phmrun.compression.maps import FittedMap, spread
 
 
 def choice(name, parameters, damage):
