@@ -126,25 +126,23 @@ def make_plan(
         for name, old in dense.items():
             wanted = tables.get(scope_of(name), layer)
             candidates = [wanted.arguments] if budget is None or fixed else _candidates(wanted)
-            fits = [_fitted(name, old, one, covariances.get(name)) for one in candidates]
-            choices[name] = [found for found in fits if found is not None]
+            choices[name] = [
+                _fitted(name, old, one, covariances.get(name))
+                for one in candidates
+                if not _misfit(one, old.out_features, old.in_features)
+            ]
             if budget is not None and before is not None:
-                choices[name] = [
-                    (replace(one, damage=_loss_with(module, data, {name: new}) - before), new)
-                    for one, new in choices[name]
-                ]
+                costs = [_loss_with(module, data, {name: new}) - before for _, new in choices[name]]
+                pairs = zip(costs, choices[name], strict=True)
+                choices[name] = [(replace(one, damage=cost), new) for cost, (one, new) in pairs]
             advance(1)
     if not any(choices.values()):
         reasons = [_misfit(layer.arguments, old.out_features, old.in_features) for old in dense.values()]
         already = f"all are {', '.join(sorted({one.name for one in present.values() if one.name != 'dense'}))} already"
-        raise PhmrunError(
-            f"no map of the run fits the layer {layer.structure!r}: {reasons[0] if reasons else already}",
-            where=trained.run.id,
-        )
-    kept = {
-        name: (replace(fitted_map(name, old.materialize().detach(), old, None), layer=DENSE, damage=0.0), old)
-        for name, old in dense.items()
-    }
+        what = f"no map of the run fits the layer {layer.structure!r}: {reasons[0] if reasons else already}"
+        raise PhmrunError(what, where=trained.run.id)
+    fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
+    kept = {name: (replace(one, layer=DENSE, damage=0.0), dense[name]) for name, one in fitted.items()}
     if budget is None:
         chosen = {name: (options or [kept[name]])[0] for name, options in choices.items()}
     else:
@@ -168,7 +166,7 @@ def make_plan(
 
 
 def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *, taught: bool = False) -> Derivation:
-    """What lets a run begin with the parent's weights (``weights`` names them), the planned maps in the places of its own.
+    """What lets a run begin with those weights of the parent, and the planned maps in the places of its own.
 
     ``batches`` are the training batches that the plan was calibrated with; where the child is ``taught``, it learns
     from the parent's predictions as well.
@@ -216,10 +214,8 @@ def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
 
 def _fitted(
     name: str, old: Structure, layer: Mapping[str, Any], covariance: Tensor | None
-) -> tuple[FittedMap, Structure] | None:
-    """The structure fitted to one map; ``None`` where it does not fit its sizes."""
-    if _misfit(layer, old.out_features, old.in_features):
-        return None
+) -> tuple[FittedMap, Structure]:
+    """The structure fitted to one map."""
     weight = old.materialize().detach()
     new = made_for(old, layer)
     new.reset_parameters(float(weight.std()))

@@ -1,4 +1,4 @@
-"""Matrices of a trained network and what stands for them: what it keeps, and how a budget is spread over all of them."""
+"""Matrices of a trained network and what stands for them, and how a budget of parameters is spread over them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -176,7 +176,7 @@ class NextWord(nn.Module):
 class NextWordAndState(nn.Module):
     """A language model of LSTMs as a function of one word, ``[batch]``, and of what it remembers of those before."""
 
-    def __init__(self, network: LSTMLanguageModel) -> None:
+    def __init__(self, network: LanguageModel) -> None:
         super().__init__()
         self.network = network
 
