@@ -7,11 +7,11 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 
@@ -114,6 +114,20 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
     return {path: load_plugin(path) for path in paths or ()}
 
 
+class Format(NamedTuple):
+    """A format in which a task reads the user's own files.
+
+    Attributes:
+        name: What it is called.
+        says: What stands where.
+        files: A valid sample: the text of each file by a name for it.
+    """
+
+    name: str
+    says: str
+    files: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Task:
     """One task and where its parts are, each as ``module:name``.
@@ -130,6 +144,8 @@ class Task:
             ``phmrun.engine.predictor.Predictor`` of a trained module.
         converts: Whether the predictor can convert the module for another engine, and takes ``exports=``, the directory
             where it keeps what it converted.
+        formats: What the user's own files look like; all are UTF-8, plain or .gz.
+        pipeline: What the Hugging Face Hub calls the task: "translation".
     """
 
     name: str
@@ -140,6 +156,8 @@ class Task:
     module: str
     predictor: str
     converts: bool = False
+    formats: tuple[Format, ...] = ()
+    pipeline: str | None = None
 
     def load(self, what: Part) -> Any:
         """Imports one part and returns it."""

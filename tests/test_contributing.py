@@ -183,12 +183,14 @@ def test_the_recipes_work_as_they_are_written(tree):
         "data.vocabulary.size=200",
     ]
     items = [f"--{split}={tree}/items/{split}.tsv" for split in ("train", "dev", "test")]
-    shown, translated, task = phmrun(
+    shown, translated, task, formats = phmrun(
         tree,
         ["layers", "show", "diagonal"],
         ["train", "nmt", "--data", "made-up", *words, "--layer", "diagonal", *small],
         ["train", "mood", "--model", "bag", *items, *small],
+        ["data", "formats", "mood", "--json"],
     )
+    assert [each["name"] for each in json.loads(formats)] == ["lines", "table"]
     assert "W[i, i] = a[i]" in shown
     result = json.loads(translated)
     assert "made-up-diagonal" in result["run_id"]

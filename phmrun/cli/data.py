@@ -8,7 +8,8 @@ from phmrun.cli import completion
 from phmrun.cli.console import print_json, print_table
 from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here, splits_here
 from phmrun.datasets.locations import Check, find, locate, wanted_splits
-from phmrun.errors import ExitCode, unknown
+from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.registry import TASKS, Format
 
 app = typer.Typer(
     help="List, inspect, fetch, import and check datasets.",
@@ -209,14 +210,13 @@ def formats(
     as_json: Json = False,
 ) -> None:
     """Print a valid sample of each format in which a task reads your own files."""
-    from phmrun.datasets.formats import FORMATS
-
-    if task not in FORMATS:
-        raise unknown("task", task, FORMATS)
+    found: tuple[Format, ...] = TASKS.get(task).formats
+    if not found:
+        raise PhmrunError(f"the task {task!r} does not say what its files look like")
     if as_json:
-        print_json([{"name": each.name, "says": each.says, "files": dict(each.files)} for each in FORMATS[task]])
+        print_json([{"name": each.name, "says": each.says, "files": dict(each.files)} for each in found])
         return
-    for each in FORMATS[task]:
+    for each in found:
         typer.echo(f"# {each.name}: {each.says}", err=True)
         for name, text in each.files.items():
             typer.echo(f"# {name}", err=True)
@@ -224,7 +224,7 @@ def formats(
         typer.echo(err=True)
     options = []
     for split in ("train", "dev", "test"):
-        for name in FORMATS[task][0].files:
+        for name in found[0].files:
             side = {"train.source": "-src", "train.target": "-tgt"}.get(name, "")
             options.append(f"--{split}{side} {name.replace('train', split, 1)}")
     typer.echo(f"# next: phmrun train {task} {' '.join(options)}", err=True)

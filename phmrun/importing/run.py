@@ -44,7 +44,8 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     """
     description: Task = TASKS.get(task)
     if not description.converts:
-        raise PhmrunError(f"checkpoints become translators, and {task} is none", where="--task", valid=("nmt", "style"))
+        able = [name for name in TASKS.names() if TASKS.get(name).converts]
+        raise PhmrunError(f"checkpoints become translators, and {task} is none", where="--task", valid=able)
     checkpoint = read_checkpoint(directory)
     imported = describe(checkpoint)
     kind = str(checkpoint.config["model_type"])

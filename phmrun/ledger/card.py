@@ -19,6 +19,7 @@ from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wording import counts_in_words, explained
+from phmrun.registry import TASKS
 
 _CONTENTS = {
     "README.md": "this run described",
@@ -46,15 +47,6 @@ _OUTCOMES = {
     State.FAILED: "Training failed.",
     State.INTERRUPTED: "Training was interrupted; the same command continues it.",
 }
-PIPELINES = {
-    "nmt": "translation",
-    "style": "text2text-generation",
-    "nli": "text-classification",
-    "sva": "text-classification",
-    "parse": "token-classification",
-    "lm": "text-generation",
-}
-"""What the Hub calls the tasks; another task has a name of its own."""
 SCORES = {
     "bleu": "BLEU",
     "chrf": "chrF",
@@ -305,7 +297,7 @@ def hub_card(run: Run) -> str:
     """The run's page below its results as YAML (``model-index``): task, what made it, every result with signature."""
     about = run.status.about
     task, data = str(about.get("task")), shared(str(about.get("data")))
-    kind = PIPELINES.get(task, task)
+    kind = (task in TASKS and TASKS.get(task).pipeline) or task  # its own name where the Hub has none
     by_split: dict[str, list[dict[str, Any]]] = {}
     for split, metric in _results(run.metrics()):
         by_split.setdefault(split, []).append(metric)

@@ -1,6 +1,6 @@
 """Language modelling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
 
-from phmrun.registry import Task
+from phmrun.registry import Format, Task
 
 TASK = Task(
     name="lm",
@@ -10,4 +10,12 @@ TASK = Task(
     data="phmrun.tasks.lm.data:build_data",
     module="phmrun.tasks.lm.module:build_module",
     predictor="phmrun.tasks.lm.predictor:build_predictor",
+    formats=(
+        Format(
+            "running text",
+            "one sentence or paragraph a line, tokenised, or raw: then words and marks are parted",
+            {"train.txt": "the dog sees the cat and the cat sees the dog .\nthe cat runs and the child sleeps .\n"},
+        ),
+    ),
+    pipeline="text-generation",
 )

@@ -1,6 +1,12 @@
 """Natural language inference: what one sentence says about another."""
 
-from phmrun.registry import Task
+from phmrun.registry import Format, Task
+
+PAIRS = (
+    "A dog sleeps .\tAn animal sleeps .\tentailment\n"
+    "A dog sleeps .\tA dog runs .\tcontradiction\n"
+    "A dog sleeps .\tThe dog is old .\tneutral\n"
+)
 
 TASK = Task(
     name="nli",
@@ -10,4 +16,27 @@ TASK = Task(
     data="phmrun.tasks.nli.data:build_data",
     module="phmrun.tasks.nli.module:build_module",
     predictor="phmrun.tasks.nli.module:build_predictor",
+    formats=(
+        Format(
+            "columns",
+            "premise, hypothesis, label, separated by tabs; other labels or classes: data.labels",
+            {"train.tsv": PAIRS},
+        ),
+        Format(
+            "table",
+            "the same below a header that names the columns, in any order, beside others",
+            {"train.tsv": f"premise\thypothesis\tlabel\n{PAIRS}"},
+        ),
+        Format(
+            "JSON lines",
+            "one object a line with these keys",
+            {
+                "train.jsonl": "".join(
+                    f'{{"premise": "{premise}", "hypothesis": "{hypothesis}", "label": "{label}"}}\n'
+                    for premise, hypothesis, label in (line.split("\t") for line in PAIRS.splitlines())
+                )
+            },
+        ),
+    ),
+    pipeline="text-classification",
 )

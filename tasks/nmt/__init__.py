@@ -1,5 +1,6 @@
 """Neural machine translation with the encoder–decoder Transformer."""
 
+from phmrun.families.sequence_to_sequence import aligned
 from phmrun.registry import Task
 
 TASK = Task(
@@ -11,4 +12,6 @@ TASK = Task(
     module="phmrun.families.sequence_to_sequence.module:build_sequence_to_sequence",
     predictor="phmrun.families.sequence_to_sequence.predictor:build_translator",
     converts=True,
+    formats=(aligned("a dog sees the cat .\nthe cat sleeps .\n", "un chien voit le chat .\nle chat dort .\n"),),
+    pipeline="translation",
 )

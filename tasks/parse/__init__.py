@@ -1,6 +1,6 @@
 """Dependency parsing with the deep biaffine parser."""
 
-from phmrun.registry import Task
+from phmrun.registry import Format, Task
 
 TASK = Task(
     name="parse",
@@ -10,4 +10,15 @@ TASK = Task(
     data="phmrun.tasks.parse.data:build_data",
     module="phmrun.tasks.parse.module:build_module",
     predictor="phmrun.tasks.parse.predictor:build_predictor",
+    formats=(
+        Format(
+            "CoNLL-U",
+            "a word a line in ten columns separated by tabs, an empty line after each sentence",
+            {
+                "train.conllu": "1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tdog\tdog\tNOUN\t_\t_\t3\tnsubj\t_\t_\n"
+                "3\tsleeps\tsleep\tVERB\t_\t_\t0\troot\t_\t_\n\n"
+            },
+        ),
+    ),
+    pipeline="token-classification",
 )

@@ -1,5 +1,6 @@
 """Style transfer: modern English to Shakespeare's and back, with the encoder–decoder Transformer."""
 
+from phmrun.families.sequence_to_sequence import aligned
 from phmrun.registry import Task
 
 TASK = Task(
@@ -11,4 +12,6 @@ TASK = Task(
     module="phmrun.families.sequence_to_sequence.module:build_sequence_to_sequence",
     predictor="phmrun.families.sequence_to_sequence.predictor:build_translator",
     converts=True,
+    formats=(aligned("thou seest the cat .\nhe sleepeth .\n", "you see the cat .\nhe sleeps .\n"),),
+    pipeline="text2text-generation",
 )

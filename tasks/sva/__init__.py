@@ -1,6 +1,6 @@
 """Subject–verb agreement: the number of a verb from the words before it."""
 
-from phmrun.registry import Task
+from phmrun.registry import Format, Task
 
 TASK = Task(
     name="sva",
@@ -10,4 +10,20 @@ TASK = Task(
     data="phmrun.tasks.sva.data:build_data",
     module="phmrun.tasks.sva.module:build_module",
     predictor="phmrun.tasks.sva.module:build_predictor",
+    formats=(
+        Format(
+            "lines",
+            "VBZ (singular) or VBP (plural), a tab, the words before the verb",
+            {"train.tsv": "VBZ\tthe dog near the cats\nVBP\tthe dogs near the cat\n"},
+        ),
+        Format(
+            "table",
+            "tab-separated below a header with at least these columns; verb_index counts words from 1",
+            {
+                "train.tsv": "sentence\tverb_pos\tverb_index\tn_intervening\tn_diff_intervening\n"
+                "the dog near the cats sleeps\tVBZ\t6\t1\t1\n"
+            },
+        ),
+    ),
+    pipeline="text-classification",
 )
