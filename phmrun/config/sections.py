@@ -1,19 +1,82 @@
-"""The sections that all tasks share: layers, batches, training, hardware, logging."""
+"""What every section of a configuration is: typed, frozen, free of unknown keys; the sections that all tasks share."""
 
 import re
+import types
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
-
-from phmrun.config.schema import Section, Unhashed
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 SHARED_VERSION = 1
 """Part of every run id. Raise it when a default in this file changes its value."""
 
 LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
 """Part of the run ids of the layers named. Raise it when a default of one changes its value, or its network does."""
+LARGEST_NUMBER = 2**32 - 1
+"""Of all whole numbers in a configuration."""
+MOST_LAYERS = 1000
+"""Layers of a network, which are built one by one."""
+
+
+@dataclass(frozen=True)
+class Unhashed:
+    """Marks a key, or a section, that is no part of what an experiment is, nor of its id: ``Annotated[int, Unhashed()]``."""
+
+
+@dataclass(frozen=True)
+class Formerly:
+    """Marks a renamed key with the name that it had: ``Annotated[int, Formerly("letter_width")]``.
+
+    The former name is still read, as run directories hold it, and the run id is computed under it.
+    """
+
+    name: str
+
+
+class Section(BaseModel):
+    """A group of keys. Give every field a description with its unit, its bounds, and a default.
+
+    A section with a field ``preset``, or ``network``, lists in ``presets`` what naming one sets, by its name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuses ``true`` for a number, which Python would silently read as 1."""
+        field = cls.model_fields.get(info.field_name or "")
+        if isinstance(value, bool) and field and not _accepts_bool(field.annotation):
+            raise ValueError(f"must not be {str(value).lower()}")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _of_32_bits(cls, value: Any) -> Any:
+        """Refuses whole numbers that the libraries below could not take."""
+        if type(value) is int and abs(value) > LARGEST_NUMBER:
+            raise ValueError(f"must be no larger than {LARGEST_NUMBER:,}")
+        return value
+
+
+def former_name(section: type[Section], name: str) -> str:
+    """The name that a key had at first; its own where it has never been renamed."""
+    marks = section.model_fields[name].metadata
+    return next((mark.name for mark in marks if isinstance(mark, Formerly)), name)
+
+
+def is_section(annotation: Any) -> bool:
+    """Whether a field's annotation is a nested section."""
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _accepts_bool(annotation: Any) -> bool:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return any(_accepts_bool(part) for part in get_args(annotation))
+    return annotation in (bool, Any) or (get_origin(annotation) is Literal and True in get_args(annotation))
 
 
 FilePath = Annotated[Path | None, Unhashed()]
@@ -110,24 +173,12 @@ class DataConfig(Section):
         return value
 
     def testing(self, *paths: Path) -> Self:
-        """The section with the user's own file as the test set and nothing to learn from.
-
-        Args:
-            *paths: The file; of parallel text source and target.
-        """
+        """The section with the user's own file (of parallel text two) as the test set and nothing to learn from."""
         update = {"name": "files", "hold_out": 0.0, "train": None, "dev": None, "test": paths[0]}
         return self.model_copy(update=update)
 
     def check_validation(self, given: Collection[str], needed: Sequence[str] = ("train", "dev")) -> None:
-        """Refuses own files without, or with two kinds of, validation data.
-
-        Args:
-            given: The keys of files that are given.
-            needed: Those that are needed, but for what is held out.
-
-        Raises:
-            ValueError: Something is missing, or given twice.
-        """
+        """Raises a ``ValueError`` where keys of files, ``needed`` but for what is held out, are missing or too many."""
         dev = [key for key in needed if key.startswith("dev")]
         if self.hold_out and (both := [key for key in dev if key in given]):
             raise ValueError(f"validation takes either {', '.join(both)} or hold_out; give one of them")
@@ -259,7 +310,19 @@ class TrainingConfig(Section):
     @field_validator("max_time", mode="before")
     @classmethod
     def _as_a_clock(cls, value: Any) -> Any:
-        return None if value is None or isinstance(value, bool) else _clock(value)
+        if value is None or isinstance(value, bool):
+            return None
+        text = str(value).strip()
+        if match := re.fullmatch(r"(\d{1,6}):([0-5]?\d):([0-5]?\d)", text):
+            hours, minutes, seconds = (int(part) for part in match.groups())
+            total = hours * 3600 + minutes * 60 + seconds
+        elif re.fullmatch(r"\d{1,8}(\.\d+)?", text):
+            total = round(float(text) * 60)
+        else:
+            raise ValueError("must be HH:MM:SS or a number of minutes, less than a hundred years")
+        if total == 0:
+            raise ValueError("must be longer than nothing")
+        return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -356,18 +419,3 @@ class LoggingConfig(Section):
         description="Further mirrors, written into the run's folder when training ends; `phmrun sync RUN --to NAME` "
         "writes them at any time.",
     )
-
-
-def _clock(value: Any) -> str:
-    """``HH:MM:SS`` of a clock time or of a number of minutes."""
-    text = str(value).strip()
-    if match := re.fullmatch(r"(\d{1,6}):([0-5]?\d):([0-5]?\d)", text):
-        hours, minutes, seconds = (int(part) for part in match.groups())
-        total = hours * 3600 + minutes * 60 + seconds
-    elif re.fullmatch(r"\d{1,8}(\.\d+)?", text):
-        total = round(float(text) * 60)
-    else:
-        raise ValueError("must be HH:MM:SS or a number of minutes, less than a hundred years")
-    if total == 0:
-        raise ValueError("must be longer than nothing")
-    return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"

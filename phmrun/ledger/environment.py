@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import phmrun
-from phmrun.documents import plain
+from phmrun.documents import flat, plain
 from phmrun.errors import PhmrunError
 from phmrun.files import content_sha256, write_json, write_text
+from phmrun.ledger.status import now
 
 if TYPE_CHECKING:
     from phmrun.ledger.run import Run
-from phmrun.ledger.status import now
 
 WRITE_EVERY = 30.0
 """Seconds between two writings of what a process has used so far."""
@@ -42,12 +42,7 @@ _SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+
 
 
 class Segment:
-    """A process's entry, from the moment at which it is made.
-
-    Args:
-        run: The run.
-        facts: What it is made on: :func:`facts`, and what torch knows.
-    """
+    """A process's entry, from the moment at which it is made; ``facts`` are :func:`facts`, and what torch knows."""
 
     def __init__(self, run: "Run", facts: Mapping[str, Any]) -> None:
         self.run = run
@@ -77,16 +72,21 @@ class Segment:
     def write(self) -> None:
         """Writes the entry behind those of former processes."""
         self._written = time.monotonic()
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.entry |= {
             "wall_seconds": round(self._written - self._began, 3),
             "cpu_seconds": round(_cpu_seconds() - self._used, 3),
-            "peak_memory_bytes": _peak_memory(),
+            "peak_memory_bytes": most if platform.system() == "Darwin" else most * 2**10,
         }
         write_json(self.run.environment_path, plain({"segments": [*self.before, self.entry]}, otherwise=str))
 
 
 def facts(run: "Run") -> dict[str, Any]:
     """What a process knows of its environment without torch; keeps uncommitted changes of the code in the run."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        memory = None
     return {
         "command": command(),
         "python": platform.python_version(),
@@ -97,7 +97,7 @@ def facts(run: "Run") -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
         "usable_cores": usable_cores(),
-        "memory_bytes": _memory(),
+        "memory_bytes": memory,
     }
 
 
@@ -123,23 +123,29 @@ def packages() -> dict[str, str]:
     return found
 
 
-def code(keep: Path | None = None) -> dict[str, Any]:
+def code(keep: Path) -> dict[str, Any]:
     """Commit and uncommitted changes of phmrun, where it runs from a checkout; empty elsewhere.
 
-    Args:
-        keep: Where the changes are written, ``code-<first digits of their checksum>.diff``.
+    The changes are written into ``keep`` as ``code-<first digits of their checksum>.diff``.
     """
     root = Path(phmrun.__file__).resolve().parents[1]
-    if not (root / ".git").exists() or not (root / "pyproject.toml").is_file():
+
+    def git(*words: str) -> str:
+        try:
+            done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=20, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return ""
+        return done.stdout.decode("utf-8", errors="replace")
+
+    checkout = (root / ".git").exists() and (root / "pyproject.toml").is_file()
+    commit = git("rev-parse", "HEAD").strip() if checkout else ""
+    if not commit:
         return {}
-    commit = _git(root, "rev-parse", "HEAD")
-    if commit is None:
-        return {}
-    diff = _git(root, "diff", "HEAD", "--", "*.py", "*.yaml") or ""
-    found: dict[str, Any] = {"commit": commit.strip()}
+    diff = git("diff", "HEAD", "--", "*.py", "*.yaml")
+    found: dict[str, Any] = {"commit": commit}
     if diff:
         found["diff_sha256"] = hashlib.sha256(diff.encode()).hexdigest()
-        if keep is not None and len(diff.encode()) <= LONGEST_DIFF:
+        if len(diff.encode()) <= LONGEST_DIFF:
             found["diff"] = f"code-{found['diff_sha256'][:12]}.diff"
             write_text(keep / found["diff"], diff)
     return found
@@ -156,9 +162,9 @@ def processor() -> str:
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """In what two entries differ that can change what is computed: "threads: 1, then 2"."""
-    before, after = (
-        {key: value for name in COMPARED for key, value in _flat(name, entry.get(name))} for entry in (one, other)
-    )
+    named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
+    # The name of the file that keeps a diff is none; a fact that is not known is as one that is not there.
+    before, after = ({key: each[key] for key in each if key != "code.diff" and each[key] is not None} for each in named)
     keys = dict.fromkeys([*before, *after])
     return [f"{key}: {before.get(key)}, then {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 
@@ -197,16 +203,6 @@ def read_segments(run: "Run") -> list[dict[str, Any]]:
         return []
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Facts by dotted names; the name of the file that keeps a diff is none."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if (name, key) != ("code", "diff"):
-                yield from _flat(f"{name}.{key}", item)
-    elif value is not None:
-        yield name, value
-
-
 def _required(name: str) -> list[str]:
     """Names of the packages that one asks for, those for its development left out."""
     try:
@@ -217,33 +213,9 @@ def _required(name: str) -> list[str]:
     return [re.split(r"[^A-Za-z0-9._-]", text)[0] for text in kept if not re.search(r"""extra == ['"]dev""", text)]
 
 
-def _git(root: Path, *words: str) -> str | None:
-    try:
-        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.decode("utf-8", errors="replace")
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
 def _cpu_seconds() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def _peak_memory() -> int:
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if platform.system() == "Darwin" else most * 2**10
-
-
-DIGITS = 12
-"""Hexadecimal digits of a checksum in a score's signature."""
 
 
 @dataclass(frozen=True)
@@ -262,11 +234,7 @@ class Source:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """The file as it is now.
-
-        Raises:
-            PhmrunError: (exit 3) It is missing or damaged.
-        """
+        """The file as it is now; a `PhmrunError` (exit 3) where it is missing or damaged."""
         return cls(str(path.absolute()), content_sha256(path), path.stat().st_size)
 
 
@@ -278,11 +246,7 @@ class Split:
 
     @classmethod
     def of(cls, paths: Sequence[Path]) -> Self:
-        """The files as they are now.
-
-        Raises:
-            PhmrunError: (exit 3) One of them is missing or damaged.
-        """
+        """The files as they are now; a `PhmrunError` (exit 3) where one is missing or damaged."""
         return cls(tuple(Source.of(path) for path in paths))
 
     @property
@@ -293,8 +257,8 @@ class Split:
 
     @property
     def mark(self) -> str:
-        """The checksum as it stands in a score's signature."""
-        return self.sha256[:DIGITS]
+        """The checksum as it stands in a score's signature: twelve hexadecimal digits."""
+        return self.sha256[:12]
 
 
 @dataclass(frozen=True)
@@ -324,18 +288,12 @@ class DataRecord:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The record that a JSON object holds.
-
-        Raises:
-            ValueError: It is none.
-        """
+        """The record that a JSON object holds; a ``ValueError`` where it is none."""
         try:
-            splits = {
-                str(name): Split(
-                    tuple(Source(str(e["path"]), str(e["sha256"]), int(e["bytes"])) for e in split["files"])
-                )
-                for name, split in content["splits"].items()
-            }
+            splits = {}
+            for name, split in content["splits"].items():
+                files = (Source(str(e["path"]), str(e["sha256"]), int(e["bytes"])) for e in split["files"])
+                splits[str(name)] = Split(tuple(files))
             return cls(splits, {str(key): str(value) for key, value in content["fingerprints"].items()})
         except (ArithmeticError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"this is no record of a run's data: {error!r}") from error

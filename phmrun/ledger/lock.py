@@ -22,6 +22,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -69,11 +70,7 @@ class Holder:
         return cls(socket.gethostname(), pid, _born(pid) or "", _space(), secrets.token_hex(8))
 
     def lives(self, silent: float) -> bool:
-        """Whether the process is there.
-
-        Args:
-            silent: Seconds since its last sign of life, which decides where the operating system cannot.
-        """
+        """Whether the process is there; seconds since its last sign of life decide where the system cannot tell."""
         known = self.known_to_live()
         return silent < STALE_AFTER if known is None else known
 
@@ -87,12 +84,9 @@ class Holder:
 
 
 class Lock:
-    """A lock file, held from `acquire` to `release` or within a ``with`` block.
+    """A lock file in a directory that exists, held from `acquire` to `release` or within a ``with`` block.
 
-    Args:
-        path: The lock file. Its directory must exist.
-        purpose: What is locked, for the message of a refusal.
-        wait: Seconds to wait for a living holder before refusing.
+    ``purpose`` says what is locked, for messages; ``wait`` is how many seconds to wait for a living holder.
     """
 
     def __init__(self, path: Path, purpose: str, *, wait: float = 0.0) -> None:
@@ -104,11 +98,7 @@ class Lock:
         self._stop = threading.Event()
 
     def acquire(self) -> None:
-        """Takes the lock.
-
-        Raises:
-            PhmrunError: A living process holds it (exit code 2).
-        """
+        """Takes the lock; a `PhmrunError` (exit code 2) where a living process holds it."""
         patience = time.monotonic() + self.wait
         while True:
             taken = _take(self.path, Holder.this_process())
@@ -117,11 +107,8 @@ class Lock:
             if time.monotonic() >= patience:
                 raise _refusal(self.path, self.purpose, taken)
             time.sleep(0.02)
-        descriptor = self._descriptor = taken
-        self._owner = os.getpid()
-        self._stop = threading.Event()
-        beat = threading.Thread(target=self._beat, args=(descriptor, self._stop), name="lock-heartbeat", daemon=True)
-        beat.start()
+        self._descriptor, self._owner, self._stop = taken, os.getpid(), threading.Event()
+        threading.Thread(target=self._beat, args=(taken, self._stop), name="lock-heartbeat", daemon=True).start()
 
     def release(self) -> None:
         """Gives the lock back; a lock that another machine took over in the meantime is left alone."""
@@ -145,8 +132,7 @@ class Lock:
     def require(self) -> None:
         """Refuses to go on with a lock that was taken over, or removed, in the meantime; to be asked before each write.
 
-        Raises:
-            PhmrunError: The lock was held by this process and no longer is (exit code 2).
+        The `PhmrunError` has exit code 2.
         """
         if not self.lost:
             return
@@ -185,14 +171,7 @@ def living_holder(path: Path) -> Holder | None:
 
 
 def unlock(path: Path, purpose: str) -> Holder | None:
-    """Removes the lock of a process that is gone, whatever the file is dated.
-
-    Args:
-        path: The lock file.
-        purpose: What is locked, for messages.
-
-    Returns:
-        Who held it; ``None`` if nobody did.
+    """Removes the lock of a process that is gone, whatever the file is dated; returns who held it, if anybody did.
 
     Raises:
         PhmrunError: The holder lives, or gives a sign of life while it is watched (exit code 2).
@@ -211,16 +190,21 @@ def unlock(path: Path, purpose: str) -> Holder | None:
 def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
     """Makes the lock file, over a dead one where need be: its open descriptor, or the living holder.
 
-    Args:
-        path: The file.
-        mine: Who takes it.
-        forced: A lock of another machine may be dead whatever it is dated, if it stands still.
+    ``forced``: a lock of another machine may be dead whatever it is dated, if it stands still.
     """
     while True:
-        descriptor = _create(path, mine)
-        if descriptor is not None:
-            return descriptor
-        found = _read(path)
+        try:
+            taken: int | Holder = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+        except FileExistsError:
+            found = _read(path)
+        else:
+            try:
+                os.write(taken, json.dumps(asdict(mine)).encode())
+            except OSError:  # the disk is full: nobody would know whose lock it is
+                path.unlink(missing_ok=True)
+                os.close(taken)
+                raise
+            return taken
         if found is None:
             continue
         if _lives(path, found, forced):
@@ -242,8 +226,15 @@ def _lives(path: Path, found: "_Found", forced: bool) -> bool:
     known = found.holder.known_to_live()
     if known is not None:
         return known
-    if not forced and _server_time(path) - found.touched < STALE_AFTER:
-        return True
+    if not forced:
+        probe = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            probe.touch(exist_ok=False)
+            now = probe.stat().st_mtime  # by the clock of the file system that the lock is on
+        finally:
+            probe.unlink(missing_ok=True)
+        if now - found.touched < STALE_AFTER:
+            return True
     _log.info("%s: watching for signs of life of process %s on %s", path, found.holder.pid, found.holder.host)
     end = time.monotonic() + WATCHED_BEATS * HEARTBEAT
     while time.monotonic() < end:
@@ -254,39 +245,8 @@ def _lives(path: Path, found: "_Found", forced: bool) -> bool:
     return False
 
 
-def _server_time(path: Path) -> float:
-    """The time of the file system that a lock is on, by a new file there, in seconds since 1970."""
-    probe = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        probe.touch(exist_ok=False)
-        return probe.stat().st_mtime
-    finally:
-        probe.unlink(missing_ok=True)
-
-
-def _create(path: Path, holder: Holder) -> int | None:
-    """Makes the file exclusively and writes the holder into it; ``None`` if it is there already."""
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
-    except FileExistsError:
-        return None
-    try:
-        os.write(descriptor, json.dumps(asdict(holder)).encode())
-    except OSError:  # the disk is full: nobody would know whose lock it is
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 class _Found(NamedTuple):
-    """What a lock file says.
-
-    Attributes:
-        holder: Who holds it.
-        touched: When it was touched last, by the clock of whoever dates the files.
-        sign: What each sign of life changes.
-    """
+    """Who holds a lock, when it was touched by the clock of whoever dates the files, what each sign of life changes."""
 
     holder: Holder
     touched: float
@@ -305,25 +265,19 @@ def _read(path: Path) -> _Found | None:
                 content, stat = handle.read(), os.fstat(handle.fileno())
         except FileNotFoundError:
             return None
-        holder = _holder_in(content)
-        if holder is not None:
+        try:
+            holder = Holder(**parse_json(content))
+        except (ValueError, TypeError):
+            holder = None
+        # The token becomes a part of a file name.
+        if holder and isinstance(holder.pid, int) and 0 < holder.pid < 2**31 and str(holder.token).isalnum():
             break
+        holder = None
         if time.time() - stat.st_mtime > STALE_AFTER:
             break
         time.sleep(0.01)
     holder = holder or Holder("an unknown machine", 0, "", "", f"{stat.st_ino:x}{stat.st_mtime_ns:x}")
     return _Found(holder, stat.st_mtime, (holder.token, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns))
-
-
-def _holder_in(content: bytes) -> Holder | None:
-    """The holder that a lock file's content names, if it names one."""
-    try:
-        holder = Holder(**parse_json(content))
-    except (ValueError, TypeError):
-        return None
-    # The token becomes a part of a file name.
-    sound = isinstance(holder.pid, int) and 0 < holder.pid < 2**31 and str(holder.token).isalnum()
-    return holder if sound else None
 
 
 def _refusal(path: Path, purpose: str, holder: Holder) -> PhmrunError:
@@ -363,19 +317,12 @@ def _born(pid: int) -> str | None:
     except PermissionError:
         pass  # another user's process, hence there
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        # The second field is the program's name in parentheses and may hold spaces; the state follows it.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return _born_by_ps(pid)
-    # The second field is the program's name in parentheses and may hold spaces; the state follows it.
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
-
-
-def _born_by_ps(pid: int) -> str:
-    """The same from ``ps``, for systems without ``/proc``."""
-    try:
-        answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    except OSError:
+        return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
+    except OSError:  # a system without /proc
+        ps = ["ps", "-o", "lstart=", "-p", str(pid)]
+        with suppress(OSError):
+            return subprocess.run(ps, capture_output=True, text=True, check=False).stdout.strip()
         return ""
-    return answer.stdout.strip()
