@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from itertools import chain
 from os import PathLike, fspath
 from typing import Any
 
@@ -36,19 +37,19 @@ _LONGEST_KEY = 300
 _SHOWN = 160
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
+_PREFIX = "tag:yaml.org,2002:"
 _SCALARS = (
-    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("tag:yaml.org,2002:int", r"[-+]?[0-9]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+|0x[0-9a-fA-F]+", list("-+0123456789")),
     (
-        "tag:yaml.org,2002:float",
+        "float",
         r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|nan)",
         list("-+.0123456789"),
     ),
-    ("tag:yaml.org,2002:merge", r"<<", ["<"]),
+    ("merge", r"<<", ["<"]),
 )
-_KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
-_PREFIX = "tag:yaml.org,2002:"
+_KEY_TAGS = (f"{_PREFIX}str", f"{_PREFIX}merge")
 _TAGS = tuple(f"{_PREFIX}{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge"))
 
 
@@ -71,32 +72,24 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         result: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         return result
 
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        text = self._number(node, "int")
-        return int(text, 16 if "x" in text else 10)
-
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        text = self._number(node, "int", "float").lower()
-        return float(text.replace(".inf", "inf").replace(".nan", "nan"))
-
-    def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:
-        text = self.construct_scalar(node).lower()
-        if text not in ("true", "false"):  # a tag claims what the text is not
-            raise _fault(f"{_short(text)} is neither true nor false", node)
-        return bool(text == "true")
-
-    def _number(self, node: yaml.ScalarNode, *kinds: str) -> str:
+    def construct_number_or_truth(self, node: yaml.ScalarNode) -> bool | int | float:
+        """The value of a scalar; a tag may claim what the text is not."""
         text: str = self.construct_scalar(node)
+        if node.tag == f"{_PREFIX}bool":
+            if text.lower() not in ("true", "false"):
+                raise _fault(f"{_short(text.lower())} is neither true nor false", node)
+            return text.lower() == "true"
         if len(text) > MOST_DIGITS:
             raise _fault(f"a number of {len(text):,} characters is too long", node)
-        if self.resolve(yaml.ScalarNode, text, (True, False)) not in [f"{_PREFIX}{kind}" for kind in kinds]:
+        if self.resolve(yaml.ScalarNode, text, (True, False)) not in (f"{_PREFIX}int", node.tag):
             raise _fault(f"{_short(text)} is no number", node)
-        return text
+        if node.tag == f"{_PREFIX}int":
+            return int(text, 16 if "x" in text else 10)
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
-_Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.construct_yaml_bool)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+for _kind in ("bool", "int", "float"):
+    _Loader.add_constructor(f"{_PREFIX}{_kind}", _Loader.construct_number_or_truth)
 
 
 class Dumper(yaml.SafeDumper):
@@ -105,17 +98,13 @@ class Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers = {key: list(value) for key, value in yaml.SafeDumper.yaml_implicit_resolvers.items()}  # noqa: RUF012
 
 
-for _tag, _pattern, _first in _SCALARS:
+for _kind, _pattern, _first in _SCALARS:
     for _class in (_Loader, Dumper):
-        _class.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), _first)
+        _class.add_implicit_resolver(f"{_PREFIX}{_kind}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The value of a YAML text.
-
-    Args:
-        text: The text.
-        name: What stands for it in messages: the file, or an option of the command line.
+    """The value of a YAML text; ``name`` stands for it in messages: the file, or an option of the command line.
 
     Raises:
         PhmrunError: It is not YAML, gives a key twice, is too large, or stands for too much; with the line.
@@ -148,11 +137,7 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        ValueError: It is not JSON, or nests too deeply, or holds text that is no Unicode.
-    """
+    """The value of a JSON text; a ``ValueError`` where it is none, nests too deeply, or holds what is no Unicode."""
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
         value = json.loads(text)
@@ -163,15 +148,7 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def require_unicode(value: Any, text: str) -> None:
-    """Refuses a value that holds half a surrogate pair: it could not be written or printed later.
-
-    Args:
-        value: What the JSON text stands for.
-        text: The text.
-
-    Raises:
-        ValueError: It does.
-    """
+    """Raises a ``ValueError`` for a JSON text with half a surrogate pair: its value could not be written later."""
     if _SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8")
 
@@ -201,9 +178,10 @@ def _check_size(root: yaml.Node) -> None:
         if node not in sizes:
             within.add(node)
             size, depth = 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0), 0
-            for child in _children(node):
-                more, below = measure(child)
-                size, depth = size + more, max(depth, below + 1)
+            below = node.value if isinstance(node, yaml.CollectionNode) else []
+            for child in chain.from_iterable(below) if isinstance(node, yaml.MappingNode) else below:
+                more, deeper = measure(child)
+                size, depth = size + more, max(depth, deeper + 1)
                 if size > LARGEST_WRITTEN_OUT:
                     what = f"with its aliases written out, this is more than {LARGEST_WRITTEN_OUT:,} characters"
                     raise _fault(what, node)
@@ -214,15 +192,6 @@ def _check_size(root: yaml.Node) -> None:
         return sizes[node]
 
     measure(root)
-
-
-def _children(node: yaml.Node) -> Iterator[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield key
-            yield value
-    elif isinstance(node, yaml.SequenceNode):
-        yield from node.value
 
 
 def _line_numbers(node: yaml.Node, prefix: str) -> Iterator[tuple[str, int]]:
@@ -248,27 +217,21 @@ def cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
-_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
     """``value`` as dicts, lists, strings, numbers, booleans and ``None``, all of which JSON can hold.
 
-    Scalars of NumPy and torch become Python numbers, paths become strings, non-finite floats become their names.
-
-    Args:
-        value: Any value.
-        otherwise: What becomes of a value of another kind.
-
-    Raises:
-        TypeError: The value is of a kind that has no plain form, and nothing is said to become of it.
+    Scalars of NumPy and torch become Python numbers, paths become strings, non-finite floats become their names. Values
+    of another kind become what ``otherwise`` makes of them, or raise a ``TypeError``.
     """
     if isinstance(value, Enum):
         return plain(value.value, otherwise)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else _name(value)
+        return value if math.isfinite(value) else _NON_FINITE[str(value)]
     if isinstance(value, Mapping):
         return {str(key): plain(item, otherwise) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -286,7 +249,7 @@ def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
 def restored(value: Any) -> Any:
     """The inverse of `plain` for non-finite floats, at any depth."""
     if isinstance(value, str):
-        return _NON_FINITE.get(value, value)
+        return float(value) if value in _NON_FINITE.values() else value
     if isinstance(value, dict):
         return {key: restored(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -295,11 +258,7 @@ def restored(value: Any) -> Any:
 
 
 def parsed(content: bytes) -> Any:
-    """What stands in a JSON file of a run, non-finite floats restored.
-
-    Raises:
-        ValueError: It is not JSON.
-    """
+    """What stands in a JSON file of a run, non-finite floats restored; a ``ValueError`` where it is not JSON."""
     value = parse_json(content)
     return restored(value) if b'NaN"' in content or b'Infinity"' in content else value
 
@@ -307,13 +266,6 @@ def parsed(content: bytes) -> Any:
 def to_line(row: Mapping[str, Any]) -> str:
     """One row as one line of JSON, line end included."""
     return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _name(value: float) -> str:
-    """The written name of a non-finite float."""
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -94,15 +94,31 @@ def resolve_request(
     """
     found: Task = TASKS.get(task)
     sums = load_plugins(plugins)
+    schema: type[Experiment] = found.load("schema")
     base = read_source(parent) if parent else task_defaults(found.name)
-    ordered = sorted(settings, key=lambda setting: _rank(setting[0], setting[1]))
+    rank = {key: place for place, key in enumerate(_SELECTORS)}
+    ordered = sorted(settings, key=lambda said: rank.get(said[0], len(rank)) if isinstance(said[1], str) else len(rank))
     said = [Source(label, nested({key: value})) for key, value, label in ordered]
-    schema = found.load("schema")
-    sources = [base, *(config_source(name) for name in configs), *_own_files(schema, said), *said]
+    # Files of the user's own take the place of the dataset that a recipe names.
+    section: Any = schema.model_fields["data"].annotation
+    within = [(key, label) for label, values, _ in said if isinstance(data := values.get("data"), dict) for key in data]
+    files = [label for key, label in within if key in section.files]
+    if files and "name" not in dict(within):
+        whole = {"reduced": False} if "reduced" in section.model_fields else {}  # which is said of a dataset
+        said.insert(0, Source(files[0], {"data": {"name": "files", **whole}}))
     from phmrun.layers import options_of  # imports torch, and only now is it needed
 
-    resolved: Resolved[Experiment] = resolve(schema, sources, options_of)
-    _check_dataset(resolved)
+    resolved = resolve(schema, [base, *(config_source(name) for name in configs), *said], options_of)
+    name, task = resolved.config.data.name, resolved.config.task
+    if name not in ("builtin", "files"):
+        from phmrun.datasets import CATALOGUE
+
+        known, ours = CATALOGUE.names(), CATALOGUE.names(task)
+        where = f"data.name (from {resolved.origin['data.name']})"
+        if name not in known:
+            raise unknown("dataset", name, ["builtin", "files", *known], where=where)
+        if ours and name not in ours:
+            raise PhmrunError(f"the dataset {name!r} is not for {task}", where=where, valid=["files", *ours])
     return Request(found, resolved, sums)
 
 
@@ -279,40 +295,3 @@ def _requested(
         parent=parent.config_path if parent else None,
     )
     return request, parent.id if parent else None
-
-
-def _rank(key: str, value: Any) -> int:
-    """Settings that name a preset or a structure come before those that refine it."""
-    return _SELECTORS.index(key) if key in _SELECTORS and isinstance(value, str) else len(_SELECTORS)
-
-
-def _own_files(schema: type[Experiment], said: Sequence[Source]) -> list[Source]:
-    """Files of the user's own take the place of the dataset that a recipe names."""
-    section: Any = schema.model_fields["data"].annotation
-    given = [(key, source.label) for source in said for key in _data_keys(source)]
-    files = [label for key, label in given if key in section.files]
-    if not files or "name" in dict(given):
-        return []
-    whole = {"reduced": False} if "reduced" in section.model_fields else {}  # which is said of a dataset
-    return [Source(files[0], {"data": {"name": "files", **whole}})]
-
-
-def _data_keys(source: Source) -> list[str]:
-    section = source.values.get("data")
-    return list(section) if isinstance(section, dict) else []
-
-
-def _check_dataset(resolved: Resolved[Experiment]) -> None:
-    """Refuses a dataset that nobody knows, with the nearest names, and one of another task."""
-    name, task = resolved.config.data.name, resolved.config.task
-    if name in ("builtin", "files"):
-        return
-    from phmrun.datasets import CATALOGUE
-
-    where = f"data.name (from {resolved.origin['data.name']})"
-    known = CATALOGUE.names()
-    if name not in known:
-        raise unknown("dataset", name, ["builtin", "files", *known], where=where)
-    ours = CATALOGUE.names(task)
-    if ours and name not in ours:
-        raise PhmrunError(f"the dataset {name!r} is not for {task}", where=where, valid=["files", *ours])

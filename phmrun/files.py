@@ -40,48 +40,48 @@ def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> 
     Raises:
         OSError: The disk is full, cannot be written to or fails; it names ``path``.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
-    try:
+    with _temporary(path) as temporary:
         yield temporary
         with temporary.open("rb") as handle:
             os.fsync(handle.fileno())
         if before_renaming is not None:
             before_renaming()
         temporary.replace(path)
-    except OSError as error:
-        _name(error, temporary, path)
-        raise
+    try:
+        directory = os.open(path.parent, os.O_RDONLY)
+    except OSError:  # directories cannot be opened here
+        return
+    try:
+        os.fsync(directory)  # which makes the renaming durable
     finally:
-        with suppress(OSError):  # of a disk that is read-only; the error that has brought us here says more
-            temporary.unlink(missing_ok=True)
-    _sync_directory(path.parent)
+        os.close(directory)
 
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
     """Yields an empty directory beside ``path``; on a clean exit it takes the place of what is at ``path``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
-    try:
+    with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
         _remove(path)
         temporary.rename(path)
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """A path beside ``path``, which an error names in its place; nothing is left there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
+    try:
+        yield temporary
     except OSError as error:
-        _name(error, temporary, path)
+        if error.filename is None or Path(str(error.filename)).is_relative_to(temporary):  # none, of writing
+            error.filename = str(path)
         raise
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # of a disk that is read-only; the error that has brought us here says more
             _remove(temporary)
-
-
-def _name(error: OSError, temporary: Path, path: Path) -> None:
-    """Lets an error tell of the file that was meant; of writing, the system names none."""
-    if error.filename is None or Path(str(error.filename)).is_relative_to(temporary):
-        error.filename = str(path)
 
 
 def _remove(path: Path) -> None:
@@ -116,17 +116,14 @@ def remove_unfinished(folder: Path) -> None:
 def _writer_lives(unfinished: Path) -> bool | None:
     """Whether the process lives that writes an unfinished file; ``None``: it is on another machine, or unknown."""
     parts = unfinished.name.split(".")  # ….<process>.<machine>.tmp
-    here = len(parts) > 4 and parts[-2] == _machine() and parts[-3].isdecimal()
-    return _exists(int(parts[-3])) if here else None
-
-
-def _exists(pid: int) -> bool:
+    if not (len(parts) > 4 and parts[-2] == _machine() and parts[-3].isdecimal()):
+        return None
     try:
-        os.kill(pid, 0)
+        os.kill(int(parts[-3]), 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # another user's process, hence there
+        pass
     return True
 
 
@@ -157,11 +154,7 @@ def sha256_of(path: Path) -> str:
 
 
 def content_sha256(path: Path) -> str:
-    """The SHA-256 of what a text file says: of the content where it is compressed by gzip.
-
-    Raises:
-        PhmrunError: (exit 3) The file is missing or damaged.
-    """
+    """The SHA-256 of what a text file says, decompressed by gzip; a `PhmrunError` where it is missing or damaged."""
     try:
         with path.open("rb") as plain:
             compressed = plain.read(2) == b"\x1f\x8b"
@@ -197,34 +190,22 @@ def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
         return handle.read(most)
 
 
-def _sync_directory(directory: Path) -> None:
-    """Makes a rename durable; a no-op where directories cannot be opened."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def data_dir() -> Path:
     """The directory of all datasets: ``PHMRUN_DATA``, or ``data`` in phmrun's folder in the user's cache directory."""
-    if given := os.environ.get(DATA_VARIABLE):
-        return Path(given).expanduser()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("phmrun", appauthor=False) / "data"
+    return _folder(DATA_VARIABLE, "data")
 
 
 def cache_dir() -> Path:
     """Where prepared corpora are kept: ``PHMRUN_CACHE``, or phmrun's folder in the user's cache directory."""
-    if given := os.environ.get("PHMRUN_CACHE"):
+    return _folder("PHMRUN_CACHE", "prepared")
+
+
+def _folder(variable: str, name: str) -> Path:
+    if given := os.environ.get(variable):
         return Path(given).expanduser()
     from platformdirs import user_cache_path
 
-    return user_cache_path("phmrun", appauthor=False) / "prepared"
+    return user_cache_path("phmrun", appauthor=False) / name
 
 
 MISREAD = (
@@ -235,23 +216,16 @@ MISREAD = (
 
 @contextmanager
 def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
-    """Turns whatever is raised by reading what phmrun has written into one error.
+    """Turns whatever is raised by reading what phmrun has written into one `PhmrunError` (exit 3).
 
-    Args:
-        what: What is read, and its verb: "the vocabulary is".
-        where: The file or directory.
-        hint: What mends it.
-
-    Raises:
-        PhmrunError: (exit 3) It is missing or damaged.
+    ``what`` is what is read, and its verb ("the vocabulary is"), ``hint`` what mends it.
     """
     try:
         yield
     except MISREAD as error:
         reason = error if isinstance(error, OSError | ValueError) else repr(error)
-        raise PhmrunError(
-            f"{what} missing or damaged: {reason}", where=str(where), hint=hint, code=ExitCode.DATA
-        ) from error
+        said = f"{what} missing or damaged: {reason}"
+        raise PhmrunError(said, where=str(where), hint=hint, code=ExitCode.DATA) from error
 
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -262,13 +236,7 @@ UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 def disk_errors(code: ExitCode = ExitCode.DATA, hint: str | None = None, needed: int = 0) -> Iterator[None]:
     """Turns the system's errors of a full, a read-only or a failing disk into one that a user can mend.
 
-    Args:
-        code: The exit code.
-        hint: What to do when there is room again.
-        needed: Bytes that were to be written; 0: unknown.
-
-    Raises:
-        PhmrunError: The disk is at fault.
+    ``hint`` says what to do when there is room again, for the bytes that are ``needed`` if they are known.
     """
     try:
         yield
@@ -284,31 +252,21 @@ def disk_error(
 ) -> PhmrunError | None:
     """The same for one error; ``None`` if it is of another kind."""
     path = Path(str(error.filename)) if error.filename is not None else None
-    where = str(path) if path else None
+    again = hint or "Then give the same command again."
     if error.errno in FULL:
         what = "the disk is full" if error.errno == errno.ENOSPC else "no more may be written there"
         facts = [f"{needed / 1e6:,.1f} MB are needed"] if needed else []
-        free = _free(path)
-        if free is not None and error.errno == errno.ENOSPC:
-            facts.append(f"{free / 1e6:,.1f} MB are free")
-        advice = hint or "Then give the same command again."
+        for folder in path.absolute().parents if path and error.errno == errno.ENOSPC else ():
+            with suppress(OSError):  # where the file is, or would be
+                facts.append(f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free")
+                break
         what = f"{what} ({', '.join(facts)})" if facts else what
-        return PhmrunError(what, where=where, hint=f"Make room there. {advice}", code=code)
-    if error.errno in UNWRITABLE:
+        advice = f"Make room there. {again}"
+    elif error.errno in UNWRITABLE:
         what = "this cannot be written to: the disk is read-only" if error.errno == errno.EROFS else "no permission"
-        return PhmrunError(
-            what, where=where, hint="Change that, or choose another place, such as --runs-dir.", code=code
-        )
-    if error.errno == errno.EIO:
-        return PhmrunError("the disk fails", where=where, hint=hint or "Then give the same command again.", code=code)
-    return None
-
-
-def _free(path: Path | None) -> int | None:
-    """Free bytes where a file is, or would be."""
-    for folder in path.absolute().parents if path else ():
-        try:
-            return shutil.disk_usage(folder).free
-        except OSError:
-            continue
-    return None
+        advice = "Change that, or choose another place, such as --runs-dir."
+    elif error.errno == errno.EIO:
+        what, advice = "the disk fails", again
+    else:
+        return None
+    return PhmrunError(what, where=str(path) if path else None, hint=advice, code=code)

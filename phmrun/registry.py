@@ -22,12 +22,7 @@ Part = Literal["schema", "vocabulary", "data", "module", "predictor"]
 
 
 class Registry:
-    """Names of one kind, from an entry-point group and from plug-in files loaded in this process.
-
-    Args:
-        kind: The noun for error messages: "task", "layer".
-        group: The entry-point group that packages announce their own under.
-    """
+    """Names of one kind ("task", "layer"), from an entry-point group and from plug-in files loaded in this process."""
 
     def __init__(self, kind: str, group: str) -> None:
         self.kind = kind
@@ -50,24 +45,15 @@ class Registry:
         return name in self._registered or name in self._announced
 
     def get(self, name: str, *, where: str | None = None) -> Any:
-        """The object behind ``name``.
-
-        Raises:
-            PhmrunError: No package and no plug-in announces that name.
-        """
-        if name in self._registered:
-            return self._registered[name]
-        if name in self._announced:
+        """The object behind ``name``; a `PhmrunError` where no package and no plug-in announces that name."""
+        if name not in self._registered:
+            if name not in self._announced:
+                raise unknown(self.kind, name, self.names(), where=where)
             self._registered[name] = self._announced[name].load()
-            return self._registered[name]
-        raise unknown(self.kind, name, self.names(), where=where)
+        return self._registered[name]
 
     def add(self, name: str, value: Any) -> None:
-        """Registers ``value`` under ``name``.
-
-        Raises:
-            PhmrunError: The name is taken by something else.
-        """
+        """Registers ``value`` under ``name``; a `PhmrunError` where that is taken by something else."""
         taken = self._registered.get(name)
         if taken is not None and taken is not value and _name(taken) != _name(value):
             raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{_name(taken)}")
@@ -87,11 +73,7 @@ SCORES = Registry("score", "phmrun.scores")
 
 
 def load_plugin(path: Path) -> str:
-    """Runs a user's Python file, whose classes register themselves, and returns the SHA-256 of its source.
-
-    Raises:
-        PhmrunError: The file is missing or cannot be imported.
-    """
+    """Runs a user's Python file, whose classes register themselves, and returns the SHA-256 of its source."""
     if not path.is_file():
         raise PhmrunError("the plug-in file does not exist", where=str(path))
     name = f"phmrun_plugin_{path.stem}"

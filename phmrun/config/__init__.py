@@ -1,8 +1,14 @@
 """What an experiment is: a typed configuration, merged from layers of sources, validated, named. Imports no torch."""
 
-from phmrun.config.decoding import decoding_section, with_decoding
-from phmrun.config.documents import load_yaml, to_yaml
-from phmrun.config.experiment import Experiment, run_id, semantic_values, with_absolute_paths
+from phmrun.config.experiment import (
+    Experiment,
+    decoding_section,
+    run_id,
+    semantic_values,
+    to_yaml,
+    with_absolute_paths,
+    with_decoding,
+)
 from phmrun.config.json_schema import json_schema
 from phmrun.config.layering import (
     Option,
@@ -10,6 +16,8 @@ from phmrun.config.layering import (
     Source,
     config_source,
     leaves,
+    load_run_config,
+    load_yaml,
     nested,
     packaged_names,
     read_source,
@@ -17,21 +25,22 @@ from phmrun.config.layering import (
     task_defaults,
 )
 from phmrun.config.problems import ConfigError, Problem
-from phmrun.config.records import load_run_config
-from phmrun.config.schema import Formerly, Section, Unhashed
 from phmrun.config.sections import (
     BatchConfig,
     DataConfig,
     EmbeddingConfig,
     FilePath,
+    Formerly,
     HardwareConfig,
     LayerConfig,
     LoggingConfig,
     ModelConfig,
     OptimizerConfig,
     ScheduleConfig,
+    Section,
     SplitFilesConfig,
     TrainingConfig,
+    Unhashed,
 )
 from phmrun.registry import Task
 

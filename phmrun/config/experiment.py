@@ -1,20 +1,20 @@
-"""An experiment: the root of every task's configuration, its name, and paths of its data that hold in every folder."""
+"""An experiment: the root of every task's configuration, its name, its YAML, copies with other paths or decoding."""
 
 import glob
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import Field
+import yaml
+from pydantic import Field, ValidationError
 from pydantic_core import to_jsonable_python
 
-from phmrun.config.schema import Section, Unhashed, former_name, is_hashed
+from phmrun.config.problems import ConfigError, from_validation, unknown_key
 from phmrun.config.sections import (
-    LAYER_VERSIONS,
     SHARED_VERSION,
     BatchConfig,
     DataConfig,
@@ -25,9 +25,18 @@ from phmrun.config.sections import (
     LoggingConfig,
     MapConfig,
     ModelConfig,
+    Section,
     TrainingConfig,
+    Unhashed,
+    former_name,
 )
+from phmrun.documents import Dumper
+from phmrun.errors import PhmrunError
+from phmrun.escaping import one_line
 from phmrun.files import data_dir
+
+LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
+"""Part of the run ids of the layers named. Raise it when a default of one changes its value, or its network does."""
 
 
 class Experiment(Section):
@@ -81,14 +90,13 @@ class Experiment(Section):
 def unsaid_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     """As :meth:`Experiment.unsaid_values`, of a configuration as plain nested values."""
     marks = config.get("unsaid")
-    return {key: (_at(config, key), str(text)) for key, text in marks.items()} if isinstance(marks, Mapping) else {}
-
-
-def _at(values: Any, key: str) -> Any:
-    """The value at a dotted key; ``None`` where there is none."""
-    for part in key.split("."):
-        values = values.get(part) if isinstance(values, Mapping) else None
-    return values
+    found = {}
+    for key, text in marks.items() if isinstance(marks, Mapping) else ():
+        value: Any = config
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        found[key] = (value, str(text))
+    return found
 
 
 def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
@@ -114,7 +122,10 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
         identity["layers"] = layers
     text = json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()[:12]
-    parts = (config.task, config.data.name, _structures(config), str(config.seed), digest)
+    built = {part: getattr(config, part).structure for part in ("layer", "embedding", "output")}
+    unusual = [part for part, name in built.items() if name != _default(type(config), part).structure]
+    network = " ".join(built[part] if part == "layer" else f"{part} {built[part]}" for part in unusual)
+    parts = (config.task, config.data.name, network or built["layer"], str(config.seed), digest)
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") or "x" for part in parts)
 
 
@@ -130,26 +141,17 @@ def layer_versions(section: Section) -> dict[str, int]:
     return found
 
 
-def _structures(config: Experiment) -> str:
-    """The structures of the parts that are not the usual ones; that of the blocks where all are."""
-    named = []
-    for part in ("layer", "embedding", "output"):
-        layer, usual = getattr(config, part), _default(type(config), part)
-        if layer.structure != usual.structure:
-            named.append(layer.structure if part == "layer" else f"{part} {layer.structure}")
-    return " ".join(named) or config.layer.structure
+def is_hashed(section: type[Section], name: str) -> bool:
+    """Whether a key changes what an experiment is."""
+    return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
 
 
 def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[str, Any]:
-    """What makes the experiment what it is: dotted key to value, defaults and unhashed keys left out.
+    """What makes a resolved experiment what it is: dotted key to value, defaults and unhashed keys left out.
 
-    Args:
-        config: A resolved configuration.
-        former_names: Renamed keys under the names that they had, as run ids need them.
+    Run ids need renamed keys under the names that they had.
     """
-    values: dict[str, Any] = {}
-    _collect(config, None, "", values, former_names)
-    return values
+    return _different(config, None, "", former_names)
 
 
 @cache
@@ -158,24 +160,26 @@ def _default(section: type[Section], name: str) -> Any:
     return section.model_fields[name].get_default(call_default_factory=True)
 
 
-def _collect(
-    section: Section, default: Section | None, prefix: str, values: dict[str, Any], former_names: bool
-) -> None:
-    for name in type(section).model_fields:
-        if not is_hashed(type(section), name):
+def _different(section: Section, default: Section | None, prefix: str, former_names: bool) -> dict[str, Any]:
+    """What a section holds that its default does not; of another kind of section, all that its own default does not."""
+    kind = type(section)
+    values: dict[str, Any] = {}
+    for name in kind.model_fields:
+        if not is_hashed(kind, name):
             continue
         value = getattr(section, name)
-        usual = getattr(default, name) if default else _default(type(section), name)
+        usual = getattr(default, name) if default else _default(kind, name)
         if isinstance(value, Section):
-            _collect(value, usual if type(usual) is type(value) else None, f"{prefix}{name}.", values, former_names)
+            within = usual if type(usual) is type(value) else None
+            values |= _different(value, within, f"{prefix}{name}.", former_names)
         elif value != usual:
-            key = former_name(type(section), name) if former_names else name
-            values[f"{prefix}{key}"] = to_jsonable_python(value)
+            values[f"{prefix}{former_name(kind, name) if former_names else name}"] = to_jsonable_python(value)
     if isinstance(section, LayerConfig):
         defaults = section.option_defaults
         for name, value in section.options.items():
             if name not in defaults or value != defaults[name]:
                 values[f"{prefix}{name}"] = to_jsonable_python(value)
+    return values
 
 
 Config = TypeVar("Config", bound=Experiment)
@@ -191,24 +195,15 @@ def with_absolute_paths(config: Config) -> Config:
     changes: dict[str, Any] = {}
     for name in type(data).model_fields:
         value = getattr(data, name)
-        if is_hashed(type(data), name) or value is None:
-            continue
-        if isinstance(value, tuple):
-            changed: Any = tuple(_absolute(item, own) for item in value)
-        else:
-            changed = _absolute(value, own)
-        if changed != value:
-            changes[name] = changed
+        if value is not None and not is_hashed(type(data), name):
+            many = isinstance(value, tuple)
+            changed: Any = tuple(_absolute(item, own) for item in value) if many else _absolute(value, own)
+            changes |= {name: changed} if changed != value else {}
     return config.model_copy(update={"data": data.model_copy(update=changes)}) if changes else config
 
 
 def _absolute(value: Any, own: bool) -> Any:
-    """A path, or the beginning of one, from the root; anything else as it is.
-
-    Args:
-        value: What an unhashed key of the data section holds.
-        own: Whether its texts name files of the user's.
-    """
+    """A path from the root, or the beginning of one where texts name the user's ``own`` files; all else as it is."""
     if (not isinstance(value, Path) and not (own and isinstance(value, str))) or Path(value).is_absolute():
         return value
     for folder in (Path.cwd(), data_dir()):
@@ -217,3 +212,60 @@ def _absolute(value: Any, own: bool) -> Any:
         if path.exists() or (begun and any(begun)):
             return path if isinstance(value, Path) else f"{folder}/{value}"  # and may end in a slash
     return value
+
+
+def decoding_section(config: Experiment) -> Section:
+    """How a trained model of the task is used; an empty section where there is nothing to choose."""
+    section = getattr(config, "decoding", None)
+    return section if isinstance(section, Section) else Section()
+
+
+def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experiment:
+    """The configuration with some keys of its decoding replaced.
+
+    Raises:
+        ConfigError: The task's decoding has no such keys, or not with these values; all of them at once.
+        PhmrunError: The task's outputs are no text that an engine could find.
+    """
+    if not overrides:
+        return config
+    section = decoding_section(config)
+    known = type(section).model_fields
+    if "engine" not in known and overrides.keys() & {"engine", "quantization"}:
+        what = f"CTranslate2 translates, and {config.task} is no sequence-to-sequence task"
+        raise PhmrunError(what, where="--engine")
+    if problems := [unknown_key(f"decoding.{key}", known, None) for key in overrides if key not in known]:
+        raise ConfigError(problems)
+    try:
+        changed = type(section).model_validate({**section.model_dump(), **overrides})
+    except ValidationError as error:
+        raise ConfigError(from_validation(error, type(section), {})) from error
+    return config.model_copy(update={"decoding": changed})
+
+
+def to_yaml(config: Section, comments: Mapping[str, str] | None = None) -> str:
+    """The configuration as YAML, every key in the order of the schema; ``comments`` stand behind their dotted keys."""
+    lines = list(_yaml_lines(config.model_dump(mode="json"), "", comments or {}))
+    width = max((len(line) for line, comment in lines if comment), default=0)
+    return "".join(f"{line:<{width}}  # {comment}\n" if comment else f"{line}\n" for line, comment in lines)
+
+
+def _yaml_lines(values: Mapping[str, Any], prefix: str, comments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    indent = "  " * prefix.count(".")
+    for key, value in values.items():
+        comment = comments.get(f"{prefix}{key}")
+        comment = one_line(comment) if comment else ""  # a file's name may hold line ends
+        if isinstance(value, dict) and value:
+            yield f"{indent}{key}:", comment
+            yield from _yaml_lines(value, f"{prefix}{key}.", comments)
+        else:
+            yield f"{indent}{_on_one_line(key)}: {_on_one_line(value)}", comment
+
+
+def _on_one_line(value: Any) -> str:
+    escape = isinstance(value, str) and not value.isprintable()  # line ends and the like
+    style = '"' if escape else None
+    text: str = yaml.dump(
+        value, Dumper=Dumper, allow_unicode=not escape, width=10**6, default_flow_style=True, default_style=style
+    )
+    return text.removesuffix("...\n").strip()

@@ -1,5 +1,6 @@
 """From many sources, packaged files among them, to one configuration; every mistake is reported at once."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -11,19 +12,17 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from phmrun.config.documents import parse_mapping, read_config_text
 from phmrun.config.experiment import Experiment, semantic_values
 from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
-from phmrun.config.schema import LARGEST_NUMBER, Section, former_name, is_section
-from phmrun.config.sections import EmbeddingConfig, LayerConfig
-from phmrun.errors import PhmrunError, nearest
+from phmrun.config.sections import LARGEST_NUMBER, EmbeddingConfig, LayerConfig, Section, former_name, is_section
+from phmrun.documents import LARGEST, parse_yaml_lines
+from phmrun.errors import ExitCode, PhmrunError, nearest
+from phmrun.registry import TASKS
 
 E = TypeVar("E", bound=Experiment)
-
+_LOG = logging.getLogger(__name__)
 UNSAID = "unsaid"
 """The key of a configuration that names others whose values nobody says."""
-
-
 FREEZE = "freeze"
 """An option of every structure, which a configuration states only where somebody asks for it."""
 
@@ -58,10 +57,8 @@ class OptionsOf(Protocol):
 class Source(NamedTuple):
     """One origin of values.
 
-    Args:
-        label: What messages call it: a file's name, ``--set``, ``--layer``.
-        values: Nested values; a layer's section may be the bare name of its structure.
-        lines: Line numbers of dotted keys, where the source is a file.
+    The label is what messages call it: a file's name, ``--set``, ``--layer``. A layer's section may be the bare name of
+    its structure. A file has the line numbers of its dotted keys.
     """
 
     label: str
@@ -77,23 +74,101 @@ class Source(NamedTuple):
 class Resolved(Generic[E]):
     """A configuration and where each value came from.
 
-    Args:
-        config: The validated configuration.
-        origin: The label of the source of every dotted key; "default" or "implied by other keys" where none named it.
+    ``origin`` has the label of every dotted key's source; "default" or "implied by other keys" where none named it.
     """
 
     config: E
     origin: Mapping[str, str]
 
 
-def read_source(path: Path) -> Source:
-    """A YAML file as a source, with its line numbers.
+def parse_mapping(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """The mapping in a YAML text, and the line of every dotted key; ``name`` stands for it in messages.
 
     Raises:
-        PhmrunError: The file is missing or malformed.
+        PhmrunError: It is no YAML or no mapping, or gives a key twice.
     """
-    text = read_config_text(path)
+    value, lines = parse_yaml_lines(text, name)
+    if value is None:
+        return {}, {}
+    if not isinstance(value, dict):
+        what = "a configuration is a mapping of keys to values"
+        raise PhmrunError(what, where=name, hint="Write lines `key: value`.")
+    return value, lines
+
+
+def read_source(path: Path) -> Source:
+    """A YAML file as a source, with its line numbers; an empty file is an empty mapping.
+
+    Raises:
+        PhmrunError: The file is missing, not regular, larger than any configuration, not UTF-8, or malformed.
+    """
+    try:
+        if not path.is_file() and path.exists():  # a directory, or a device or pipe that never ends
+            raise PhmrunError("this is not a regular file", where=str(path))
+        if path.stat().st_size > 4 * LARGEST:  # bytes of a character
+            raise PhmrunError(f"the file is too large: {path.stat().st_size:,} bytes", where=str(path))
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PhmrunError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise PhmrunError(f"the file is not UTF-8 text (byte {error.start})", where=str(path)) from error
     return Source(str(path), *parse_mapping(text, str(path)))
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; see :func:`read_source`."""
+    return dict(read_source(path).values)
+
+
+def packaged_names() -> list[str]:
+    """The names of all packaged files, such as ``configs/tasks/nmt.yaml``, sorted."""
+    return sorted(_packaged())
+
+
+def _packaged(folder: Traversable | None = None, name: str = "configs") -> dict[str, Traversable]:
+    """All packaged files by name: the folder configs/ of the repository, ``phmrun.configs`` once installed."""
+    found: dict[str, Traversable] = {}
+    for entry in (folder or files("phmrun.configs")).iterdir():
+        path = f"{name}/{entry.name}"
+        if entry.is_dir():
+            found |= _packaged(entry, path)
+        elif path.endswith(".yaml"):
+            found[path] = entry
+    return found
+
+
+def task_defaults(task: str) -> Source:
+    """The defaults of a task, ``configs/tasks/TASK.yaml``; a task of another package may have none."""
+    name = f"configs/tasks/{task}.yaml"
+    file = _packaged().get(name)
+    return Source(name, *parse_mapping(file.read_text(encoding="utf-8"), name)) if file else Source(name, {})
+
+
+def config_source(name: str) -> Source:
+    """A configuration file by its path, or else by its name among the packaged ones, with or without ``configs/``.
+
+    Raises:
+        PhmrunError: There is no such file, with the nearest names; or it is malformed.
+    """
+    path = Path(name)
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise PhmrunError(f"this is no name of a file: {error.strerror}", where=f"{name[:100]} …") from error
+    if there:
+        return read_source(path)
+    packaged = _packaged()
+    wanted = path.as_posix()
+    for candidate in (wanted, f"configs/{wanted}"):
+        if candidate in packaged:
+            return Source(candidate, *parse_mapping(packaged[candidate].read_text(encoding="utf-8"), candidate))
+    beside = [str(path.parent / other.name) for other in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+    close = nearest(wanted, [*sorted(packaged), *beside])
+    hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
+    folder = path.parent.as_posix()
+    beside_it = [each for each in sorted(packaged) if each.startswith((f"{folder}/", f"configs/{folder}/"))]
+    valid = beside_it or list(dict.fromkeys(f"{Path(each).parent.as_posix()}/…" for each in sorted(packaged)))
+    raise PhmrunError("there is no such file, here or in the package", where=name, valid=valid, hint=hint)
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,6 +181,19 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
             branch = branch.setdefault(parent, {})
         branch[name] = value
     return tree
+
+
+def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dotted key of a configuration that holds a value, in the order of the schema."""
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Section):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+    if isinstance(config, LayerConfig):
+        for name, value in config.options.items():
+            yield f"{prefix}{name}", value
 
 
 def resolve(
@@ -124,7 +212,7 @@ def resolve(
     Args:
         schema: The task's configuration class.
         sources: In rising order of strength.
-        options_of: The options of a structure, by its name; None leaves the layers' options unchecked.
+        options_of: None leaves the layers' options unchecked.
         on_unknown: Called with every unknown key, which is then left out; without it they are mistakes.
 
     Raises:
@@ -133,12 +221,14 @@ def resolve(
     merged = _Merged(schema)
     for source in sources:
         merged.add(source)
-    if on_unknown is not None:
-        for problem in merged.unknown:
-            on_unknown(problem)
-    else:
-        merged.problems += merged.unknown
-    layers = _check_layers(merged, options_of) if options_of else {}
+    for problem in merged.unknown:
+        (on_unknown or merged.problems.append)(problem)
+    layers: dict[str, LayerConfig] = {}
+    if options_of:
+        for name, field in schema.model_fields.items():
+            if is_section(field.annotation) and issubclass(field.annotation, LayerConfig):
+                checked = _check_layer(merged, name, field.get_default(call_default_factory=True), options_of)
+                layers |= {name: checked} if checked else {}
     values = {key: value for key, value in merged.values.items() if key.partition(".")[0] not in layers}
     try:
         config = schema.model_validate(nested({**values, **layers}))
@@ -153,17 +243,35 @@ def resolve(
     return Resolved(config, {key: merged.origin.get(key, label) for key, label in usual.items()})
 
 
-def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted key of a configuration that holds a value, in the order of the schema."""
-    for name in type(config).model_fields:
-        value = getattr(config, name)
-        if isinstance(value, Section):
-            yield from leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-    if isinstance(config, LayerConfig):
-        for name, value in config.options.items():
-            yield f"{prefix}{name}", value
+def load_run_config(
+    path: Path, *, schema: type[Experiment] | None = None, options_of: OptionsOf | None = None
+) -> Experiment:
+    """The configuration that ``to_yaml`` wrote, validated again.
+
+    A key that this version does not know is left out and said so in the log, and a key that the file lacks takes its
+    default, so that runs of older and newer versions can still be read.
+
+    Args:
+        path: The file ``config.yaml`` of a run.
+        schema: The configuration class; by default the one of the task that the file names.
+        options_of: The options of a structure; None leaves the layers' options as they are.
+
+    Raises:
+        PhmrunError: The file is missing or malformed, or a value is no longer valid.
+    """
+    if path.exists() and not path.is_file():
+        raise PhmrunError("this is not a file", where=str(path), code=ExitCode.DATA)
+    source = read_source(path)
+    if schema is None:
+        name = source.values.get("task")
+        if not isinstance(name, str):
+            raise PhmrunError("the key 'task' is missing: this is not the configuration of a run", where=str(path))
+        schema = TASKS.get(name, where=str(path)).load("schema")
+
+    def tell(problem: Problem) -> None:
+        _LOG.warning("%s: ignored, because another version of phmrun wrote it (%s)", problem.key, problem.source)
+
+    return resolve(schema, [source], options_of, on_unknown=tell).config
 
 
 class _Merged:
@@ -192,7 +300,10 @@ class _Merged:
 
     def _add(self, section: type[Section], values: Mapping[str, Any], prefix: str, source: Source) -> None:
         if issubclass(section, LayerConfig):
-            self._change_structure(section, values, prefix)
+            before = self.values.get(f"{prefix}structure", section.model_fields["structure"].default)
+            if values.get("structure", before) != before:  # whose options are not the former one's
+                for key in [key for key in self.values if key.startswith(prefix)]:
+                    del self.values[key], self.origin[key]
         for selector in ("network", "preset"):
             named = values.get(selector)
             for name, value in section.presets.get(named, {}).items() if isinstance(named, str) else ():
@@ -205,7 +316,7 @@ class _Merged:
             if field is None and not issubclass(section, LayerConfig):
                 self.unknown.append(unknown_key(key, section.model_fields, source.at(key)))
             elif field is not None and is_section(field.annotation):
-                self._add_section(field.annotation, value, key, source)  # type: ignore[arg-type]
+                self._add_section(field.annotation, value, key, source)
             else:
                 self._put(key, value, source.at(key))
 
@@ -221,28 +332,10 @@ class _Merged:
             what = f"is a section with keys of its own, not the value {value!r}"
             self.problems.append(Problem(key, what, source.at(key), valid=[f"{key}.{name}" for name in known]))
 
-    def _change_structure(self, section: type[LayerConfig], values: Mapping[str, Any], prefix: str) -> None:
-        before = self.values.get(f"{prefix}structure", section.model_fields["structure"].default)
-        if values.get("structure", before) == before:
-            return
-        for key in [key for key in self.values if key.startswith(prefix)]:
-            del self.values[key], self.origin[key]
-
     def _put(self, key: str, value: Any, label: str) -> None:
         self.values[key] = value
         self.origin[key] = label
         self.put.add(key)
-
-
-def _check_layers(merged: _Merged, options_of: OptionsOf) -> dict[str, LayerConfig]:
-    """The layers' sections with every option checked and given its value; problems go to ``merged.problems``."""
-    layers = {}
-    for name, field in merged.schema.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, LayerConfig):
-            checked = _check_layer(merged, name, field.get_default(call_default_factory=True), options_of)
-            if checked is not None:
-                layers[name] = checked
-    return layers
 
 
 def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: OptionsOf) -> LayerConfig | None:
@@ -314,63 +407,3 @@ def _option_value(key: str, option: Option, value: Any, said_by: str | None, pro
         return value
     problems.append(Problem(key, f"must be a number, not {str(value).lower()}", said_by))
     return value
-
-
-_PACKAGE = "phmrun.configs"  # the folder configs/ of the repository, under this name once installed
-
-
-def packaged_names() -> list[str]:
-    """The names of all packaged files, such as ``configs/tasks/nmt.yaml``, sorted."""
-    return sorted(_walk(files(_PACKAGE), "configs"))
-
-
-def task_defaults(task: str) -> Source:
-    """The defaults of a task, ``configs/tasks/TASK.yaml``; a task of another package may have none."""
-    name = f"configs/tasks/{task}.yaml"
-    return _packaged(name) if name in packaged_names() else Source(name, {})
-
-
-def config_source(name: str) -> Source:
-    """A configuration file by its path, or else by its name among the packaged ones.
-
-    Args:
-        name: A path, or a name such as ``configs/nmt/multi30k-small.yaml``, with or without ``configs/``.
-
-    Raises:
-        PhmrunError: There is no such file, with the nearest names; or it is malformed.
-    """
-    path = Path(name)
-    try:
-        there = path.exists()
-    except OSError as error:
-        raise PhmrunError(f"this is no name of a file: {error.strerror}", where=f"{name[:100]} …") from error
-    if there:
-        return read_source(path)
-    packaged = packaged_names()
-    wanted = path.as_posix()
-    for candidate in (wanted, f"configs/{wanted}"):
-        if candidate in packaged:
-            return _packaged(candidate)
-    beside = [str(path.parent / other.name) for other in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-    close = nearest(wanted, [*packaged, *beside])
-    hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
-    folder = path.parent.as_posix()
-    beside_it = [each for each in packaged if each.startswith((f"{folder}/", f"configs/{folder}/"))]
-    valid = beside_it or list(dict.fromkeys(f"{Path(each).parent.as_posix()}/…" for each in packaged))
-    raise PhmrunError("there is no such file, here or in the package", where=name, valid=valid, hint=hint)
-
-
-def _packaged(name: str) -> Source:
-    resource = files(_PACKAGE)
-    for part in name.split("/")[1:]:
-        resource = resource.joinpath(part)
-    text = resource.read_text(encoding="utf-8")
-    return Source(name, *parse_mapping(text, name))
-
-
-def _walk(folder: Traversable, name: str) -> Iterator[str]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _walk(entry, f"{name}/{entry.name}")
-        elif entry.name.endswith(".yaml"):
-            yield f"{name}/{entry.name}"

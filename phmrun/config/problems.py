@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from phmrun.config.schema import Section, is_section
+from phmrun.config.sections import Section, is_section
 from phmrun.documents import cut
 from phmrun.errors import PhmrunError, nearest
 
@@ -42,11 +42,7 @@ class Problem:
 
 
 class ConfigError(PhmrunError):
-    """All mistakes of a configuration at once.
-
-    Args:
-        problems: At least one.
-    """
+    """All mistakes of a configuration at once, at least one."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -67,21 +63,8 @@ def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
     return Problem(key, what, source, valid=names, suggestion=nearest(key.rpartition(".")[2], names))
 
 
-_ALGEBRAS = {
-    "complex": "complex",
-    "quaternion": "quaternion",
-    "quaternions": "quaternion",
-    "octonion": "octonion",
-    "octonions": "octonion",
-    "sedenion": "sedenion",
-    "sedenions": "sedenion",
-}
-_PAPERS_NAMES = {
-    "shapeshifter": "kronecker",
-    "lowrank": "low-rank",
-    "svd": "low-rank",
-    "linear": "dense",
-}
+_ALGEBRAS = ("complex", "quaternion", "octonion", "sedenion")
+_PAPERS_NAMES = {"shapeshifter": "kronecker", "lowrank": "low-rank", "svd": "low-rank", "linear": "dense"}
 """Structures by the names that papers and other programs have for them."""
 
 
@@ -90,8 +73,8 @@ def advise(scope: str, name: str) -> str:
     flag = f"--{scope}" if scope in ("layer", "embedding", "output") else f"--set {scope}.structure"
     sign = " " if flag == f"--{scope}" else "="
     plain = name.lower()
-    if plain in _ALGEBRAS:
-        return f"say {flag}{sign}hypercomplex --set {scope}.algebra={_ALGEBRAS[plain]}"
+    if (algebra := plain.removesuffix("s")) in _ALGEBRAS:
+        return f"say {flag}{sign}hypercomplex --set {scope}.algebra={algebra}"
     return f"say {flag}{sign}{_PAPERS_NAMES[plain]}" if plain in _PAPERS_NAMES else ""
 
 
@@ -105,9 +88,8 @@ def from_validation(error: ValidationError, schema: type[Section], origin: Mappi
         expected = valid_values(field) if field else []
         given = detail["input"]
         close = nearest(given, expected) if isinstance(given, str) and detail["type"] == "literal_error" else []
-        problems.append(
-            Problem(key, _wording(detail["type"], detail["msg"], given), _said_by(key, origin), expected, close)
-        )
+        what = _wording(detail["type"], detail["msg"], given)
+        problems.append(Problem(key, what, _said_by(key, origin), expected, close))
     return problems
 
 
@@ -140,21 +122,14 @@ def choices(annotation: Any) -> list[str]:
 
 def _wording(kind: str, message: str, given: Any) -> str:
     words = {
-        "int_parsing": "must be a whole number",
-        "int_type": "must be a whole number",
-        "int_from_float": "must be a whole number",
-        "float_parsing": "must be a number",
-        "float_type": "must be a number",
+        **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),
+        **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
         "finite_number": "must be a finite number",
-        "bool_parsing": "must be true or false",
-        "bool_type": "must be true or false",
+        **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
         "string_type": "must be text",
         "missing": "is missing",
         "literal_error": "is not one of the valid values",
-        "greater_than": "is out of range",
-        "greater_than_equal": "is out of range",
-        "less_than": "is out of range",
-        "less_than_equal": "is out of range",
+        **dict.fromkeys(("greater_than", "greater_than_equal", "less_than", "less_than_equal"), "is out of range"),
     }
     if kind == "value_error":
         return message.removeprefix("Value error, ")
@@ -171,16 +146,14 @@ def _field(schema: type[Section], location: tuple[int | str, ...]) -> FieldInfo 
             return None
         if not is_section(field.annotation):
             return field
-        section = field.annotation  # type: ignore[assignment]
+        section = field.annotation
     return None
 
 
 def _said_by(key: str, origin: Mapping[str, str]) -> str | None:
     """The label of the key, or, for a mistake between the keys of a section, those of its members."""
-    if key in origin:
-        return origin[key]
-    parent = key.rpartition(".")[0]
-    if parent in origin:
-        return origin[parent]
+    for known in (key, key.rpartition(".")[0]):
+        if known in origin:
+            return origin[known]
     labels = dict.fromkeys(label for name, label in origin.items() if name.startswith(f"{key}."))
     return ", ".join(labels) or None

@@ -5,15 +5,12 @@ import types
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 SHARED_VERSION = 1
 """Part of every run id. Raise it when a default in this file changes its value."""
-
-LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
-"""Part of the run ids of the layers named. Raise it when a default of one changes its value, or its network does."""
 LARGEST_NUMBER = 2**32 - 1
 """Of all whole numbers in a configuration."""
 MOST_LAYERS = 1000
@@ -22,7 +19,7 @@ MOST_LAYERS = 1000
 
 @dataclass(frozen=True)
 class Unhashed:
-    """Marks a key, or a section, that is no part of what an experiment is, nor of its id: ``Annotated[int, Unhashed()]``."""
+    """Marks a key, or a section, that is no part of an experiment's identity: ``Annotated[int, Unhashed()]``."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def former_name(section: type[Section], name: str) -> str:
     return next((mark.name for mark in marks if isinstance(mark, Formerly)), name)
 
 
-def is_section(annotation: Any) -> bool:
+def is_section(annotation: Any) -> TypeGuard[type[Section]]:
     """Whether a field's annotation is a nested section."""
     return isinstance(annotation, type) and issubclass(annotation, Section)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
-from phmrun.config.schema import is_hashed
+from phmrun.config.experiment import is_hashed
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,

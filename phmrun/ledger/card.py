@@ -256,8 +256,8 @@ def _scores(metrics: Mapping[str, Any]) -> list[str]:
 
 def _unsaid(config: str) -> list[str]:
     """What the settings say that the paper they follow does not; nothing of a damaged configuration."""
-    from phmrun.config.documents import parse_mapping
     from phmrun.config.experiment import unsaid_values
+    from phmrun.config.layering import parse_mapping
 
     try:
         values = unsaid_values(parse_mapping(config, "config.yaml")[0])

@@ -194,17 +194,17 @@ def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
     """
     while True:
         try:
-            taken: int | Holder = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         except FileExistsError:
             found = _read(path)
         else:
             try:
-                os.write(taken, json.dumps(asdict(mine)).encode())
+                os.write(descriptor, json.dumps(asdict(mine)).encode())
             except OSError:  # the disk is full: nobody would know whose lock it is
                 path.unlink(missing_ok=True)
-                os.close(taken)
+                os.close(descriptor)
                 raise
-            return taken
+            return descriptor
         if found is None:
             continue
         if _lives(path, found, forced):

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from phmrun.config import config_source, packaged_names
-from phmrun.config.schema import Section
+from phmrun.config.sections import Section
 from phmrun.errors import PhmrunError
 from phmrun.ledger.listing import PREFIX as TIME
 from phmrun.papers.published import FOLDER, PaperTable, load_table, paper_names

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from phmrun.config import Source, config_source, packaged_names
-from phmrun.config.schema import Section
+from phmrun.config.sections import Section
 from phmrun.errors import PhmrunError, unknown
 from phmrun.papers.verdict import Printed
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from phmrun.config import ConfigError, Source, config_source
 from phmrun.config.problems import from_validation, unknown_key
-from phmrun.config.schema import Section
+from phmrun.config.sections import Section
 from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import one_line
 from phmrun.papers import PaperTable, load_table

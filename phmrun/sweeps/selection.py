@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from phmrun.config import Experiment, LayerConfig
-from phmrun.config.schema import Section
+from phmrun.config.sections import Section
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
 from phmrun.ledger.status import layer_label

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config import BatchConfig, Experiment, ModelConfig, Section, SplitFilesConfig, TrainingConfig, Unhashed
-from phmrun.config.schema import MOST_LAYERS
+from phmrun.config.sections import MOST_LAYERS
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 

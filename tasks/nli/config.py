@@ -5,8 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from phmrun.config.schema import MOST_LAYERS
-from phmrun.config.sections import FilePath, ModelConfig
+from phmrun.config.sections import MOST_LAYERS, FilePath, ModelConfig
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
 
 

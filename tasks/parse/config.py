@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from phmrun.config import DataConfig, Experiment, FilePath, Formerly, LayerConfig, ModelConfig, Section, Unhashed
-from phmrun.config.schema import MOST_LAYERS
+from phmrun.config.sections import MOST_LAYERS
 from phmrun.shares import share_of
 
 SPLITS = ("train", "dev")  # splits of a dataset that may be learnt from

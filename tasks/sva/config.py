@@ -4,8 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from phmrun.config.schema import MOST_LAYERS
-from phmrun.config.sections import ModelConfig
+from phmrun.config.sections import MOST_LAYERS, ModelConfig
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 
 LABELS = ("singular", "plural")

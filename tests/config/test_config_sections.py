@@ -2,8 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from phmrun.config import Experiment, LayerConfig, Section, TrainingConfig
-from phmrun.config.schema import is_section
-from phmrun.config.sections import HardwareConfig
+from phmrun.config.sections import HardwareConfig, is_section
 
 
 @pytest.mark.parametrize(

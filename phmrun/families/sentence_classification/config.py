@@ -5,8 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.schema import Section
-from phmrun.config.sections import SplitFilesConfig
+from phmrun.config.sections import Section, SplitFilesConfig
 
 
 class WordsConfig(Section):

@@ -6,8 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.schema import MOST_LAYERS, Section, Unhashed
-from phmrun.config.sections import DataConfig, FilePath, ModelConfig
+from phmrun.config.sections import MOST_LAYERS, DataConfig, FilePath, ModelConfig, Section, Unhashed
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
 
