@@ -48,7 +48,12 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(character if _is_harmless(character) else _escape(character) for character in text)
+    shown = []
+    for character in text:
+        steers = unicodedata.category(character) in ("Cc", "Cs") or character in _TURNS_TEXT
+        escape = f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+        shown.append(escape if steers and character not in "\n\t" else character)
+    return "".join(shown)
 
 
 def one_line(text: str) -> str:
@@ -88,34 +93,14 @@ def shell_word(text: str) -> str:
     """A word of bash, on one line whatever it holds."""
     if text.isprintable():
         return shlex.quote(text)
-    codes = (chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}" for byte in _bytes(text))
+    named = text.encode("utf-8", "surrogateescape")  # the bytes that the file system has for a name
+    codes = (chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}" for byte in named)
     return "$'" + "".join(codes) + "'"
 
 
 def shortened(text: str, places: dict[str, Path]) -> str:
-    """A text in which paths below some places begin with the places' names, for pages that others read.
-
-    Args:
-        text: Any text.
-        places: By their names, ``{"$PHMRUN_DATA": …, "~": …}``.
-    """
+    """A text in which paths below some ``places`` begin with their names: ``{"$PHMRUN_DATA": …, "~": …}``."""
     for name, path in sorted(places.items(), key=lambda item: -len(str(item[1]))):
         if len(path.parts) > 1:
             text = re.sub(rf"{re.escape(str(path))}(?=[/\\]|\b)", lambda _, name=name: name, text)  # type: ignore[misc]
     return text
-
-
-def _is_harmless(character: str) -> bool:
-    if character in "\n\t":
-        return True
-    return unicodedata.category(character) not in ("Cc", "Cs") and character not in _TURNS_TEXT
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-
-
-def _bytes(text: str) -> bytes:
-    """The bytes that the file system has for a name."""
-    return text.encode("utf-8", "surrogateescape")

@@ -25,8 +25,16 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
         unit: What is counted: "sentences", "bytes".
     """
     if sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO):
-        with _bar(label, total, unit) as advance_bar:
-            yield advance_bar
+        from rich import progress as rich
+        from rich.console import Console  # which takes its time to import, and is not needed in a log
+
+        count = rich.DownloadColumn() if unit == "bytes" else rich.MofNCompleteColumn()
+        what, share, left = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TimeRemainingColumn()
+        with rich.Progress(
+            what, share, count, rich.TextColumn(unit), left, console=Console(stderr=True), transient=True
+        ) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda amount: bar.advance(task, amount)
         return
     began = last = time.monotonic()
     done = 0
@@ -59,16 +67,3 @@ def waiting(what: str) -> Iterator[None]:
 def note(text: str) -> None:
     """One line that the user should see, unless quiet was asked for."""
     _LOGGER.info(text)
-
-
-@contextmanager
-def _bar(label: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """The bar, through rich, which takes its time to import and is not needed in a log."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), count, TextColumn(unit), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda amount: bar.advance(task, amount)

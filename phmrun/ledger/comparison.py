@@ -13,25 +13,14 @@ from phmrun.ledger.status import config_values
 
 
 class Difference(NamedTuple):
-    """A key of the configuration at which runs differ.
-
-    Attributes:
-        key: The dotted key.
-        values: Its value in each run; ``None`` where a run does not have it.
-    """
+    """A dotted key of the configuration at which runs differ, and its value in each; ``None`` where a run has none."""
 
     key: str
     values: tuple[Any, ...]
 
 
 class ScoreRow(NamedTuple):
-    """A score of several runs.
-
-    Attributes:
-        name: Its name, "test/bleu".
-        values: Of each run; ``None`` where it has none.
-        alike: Whether all were computed in the same way.
-    """
+    """A score of several runs, ``None`` where one has none, and whether all were computed in the same way."""
 
     name: str
     values: tuple[float | None, ...]
@@ -39,11 +28,7 @@ class ScoreRow(NamedTuple):
 
 
 def configurations(runs: Sequence[Run]) -> list[Difference]:
-    """The keys at which the configurations of some runs differ, in the order of the first.
-
-    Raises:
-        PhmrunError: (exit 3) A configuration is missing or damaged.
-    """
+    """The keys at which the configurations of some runs differ, in the order of the first."""
     configs = [flat(config_values(run.config_path)) for run in runs]
     keys = dict.fromkeys(key for values in configs for key in values)
     rows = [Difference(key, tuple(values.get(key) for values in configs)) for key in keys]
@@ -57,22 +42,15 @@ def scores(runs: Sequence[Run]) -> list[ScoreRow]:
     rows = []
     for name in names:
         entries = [found.get(name) for found in metrics]
-        signatures = {_way(entry) for entry in entries if isinstance(entry, Mapping)}
+        # The optimizer step of the weights is an outcome of training, no choice.
+        said = (str(entry.get("signature")) for entry in entries if isinstance(entry, Mapping))
+        signatures = {re.sub(r"(weights:[a-z]+)@\d+", r"\1", signature) for signature in said}
         rows.append(ScoreRow(name, tuple(score_value(entry) for entry in entries), len(signatures) <= 1))
     return [row for row in rows if any(value is not None for value in row.values)]
 
 
-def _way(score: Mapping[str, Any]) -> str:
-    """How a score was computed, without the optimizer step of the weights: an outcome of training, no choice."""
-    return re.sub(r"(weights:[a-z]+)@\d+", r"\1", str(score.get("signature")))
-
-
 def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | None]]]:
-    """A figure of the history of some runs, by optimizer step.
-
-    Args:
-        runs: The runs.
-        figure: Its name in the history: "val/loss"; shares are given in per cent.
+    """A figure of the history of some runs, "val/loss", by optimizer step; shares in per cent.
 
     Raises:
         PhmrunError: No run has that figure.

@@ -40,7 +40,7 @@ def title(score: str) -> str:
     """A score's name in words, with its unit: "test/accuracy-of-copy" is "test accuracy of copy (%)"."""
     split, _, name = score.rpartition("/")
     plain, of, baseline = name.partition("-of-")
-    known = next((key for key in sorted(NAMES, key=len, reverse=True) if _begins(plain, key)), None)
+    known = next((key for key in sorted(NAMES, key=len, reverse=True) if f"{plain}-".startswith(f"{key}-")), None)
     words, _, unit = (NAMES[known] if known else plain.replace("_", " ")).partition(" (")
     part = plain[len(known) + 1 :] if known else ""
     text = " ".join(filter(None, [SPLITS.get(split, split), words, part, f"of {baseline}" if of else ""]))
@@ -152,7 +152,3 @@ def _figures(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]
         elif isinstance(value, int) and not isinstance(value, bool):
             rows.append((words, f"{value:,}"))
     return rows
-
-
-def _begins(name: str, key: str) -> bool:
-    return name == key or name.startswith(f"{key}-")
