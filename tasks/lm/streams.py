@@ -82,7 +82,7 @@ def evaluation_batches(
         yield batch, places.reshape(-1)[wanted]
 
 
-class StreamData(DataModule):
+class StreamData(DataModule[StreamVocabulary]):
     """Running text, one file per split, encoded once and read from memory-mapped stores.
 
     Args:
@@ -118,9 +118,7 @@ class StreamData(DataModule):
         workers: int,
         cache: Path,
     ) -> None:
-        super().__init__()
-        self.files = dict(files)
-        self._fingerprints = dict(fingerprints)
+        super().__init__(files, fingerprints)
         self.settings = settings
         self.streams = streams
         self.length = length
@@ -131,10 +129,6 @@ class StreamData(DataModule):
         self.seed = seed
         self.workers = workers
         self.cache = cache
-
-    def fingerprints(self) -> dict[str, str]:
-        """Checksums of the text."""
-        return self._fingerprints
 
     @cached_property
     def prepared(self) -> PreparedStream:
@@ -156,15 +150,6 @@ class StreamData(DataModule):
                 "--set data.splitting=punctuation parts words from marks",
                 100 * share,
             )
-
-    @property
-    def vocabulary(self) -> StreamVocabulary:
-        """The words."""
-        return self.prepared.vocabulary
-
-    def statistics(self) -> dict[str, Any]:
-        """Lines, tokens, characters and unknown words by split, and the vocabulary's size."""
-        return self.prepared.statistics
 
     def plan(self, world: int) -> SegmentPlan:
         """How the training text is cut for so many processes."""

@@ -111,7 +111,7 @@ class TreeBatches(Dataset[TreeBatch]):
         return TreeBatch(tuple(inputs), heads, labels, positions, len(positions), batch.window_units)
 
 
-class TreebankData(BucketedData):
+class TreebankData(BucketedData[TreebankVocabulary]):
     """Trees, read and encoded once per process.
 
     Args:
@@ -135,17 +135,12 @@ class TreebankData(BucketedData):
         max_length: int,
         batching: Batching,
     ) -> None:
-        super().__init__(batching)
-        self.treebank = treebank
-        self.files = {**treebank.files, **({DEV: treebank.files[TRAIN]} if hold_out else {})}
+        files = {**treebank.files, **({DEV: treebank.files[TRAIN]} if hold_out else {})}
+        super().__init__(batching, files, treebank.fingerprints)
         self.settings = vocabulary
         self.hold_out = hold_out
         self.fraction = fraction
         self.max_length = max_length
-
-    def fingerprints(self) -> dict[str, str]:
-        """Checksums of the trees."""
-        return dict(self.treebank.fingerprints)
 
     def sentences(self, split: str) -> Sequence[Sentence]:
         """The trees of a split in the order of its files.

@@ -75,7 +75,7 @@ class ClassificationBatches(Dataset[ClassificationBatch]):
         return ClassificationBatch(sentences, labels, len(numbers), batch.window_units)
 
 
-class ClassificationData(BucketedData):
+class ClassificationData(BucketedData[ClassificationVocabulary]):
     """Labelled sentences, encoded once and read from memory-mapped stores.
 
     Args:
@@ -101,9 +101,8 @@ class ClassificationData(BucketedData):
         vectors: Path | None = None,
         vector_width: int | None = None,
     ) -> None:
-        super().__init__(batching)
+        super().__init__(batching, corpus.readers, corpus.fingerprints)
         self.corpus = corpus
-        self.files = dict(corpus.readers)
         self.words = words
         self.max_length = max_length
         self.cache = cache
@@ -117,7 +116,7 @@ class ClassificationData(BucketedData):
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 sums by the names under which they count in the run id."""
         vectors = {} if self.vectors is None else {"vectors": sha256_of(self.vectors)}
-        return {**self.corpus.fingerprints, **vectors}
+        return {**super().fingerprints(), **vectors}
 
     @cached_property
     def prepared(self) -> PreparedItems:
@@ -180,11 +179,6 @@ class ClassificationData(BucketedData):
         """Items, labels and words by split, the vocabulary's size, and what pretrained vectors cover."""
         vectors = {} if self.vectors is None else {"vectors": {"file": self.vectors.name, **self.coverage}}
         return {**self.prepared.statistics, **vectors}
-
-    @property
-    def vocabulary(self) -> ClassificationVocabulary:
-        """Words and labels."""
-        return self.prepared.vocabulary
 
     def batches(self, split: str) -> ClassificationBatches:
         """Turns item numbers into tensors."""
