@@ -1,14 +1,14 @@
 """Options of the verbs that use a trained run: which weights, decoded how, where."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from phmrun.cli.options import CONFIG, HARDWARE, RUNS, Plugin, settings
 
-DECODING = "Decoding"
-
+of_decoding = partial(typer.Option, rich_help_panel="Decoding")
 Checkpoint = Annotated[
     str | None, typer.Option(help="best, last, or a file (default: what training scored).", rich_help_panel=RUNS)
 ]
@@ -16,7 +16,6 @@ Average = Annotated[
     int | None,
     typer.Option(min=0, help="Mean of so many last checkpoints; 0: none (default: the run's).", rich_help_panel=RUNS),
 ]
-
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …", rich_help_panel=HARDWARE)]
 
 
@@ -25,24 +24,16 @@ class DecodingOptions:
     """How a trained run is used; an option left out is as the run's configuration has it."""
 
     beam: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Hypotheses kept per sentence; 1: greedy (default: the run's).", rich_help_panel=DECODING
-        ),
+        int | None, of_decoding(min=1, help="Hypotheses kept per sentence; 1: greedy (default: the run's).")
     ] = None
-    alpha: Annotated[
-        float | None,
-        typer.Option(min=0, help="Strength of the length penalty (default: the run's).", rich_help_panel=DECODING),
-    ] = None
-    engine: Annotated[
-        str | None,
-        typer.Option(help="What decodes: torch, or ctranslate2 (default: the run's).", rich_help_panel=DECODING),
-    ] = None
+    alpha: Annotated[float | None, of_decoding(min=0, help="Strength of the length penalty (default: the run's).")] = (
+        None
+    )
+    engine: Annotated[str | None, of_decoding(help="What decodes: torch, or ctranslate2 (default: the run's).")] = None
     quantization: Annotated[
         str | None,
-        typer.Option(
-            help="Of the engine ctranslate2: none, int8, int8_float32, bfloat16, float16 (default: the run's).",
-            rich_help_panel=DECODING,
+        of_decoding(
+            help="Of the engine ctranslate2: none, int8, int8_float32, bfloat16, float16 (default: the run's)."
         ),
     ] = None
     set_: Annotated[
@@ -69,11 +60,5 @@ class DecodingOptions:
             PhmrunError: A ``--set`` is malformed or names another section.
         """
         given = {key: value for key, value, _ in settings(self.set_ or [], "decoding")}
-        flags = {
-            "beam": self.beam,
-            "alpha": self.alpha,
-            "engine": self.engine,
-            "quantization": self.quantization,
-            **more,
-        }
+        flags = {name: getattr(self, name) for name in ("beam", "alpha", "engine", "quantization")} | more
         return {**given, **{name: value for name, value in flags.items() if value is not None}}

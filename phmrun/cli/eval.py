@@ -1,5 +1,6 @@
 """``phmrun eval``: score a trained run again, on another split or with another search."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,25 +19,20 @@ phmrun eval nmt-multi30k-phm-1 --split test --beam 5 --alpha 0.6 --average 8
 
 phmrun eval nmt-multi30k-phm-1 --src newstest.en --tgt newstest.de"""
 
+of_data = partial(typer.Option, rich_help_panel=DATA)
+
 
 @spread
 def evaluate(
     run: RunArgument,
     options: DecodingOptions,
     *,
-    split: Annotated[
-        str | None, typer.Option(help="Part of the run's data: test (default), dev …", rich_help_panel=DATA)
-    ] = None,
+    split: Annotated[str | None, of_data(help="Part of the run's data: test (default), dev …")] = None,
     test: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Another test file, read as the run's own files are.", rich_help_panel=DATA),
+        Path | None, of_data(metavar="FILE", help="Another test file, read as the run's own files are.")
     ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--src", metavar="FILE", help="Another test set: source.", rich_help_panel=DATA)
-    ] = None,
-    target: Annotated[
-        Path | None, typer.Option("--tgt", metavar="FILE", help="Another test set: target.", rich_help_panel=DATA)
-    ] = None,
+    source: Annotated[Path | None, of_data("--src", metavar="FILE", help="Another test set: source.")] = None,
+    target: Annotated[Path | None, of_data("--tgt", metavar="FILE", help="Another test set: target.")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -45,7 +41,12 @@ def evaluate(
     Scores of another test file are named for it, file-NAME-CHECKSUM/…, and never stand for the run's own test set; the
     run's own test set is known by its content, wherever it lies.
     """
-    files = _files(split, test, source, target)
+    pair = [path for path in (source, target) if path]
+    files = [test] if test else pair
+    if files and split is not None:
+        raise PhmrunError("a split and a file are both to be scored", where="--split", hint="Give one of them.")
+    if pair and (test or len(pair) == 1):
+        raise PhmrunError("parallel text needs a source and a target", where="--src", hint="Give --src and --tgt.")
     load_plugins(options.plugin)
     from phmrun.ledger import Run
 
@@ -67,18 +68,3 @@ def evaluate(
         console.print_json({"run_id": found.id, "run_dir": str(found.path), "metrics": metrics})
     else:
         console.print_scores(metrics)
-
-
-def _files(split: str | None, test: Path | None, source: Path | None, target: Path | None) -> list[Path]:
-    """The files of another test set, if one is named.
-
-    Raises:
-        PhmrunError: The options do not go together.
-    """
-    pair = [path for path in (source, target) if path]
-    files = [test] if test else pair
-    if files and split is not None:
-        raise PhmrunError("a split and a file are both to be scored", where="--split", hint="Give one of them.")
-    if pair and (test or len(pair) == 1):
-        raise PhmrunError("parallel text needs a source and a target", where="--src", hint="Give --src and --tgt.")
-    return files

@@ -130,31 +130,19 @@ def _to_ctranslate2(
                 "bleu_ctranslate2": agreement.theirs.to_json(),
                 "differences": [vars(difference) for difference in agreement.differences],
             }
-        facts = {"run_id": trained.run.id, "path": str(exported.path), "format": "ctranslate2"}
-        console.print_json(
-            {**facts, "bytes": exported.bytes, "quantization": exported.quantization, "comparison": compared}
-        )
+        facts: dict[str, Any] = {"run_id": trained.run.id, "path": str(exported.path), "format": "ctranslate2"}
+        facts |= {"bytes": exported.bytes, "quantization": exported.quantization, "comparison": compared}
+        console.print_json(facts)
         return exported.path
-    console.print_table(
-        ("directory", "quantization", "size"),
-        [(str(exported.path), exported.quantization, f"{exported.bytes / 2**20:,.1f} MiB")],
-    )
+    row = (str(exported.path), exported.quantization, f"{exported.bytes / 2**20:,.1f} MiB")
+    console.print_table(("directory", "quantization", "size"), [row])
     if agreement is None:
         return exported.path
     ours, theirs = agreement.ours.value, agreement.theirs.value
-    same = agreement.sentences - len(agreement.differences)
-    console.print_table(
-        ("split", "BLEU phmrun", "BLEU CTranslate2", "difference", "same outputs"),
-        [
-            (
-                agreement.split,
-                f"{ours:.2f}",
-                f"{theirs:.2f}",
-                f"{theirs - ours:+.2f}",
-                f"{same} of {agreement.sentences}",
-            )
-        ],
-    )
+    same = f"{agreement.sentences - len(agreement.differences)} of {agreement.sentences}"
+    columns = ("split", "BLEU phmrun", "BLEU CTranslate2", "difference", "same outputs")
+    scores = (agreement.split, f"{ours:.2f}", f"{theirs:.2f}", f"{theirs - ours:+.2f}", same)
+    console.print_table(columns, [scores])
     if agreement.differences:
         rows = [(str(one.line), f"{one.margin:+.1e}", one.ours, one.theirs) for one in agreement.differences[:SHOWN]]
         console.print_table(("line", "margin of ours", "phmrun", "CTranslate2"), rows)

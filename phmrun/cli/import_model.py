@@ -37,8 +37,5 @@ def import_model(
         facts = {"run_id": imported.run.id, "run_dir": str(imported.run.path)}
         console.print_json({**facts, "model_type": imported.kind, "parameters": imported.parameters})
         return
-    console.stdout().print(
-        f"run {imported.run.id} · {imported.kind} · {imported.parameters:,} parameters · {imported.run.path}",
-        markup=False,
-        soft_wrap=True,
-    )
+    text = f"run {imported.run.id} · {imported.kind} · {imported.parameters:,} parameters · {imported.run.path}"
+    console.stdout().print(text, markup=False, soft_wrap=True)

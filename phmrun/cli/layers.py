@@ -38,10 +38,11 @@ def list_layers(*, plugin: Plugin = None, as_json: Json = False) -> None:
     if as_json:
         console.print_json([*facts, *tables])
         return
-    rows = [[*_row(fact), _share(fact["example"], "multiplications")] for fact in facts]
+    told = ("name", *_FACTS)
+    rows = [[*(fact[key] for key in told), _share(fact["example"], "multiplications")] for fact in facts]
     console.print_table(("layer", "W [k, d]", "parameters", "constraint", "paper", "mult."), rows)
     console.stdout().print()
-    rows = [_row(fact) for fact in tables]
+    rows = [[fact[key] for key in told] for fact in tables]
     console.print_table(("embedding", "vector of word v, m numbers", "parameters", "constraint", "paper"), rows)
     console.stdout().print(f"\n{LETTERS}", markup=False, highlight=False)
 
@@ -65,7 +66,7 @@ def show_layer(
         {"name": option.name, "type": _type(option.annotation), "default": option.default, "help": option.help}
         for option in options_of(name, table=True)
     ]
-    description = _description(name)
+    description = " ".join((_found(name).__doc__ or "").partition("Args:")[0].split())
     if as_json:
         console.print_json({**facts, "description": description, "options": options})
         return
@@ -91,33 +92,22 @@ def show_layer(
 
 
 def _facts(name: str) -> dict[str, Any]:
-    found = _found(name)
-    matrix = name in STRUCTURES
-    told = {fact: getattr(found, fact) for fact in _FACTS}
-    example = _example(found) if matrix else None
-    return {"name": name, "makes": "matrix" if matrix else "embedding", **told, "example": example}
-
-
-def _row(fact: dict[str, Any]) -> list[str]:
-    return [fact["name"], *(fact[name] for name in _FACTS)]
-
-
-def _example(structure: Any) -> dict[str, int] | None:
-    """Parameters, and multiplications for one vector, of a matrix with the usual options; ``None``: it has none."""
+    """What is told of a structure or embedding; the example has a matrix with the usual options, if one is possible."""
     import torch
 
-    rows, columns = (EXAMPLE[1], EXAMPLE[1]) if structure.square else EXAMPLE
-    if structure.misfit(rows, columns):
-        return None
+    found = _found(name)
+    told = {"name": name, "makes": "matrix" if name in STRUCTURES else "embedding"}
+    told |= {fact: getattr(found, fact) for fact in _FACTS}
+    if name not in STRUCTURES:
+        return {**told, "example": None}
+    rows, columns = (EXAMPLE[1], EXAMPLE[1]) if found.square else EXAMPLE
+    if found.misfit(rows, columns):
+        return {**told, "example": None}
     with torch.device("meta"):
-        built = structure(rows, columns)
-    multiplications = built.multiplications(TOKENS) // TOKENS
-    return {
-        "out_features": rows,
-        "in_features": columns,
-        "parameters": built.kept(),
-        "multiplications": multiplications,
-    }
+        built = found(rows, columns)
+    sizes = {"out_features": rows, "in_features": columns}
+    counts = {"parameters": built.kept(), "multiplications": built.multiplications(TOKENS) // TOKENS}
+    return {**told, "example": sizes | counts}
 
 
 def _share(example: dict[str, int] | None, count: str) -> str:
@@ -125,22 +115,10 @@ def _share(example: dict[str, int] | None, count: str) -> str:
     return f"{example[count] / (example['out_features'] * example['in_features']):.2f}" if example else ""
 
 
-def _description(name: str) -> str:
-    """The text of the docstring before its sections."""
-    text = (_found(name).__doc__ or "").partition("Args:")[0]
-    return " ".join(text.split())
-
-
 def _found(name: str) -> Any:
-    """The structure or embedding of that name.
-
-    Raises:
-        PhmrunError: There is none.
-    """
-    if name in STRUCTURES:
-        return STRUCTURES.get(name)
-    if name in EMBEDDINGS:
-        return EMBEDDINGS.get(name)
+    for registry in (STRUCTURES, EMBEDDINGS):
+        if name in registry:
+            return registry.get(name)
     raise unknown("layer", name, [*STRUCTURES.names(), *EMBEDDINGS.names()])
 
 
@@ -148,8 +126,6 @@ def _type(annotation: Any) -> str:
     """A type as it is written in code: ``int``, ``'paper' | 'released'``."""
     if hasattr(annotation, "__args__") and "Literal" in str(annotation):
         return " | ".join(repr(value) for value in annotation.__args__)
-    return (
-        annotation.__name__
-        if isinstance(annotation, type)
-        else re.sub(r"(typing|collections\.abc)\.", "", str(annotation))
-    )
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return re.sub(r"(typing|collections\.abc)\.", "", str(annotation))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.decoding import DECODING, DecodingOptions
+from phmrun.cli.decoding import DecodingOptions, of_decoding
 from phmrun.cli.options import Json, RunArgument, RunsDirectory, spread
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import waiting
@@ -33,10 +33,7 @@ def predict(
         ),
     ] = None,
     *,
-    nbest: Annotated[
-        int | None,
-        typer.Option(min=1, help="Hypotheses per line, best first (default: 1).", rich_help_panel=DECODING),
-    ] = None,
+    nbest: Annotated[int | None, of_decoding(min=1, help="Hypotheses per line, best first (default: 1).")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -67,11 +64,7 @@ def predict(
 
 
 def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:
-    """The text of lines without their ends; ``exact``: without the line feed alone.
-
-    Raises:
-        PhmrunError: A line is not UTF-8.
-    """
+    """The text of lines without their ends; ``exact``: without the line feed alone. A line must be UTF-8."""
     for number, line in enumerate(raw, start=1):
         try:
             text = line.decode("utf-8")

@@ -232,7 +232,7 @@ class _Answer:
 def save_pictures(page: Page) -> None:
     """Draws the pictures of a page; of several scores of a row the first, which decides."""
     from phmrun.plots.canvas import save_figure
-    from phmrun.plots.effects import draw_effects
+    from phmrun.plots.sweeps import draw_effects
 
     for path, compared in page.pictures.items():
         score = compared[0].score

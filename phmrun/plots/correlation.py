@@ -26,13 +26,7 @@ ACROSS = 3
 
 
 class Panel(NamedTuple):
-    """One map.
-
-    Attributes:
-        title: What the table is.
-        map: EᵀE between 0 and 1, ``[m, m]``.
-        groups: Into how many groups the m dimensions fall.
-    """
+    """One map: EᵀE between 0 and 1, ``[m, m]``; and into how many groups the m dimensions fall."""
 
     title: str
     map: NDArray[np.float64]
@@ -47,8 +41,7 @@ def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
         total = total + part.t() @ part
     product = total.cpu().numpy()
     low, high = product.min(), product.max()
-    scaled: NDArray[np.float64] = (product - low) / (high - low) if high > low else np.zeros_like(product)
-    return scaled
+    return (product - low) / (high - low) if high > low else np.zeros_like(product)  # type: ignore[no-any-return]
 
 
 @torch.no_grad()

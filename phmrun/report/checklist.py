@@ -5,12 +5,12 @@ criteria that EMNLP has asked for since 2020 (Dodge et al. 2019, "Show Your Work
 checklist. The questions are given in our words. What no record can answer is left blank for the authors.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from phmrun.config import semantic_values
-from phmrun.datasets import CATALOGUE, Dataset
+from phmrun.datasets import CATALOGUE
 from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.environment import read_segments, summary
@@ -24,53 +24,12 @@ BLANK = "✎ to be filled in by the authors"
 _MOST = 12
 
 
-class Evidence:
-    """What the runs of a sweep have on record.
-
-    Args:
-        plan: The sweep.
-        statuses: Its cells, as they stand.
-        tuned: Its rows with their trials; empty where it tunes nothing.
-    """
-
-    def __init__(self, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned] = ()) -> None:
-        self.plan = plan
-        self.statuses = statuses
-        self.tuned = tuned
-        self.done: list[tuple[str, RunSummary]] = [
-            (status.cell.label, status.run) for status in statuses if status.run and status.state is CellState.DONE
-        ]
-
-    @cached_property
-    def segments(self) -> list[dict[str, Any]]:
-        """The environments of all runs."""
-        return [entry for _, run in self.done for entry in read_segments(Run(run.path))]
-
-    @cached_property
-    def datasets(self) -> list[Dataset]:
-        """The catalogue's entries of the data."""
-        names = dict.fromkeys(status.cell.config.data.name for status in self.statuses if status.cell.config)
-        return [CATALOGUE.get(name) for name in names if name in CATALOGUE.names()]
-
-    @cached_property
-    def seeds(self) -> dict[str, int]:
-        """Finished runs by row, seeds apart."""
-        counts: dict[str, int] = {}
-        for label, _ in self.done:
-            row = " · ".join(part for part in label.split(" · ") if not part.startswith("seed "))
-            counts[row] = counts.get(row, 0) + 1
-        return counts
-
-
-Answer = Callable[[Evidence], str]
-
-
 class Item(NamedTuple):
-    """A question, and what answers it; nothing does where only the authors can."""
+    """A question, and the records that answer it; only the authors can where none does."""
 
     number: str
     question: str
-    answer: Answer | None = None
+    records: tuple[str, ...] = ()
 
 
 class Filled(NamedTuple):
@@ -90,8 +49,17 @@ def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[
         statuses: Its cells, as they stand.
         tuned: Its rows with their trials.
     """
-    found = Evidence(plan, statuses, tuned)
-    return [Filled(item.number, item.question, item.answer(found) if item.answer else "") for item in CHECKLISTS[name]]
+    done = [(status.cell.label, status.run) for status in statuses if status.run and status.state is CellState.DONE]
+    segments = [entry for _, run in done for entry in read_segments(Run(run.path))]
+    found = _of_runs(done, segments) | _of_settings(plan, statuses, tuned, done) | _of_data(statuses, done)
+    commits = dict.fromkeys(str((entry.get("code") or {}).get("commit", "")) for entry in segments)
+    commands = f"phmrun sweep {plan.sweep.where}; phmrun runs reproduce RUN compares a run bit for bit"
+    versions = _lines(f"commit {commit}" for commit in commits if commit)
+    found["again"] = f"{commands}; {versions}" if versions else commands
+    return [
+        Filled(item.number, item.question, _lines(found[record] for record in item.records))
+        for item in CHECKLISTS[name]
+    ]
 
 
 def document(name: str, plan: Plan, items: Sequence[Filled]) -> Document:
@@ -110,169 +78,120 @@ def _lines(lines: Iterable[str]) -> str:
     return "; ".join(found[:_MOST]) + more
 
 
-def _infrastructure(found: Evidence) -> str:
-    return _lines(summary(entry) for entry in found.segments)
-
-
-def _runtime(found: Evidence) -> str:
-    times = [(label, run.status.seconds) for label, run in found.done if run.status]
-    return _lines(f"{label}: {duration(seconds)}" for label, seconds in times)
-
-
-def _budget(found: Evidence) -> str:
-    if not found.done:
-        return ""
-    wall = sum(run.status.seconds for _, run in found.done if run.status)
-    cpu = sum(float(entry.get("cpu_seconds") or 0) for entry in found.segments)
-    return f"{len(found.done)} runs, {duration(wall)} of training in all, {duration(cpu)} of processor time"
-
-
-def _parameters(found: Evidence) -> str:
-    rows = ((label, run.about("parameters")) for label, run in found.done)
-    return _lines(f"{label}: {count:,}" for label, count in rows if isinstance(count, int))
-
-
-def _size_and_budget(found: Evidence) -> str:
-    return _lines([_parameters(found), _budget(found), _infrastructure(found)]) if found.done else ""
-
-
-def _scores(found: Evidence) -> Iterator[str]:
-    for label, run in found.done:
+def _of_runs(done: Sequence[tuple[str, RunSummary]], segments: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What the finished runs, by their cells, have on record of machines, times, sizes and scores."""
+    times = [(label, run.status.seconds) for label, run in done if run.status]
+    counts = [(label, run.about("parameters")) for label, run in done]
+    budget, scores, metrics = "", [], []
+    if done:
+        wall = duration(sum(seconds for _, seconds in times))
+        cpu = duration(sum(float(entry.get("cpu_seconds") or 0) for entry in segments))
+        budget = f"{len(done)} runs, {wall} of training in all, {cpu} of processor time"
+    for label, run in done:
         name = run.main_score
         best, value = run.score(BEST), run.score(name) if name else None
         if name and value is not None and best is not None:
-            yield f"{label}: {name} {number(value)}, best validation {number(best)}"
+            scores.append(f"{label}: {name} {number(value)}, best validation {number(best)}")
+        entry = run.metrics.get(name or "")
+        if isinstance(entry, dict):
+            metrics.append(f"{name}: {entry.get('signature')}")
+    packages = [entry.get("packages") or {} for entry in segments]
+    return {
+        "machines": _lines(summary(entry) for entry in segments),
+        "times": _lines(f"{label}: {duration(seconds)}" for label, seconds in times),
+        "budget": budget,
+        "parameters": _lines(f"{label}: {count:,}" for label, count in counts if isinstance(count, int)),
+        "validation": _lines(scores),
+        "metrics": _lines(metrics),
+        "packages": _lines(", ".join(f"{name} {version}" for name, version in each.items()) for each in packages),
+    }
 
 
-def _validation(found: Evidence) -> str:
-    return _lines(_scores(found))
+def _of_settings(
+    plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned], done: Sequence[tuple[str, RunSummary]]
+) -> dict[str, str]:
+    """What was varied, tried, chosen and repeated."""
+    search = []
+    for key, values in plan.sweep.file.grid.items():
+        search.append(f"{key} in {{{', '.join(dict.fromkeys(map(str, values)))}}}")
+    if not tuned:
+        search.append(f"no other value was searched for: all settings stand in {plan.sweep.where}")
+    for row in tuned:
+        keys = dict.fromkeys(key for values, _ in row.trials for key in values)
+        tried = {key: dict.fromkeys(str(values[key]) for values, _ in row.trials) for key in keys}
+        space = ", ".join(f"{key} in {{{', '.join(values)}}}" for key, values in tried.items())
+        best = ", ".join(f"{key} = {value}" for key, value in (row.values or {}).items()) or "not yet chosen"
+        search.append(f"{row.label}: {len(row.trials)} trials on validation, {space}: {best}")
+    configs = [semantic_values(status.cell.config) for status in statuses if status.cell.config]
+    settings = [", ".join(f"{key}={value}" for key, value in each.items() if key != "seed") for each in configs]
+    rows = [" · ".join(part for part in label.split(" · ") if not part.startswith("seed ")) for label, _ in done]
+    seeds = Counter(rows)
+    trials = [f"{row.label}: {len(row.trials)} trials" for row in tuned]
+    repeated = _lines([*trials, *(f"{row or 'all'}: {count}" for row, count in seeds.items())])
+    spread = f"mean and standard deviation over seeds ({repeated})"
+    if any("ci" in entry for _, run in done for entry in run.metrics.values() if isinstance(entry, dict)):
+        spread += "; each run's score has a 95 % interval over test items"
+    return {
+        "search": _lines(search),
+        "settings": _lines(settings),
+        "trials": repeated,
+        "spread": spread if any(count > 1 for count in seeds.values()) else "",
+    }
 
 
-def _metrics(found: Evidence) -> str:
-    entries = ((run.main_score, run.metrics.get(run.main_score or "")) for _, run in found.done)
-    signed = (f"{name}: {entry.get('signature')}" for name, entry in entries if isinstance(entry, dict))
-    return _lines(signed)
-
-
-def _search(found: Evidence) -> str:
-    varied = {key: list(dict.fromkeys(map(str, values))) for key, values in found.plan.sweep.file.grid.items()}
-    grid = [f"{key} in {{{', '.join(values)}}}" for key, values in varied.items()]
-    if found.tuned:
-        return _lines([*grid, *(_trials_of(row) for row in found.tuned)])
-    return _lines([*grid, f"no other value was searched for: all settings stand in {found.plan.sweep.where}"])
-
-
-def _trials_of(row: Tuned) -> str:
-    """What a row tried on validation, and what was chosen."""
-    keys = dict.fromkeys(key for values, _ in row.trials for key in values)
-    tried = {key: dict.fromkeys(str(values[key]) for values, _ in row.trials) for key in keys}
-    space = ", ".join(f"{key} in {{{', '.join(values)}}}" for key, values in tried.items())
-    best = ", ".join(f"{key} = {value}" for key, value in (row.values or {}).items()) or "not yet chosen"
-    return f"{row.label}: {len(row.trials)} trials on validation, {space}: {best}"
-
-
-def _trials(found: Evidence) -> str:
-    trials = (f"{row.label}: {len(row.trials)} trials" for row in found.tuned)
-    return _lines([*trials, *(f"{row or 'all'}: {count}" for row, count in found.seeds.items())])
-
-
-def _settings(found: Evidence) -> str:
-    changed = []
-    for status in found.statuses:
-        if status.cell.config:
-            values = semantic_values(status.cell.config)
-            changed.append(", ".join(f"{key}={value}" for key, value in values.items() if key != "seed"))
-    return _lines(changed)
-
-
-def _spread(found: Evidence) -> str:
-    if not any(count > 1 for count in found.seeds.values()):
-        return ""
-    intervals = any("ci" in entry for _, run in found.done for entry in run.metrics.values() if isinstance(entry, dict))
-    text = f"mean and standard deviation over seeds ({_trials(found)})"
-    return text + ("; each run's score has a 95 % interval over test items" if intervals else "")
-
-
-def _statistics(found: Evidence) -> str:
-    lines = []
-    for _, run in found.done:
+def _of_data(statuses: Sequence[CellStatus], done: Sequence[tuple[str, RunSummary]]) -> dict[str, str]:
+    """What the runs and the catalogue know of the data."""
+    counts, checksums = [], []
+    for _, run in done:
         splits = Run(run.path).parameters().get("data", {}).get("splits", {})
         for split, facts in splits.items() if isinstance(splits, dict) else ():
-            counts = [f"{value:,} {key}" for key, value in facts.items() if type(value) is int]
-            lines.append(f"{run.about('data')} {split}: {', '.join(counts)}")
-    return _lines(lines)
-
-
-def _splits(found: Evidence) -> str:
-    lines = []
-    for _, run in found.done:
+            figures = [f"{value:,} {key}" for key, value in facts.items() if type(value) is int]
+            counts.append(f"{run.about('data')} {split}: {', '.join(figures)}")
         record = Run(run.path).data()
-        for name, split in (record.splits if record else {}).items():
-            lines.append(f"{run.about('data')} {name}: SHA-256 {split.sha256}")
-    return _lines(lines)
-
-
-def _creators(found: Evidence) -> str:
-    return _lines(f"{each.name}: {each.homepage or each.summary}" for each in found.datasets if each.citation)
-
-
-def _licences(found: Evidence) -> str:
-    return _lines(f"{each.name}: {each.licence}" for each in found.datasets)
-
-
-def _documentation(found: Evidence) -> str:
-    return _lines(f"{each.name}: {each.summary}" for each in found.datasets)
-
-
-def _downloads(found: Evidence) -> str:
-    return _lines(f"phmrun data fetch {each.name} ({each.homepage or 'see its entry'})" for each in found.datasets)
-
-
-def _packages(found: Evidence) -> str:
-    versions = (entry.get("packages") or {} for entry in found.segments)
-    return _lines(", ".join(f"{name} {version}" for name, version in each.items()) for each in versions)
-
-
-def _again(found: Evidence) -> str:
-    commits = dict.fromkeys(str((entry.get("code") or {}).get("commit", "")) for entry in found.segments)
-    versions = _lines(f"commit {commit}" for commit in commits if commit)
-    commands = f"phmrun sweep {found.plan.sweep.where}; phmrun runs reproduce RUN compares a run bit for bit"
-    return f"{commands}; {versions}" if versions else commands
-
-
-def _code_and_data(found: Evidence) -> str:
-    return _lines([_again(found), _downloads(found)])
+        for name, part in (record.splits if record else {}).items():
+            checksums.append(f"{run.about('data')} {name}: SHA-256 {part.sha256}")
+    names = dict.fromkeys(status.cell.config.data.name for status in statuses if status.cell.config)
+    datasets = [CATALOGUE.get(name) for name in names if name in CATALOGUE.names()]
+    fetched = [f"phmrun data fetch {each.name} ({each.homepage or 'see its entry'})" for each in datasets]
+    return {
+        "statistics": _lines(counts),
+        "splits": _lines(checksums),
+        "creators": _lines(f"{each.name}: {each.homepage or each.summary}" for each in datasets if each.citation),
+        "licences": _lines(f"{each.name}: {each.licence}" for each in datasets),
+        "documentation": _lines(f"{each.name}: {each.summary}" for each in datasets),
+        "downloads": _lines(fetched),
+    }
 
 
 _REPRODUCIBILITY = (
-    Item("R1", "On what machines was computed?", _infrastructure),
-    Item("R2", "How long did each approach take on average?", _runtime),
-    Item("R3", "How many parameters has each model?", _parameters),
-    Item("R4", "What is the validation score beside each test score?", _validation),
-    Item("R5", "How exactly is each metric computed?", _metrics),
-    Item("R6", "Within what bounds were hyperparameters searched, and how were they chosen?", _search),
-    Item("R7", "How many trials and runs were made for each row?", _trials),
-    Item("R8", "What are the settings of the reported models?", _settings),
-    Item("R9", "How many examples has each part of the data?", _statistics),
-    Item("R10", "Which files are training, validation and test data?", _splits),
-    Item("R11", "Where can the data be downloaded?", _downloads),
-    Item("R12", "Where is the code, with its dependencies and the commands that give the results?", _again),
+    Item("R1", "On what machines was computed?", ("machines",)),
+    Item("R2", "How long did each approach take on average?", ("times",)),
+    Item("R3", "How many parameters has each model?", ("parameters",)),
+    Item("R4", "What is the validation score beside each test score?", ("validation",)),
+    Item("R5", "How exactly is each metric computed?", ("metrics",)),
+    Item("R6", "Within what bounds were hyperparameters searched, and how were they chosen?", ("search",)),
+    Item("R7", "How many trials and runs were made for each row?", ("trials",)),
+    Item("R8", "What are the settings of the reported models?", ("settings",)),
+    Item("R9", "How many examples has each part of the data?", ("statistics",)),
+    Item("R10", "Which files are training, validation and test data?", ("splits",)),
+    Item("R11", "Where can the data be downloaded?", ("downloads",)),
+    Item("R12", "Where is the code, with its dependencies and the commands that give the results?", ("again",)),
 )
 
 CHECKLISTS: dict[str, tuple[Item, ...]] = {
     "acl": (
         Item("A1", "Are the limitations of the work described?"),
         Item("A2", "Are potential risks of the work discussed?"),
-        Item("B1", "Are the creators of the data cited?", _creators),
-        Item("B2", "Are the licences of the data given?", _licences),
+        Item("B1", "Are the creators of the data cited?", ("creators",)),
+        Item("B2", "Are the licences of the data given?", ("licences",)),
         Item("B3", "Is the use of the data what they were intended for?"),
         Item("B4", "Was checked whether the data name or offend people?"),
-        Item("B5", "Are the data documented: domain, language?", _documentation),
-        Item("B6", "How many examples has each part of the data?", _statistics),
-        Item("C1", "Parameters, computing budget and machines?", _size_and_budget),
-        Item("C2", "Settings, the search for them, and the best values found?", lambda f: _lines([_search(f)])),
-        Item("C3", "Do results say what they are over: runs, means, error bars?", _spread),
-        Item("C4", "Versions and settings of the packages used?", _packages),
+        Item("B5", "Are the data documented: domain, language?", ("documentation",)),
+        Item("B6", "How many examples has each part of the data?", ("statistics",)),
+        Item("C1", "Parameters, computing budget and machines?", ("parameters", "budget", "machines")),
+        Item("C2", "Settings, the search for them, and the best values found?", ("search",)),
+        Item("C3", "Do results say what they are over: runs, means, error bars?", ("spread",)),
+        Item("C4", "Versions and settings of the packages used?", ("packages",)),
         Item("D", "Were people asked to annotate or to take part?"),
         Item("E", "Were AI assistants used, and how?"),
         *_REPRODUCIBILITY,
@@ -281,17 +200,19 @@ CHECKLISTS: dict[str, tuple[Item, ...]] = {
         Item("1", "Do the claims match what is shown?"),
         Item("2", "Are limitations discussed?"),
         Item("3", "Are assumptions and proofs of theoretical results complete?"),
-        Item("4", "Is what is needed to reproduce the results disclosed?", _again),
-        Item("5", "Are code and data open, with instructions?", _code_and_data),
-        Item("6", "Are splits, settings and how they were chosen given?", lambda f: _lines([_settings(f), _search(f)])),
-        Item("7", "Are error bars or significance reported, and over what?", _spread),
-        Item("8", "On what machines, with how much memory, for how long was computed?", _size_and_budget),
+        Item("4", "Is what is needed to reproduce the results disclosed?", ("again",)),
+        Item("5", "Are code and data open, with instructions?", ("again", "downloads")),
+        Item("6", "Are splits, settings and how they were chosen given?", ("settings", "search")),
+        Item("7", "Are error bars or significance reported, and over what?", ("spread",)),
+        Item(
+            "8",
+            "On what machines, with how much memory, for how long was computed?",
+            ("parameters", "budget", "machines"),
+        ),
         Item("9", "Does the work follow the code of ethics?"),
         Item("10", "Are societal impacts discussed?"),
         Item("11", "Are there safeguards against misuse of what is released?"),
-        Item(
-            "12", "Are licences and creators of existing assets named?", lambda f: _lines([_licences(f), _creators(f)])
-        ),
+        Item("12", "Are licences and creators of existing assets named?", ("licences", "creators")),
         Item("13", "Are new assets documented?"),
         Item("14", "Are instructions and pay of participants given?"),
         Item("15", "Were risks to participants reviewed?"),

@@ -13,8 +13,8 @@ from phmrun.papers.costs import points_of
 from phmrun.papers.layout import Differences, lay_out
 from phmrun.papers.results import ResultTable
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.history import choose_score, curves, draw_history
-from phmrun.plots.pareto import draw_pareto
+from phmrun.plots.runs import choose_score, curves, draw_history
+from phmrun.plots.sweeps import draw_pareto
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
 from phmrun.report.environments import environments
 from phmrun.sweeps import Plan

@@ -2,7 +2,7 @@
 
 from phmrun.papers.effects import Effect
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.effects import draw_effects
+from phmrun.plots.sweeps import draw_effects
 
 
 def test_a_line_for_each_row_filled_where_it_is_decided(tmp_path):

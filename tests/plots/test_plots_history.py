@@ -7,7 +7,7 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.history import Curve, choose_score, curves, default_name, draw_history, labels
+from phmrun.plots.runs import Curve, choose_score, curves, default_name, draw_history, labels
 from phmrun.registry import TASKS
 
 ROWS = [

@@ -9,8 +9,8 @@ from phmrun.ledger import Run
 from phmrun.metrics.kinds import Kind, kind_of
 from phmrun.papers.costs import Point, frontier
 from phmrun.plots.canvas import save_figure
-from phmrun.plots.pareto import draw_pareto, legible, short
-from phmrun.plots.speed import draw_speed, pace_of
+from phmrun.plots.runs import draw_speed, pace_of
+from phmrun.plots.sweeps import draw_pareto, legible, short
 from phmrun.registry import SCORES
 
 numbers = st.integers(0, 12).map(float)

@@ -1,0 +1,178 @@
+"""Pictures of runs: the course of a score over their training, and how fast they went."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from statistics import median
+from textwrap import fill
+from typing import Literal, NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+from phmrun.config import load_run_config, semantic_values
+from phmrun.errors import PhmrunError
+from phmrun.layers import options_of
+from phmrun.ledger import Run
+from phmrun.ledger.card import shared
+from phmrun.ledger.history import shown
+from phmrun.ledger.listing import score_value
+from phmrun.ledger.status import PLAIN
+from phmrun.ledger.wording import title
+from phmrun.plots.canvas import PALETTE, new_figure, words
+
+Axis = Literal["epoch", "step", "time"]
+LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
+PARTS = ("layer", "embedding", "output")
+"""Sections of a config that the name of a network says."""
+LONGEST = 60
+"""Characters of a line in a legend."""
+USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")
+"""Scores in the order in which one is chosen."""
+TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
+
+
+def heading(runs: Sequence[Run]) -> str:
+    """What the runs have in common: task and data."""
+    tasks, data = (
+        ", ".join(dict.fromkeys(str(run.status.about.get(key, "")) for run in runs)) for key in ("task", "data")
+    )
+    return f"{tasks} on {data}"
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """What tells the runs apart: their layers ("dense", "phm n=2"), then the settings in which they differ."""
+    networks = [str(run.status.about.get("network") or run.status.about.get("layer") or PLAIN) for run in runs]
+    try:
+        settings = [semantic_values(load_run_config(run.config_path, options_of=options_of)) for run in runs]
+    except PhmrunError:  # a layer that is not loaded, say
+        settings = [{} for _ in runs]
+    keys = dict.fromkeys(key for values in settings for key in values if key.partition(".")[0] not in PARTS)
+    telling = [key for key in keys if len({str(values.get(key)) for values in settings}) > 1]
+    endings = Counter(key.rpartition(".")[2] for key in telling)
+    names = {}  # the last part of a key where that says which one is meant: "seed", "lr"
+    for key in telling:
+        last = key.rpartition(".")[2]
+        names[key] = last.replace("_", " ") if endings[last] == 1 else key
+    found = []
+    for network, values in zip(networks, settings, strict=True):
+        others = [f"{names[key]} {values[key]}" for key in telling if key in values]
+        same = len(set(networks)) == 1 and others
+        found.append(fill(shared(", ".join(others if same else [network, *others])), LONGEST))
+    counts = Counter(found)
+    places = {label: count(1) for label in counts}
+    return [label if counts[label] == 1 else f"{label} ({next(places[label])})" for label in found]
+
+
+def default_name(runs: Sequence[Run], kind: str) -> Path:
+    """Where a picture goes unless it is said: beside where the command is given, named for the first run."""
+    return Path(f"{kind}-{runs[0].id}.png")
+
+
+class Curve(NamedTuple):
+    """The course of a score in one run, which the legend calls ``label``, over epochs, steps or minutes."""
+
+    label: str
+    places: list[float]
+    values: list[float]
+
+
+def choose_score(runs: Sequence[Run], asked: str | None) -> str:
+    """The score that is asked for, or the first usual one that all runs have.
+
+    Raises:
+        PhmrunError: There is none.
+    """
+    names = [{name for row in run.history.read() for name in row} for run in runs]
+    common = set.intersection(*names) - {"step", "time"}
+    for name in USUAL if asked is None else (asked,):
+        if name in common:
+            return name
+    what = "the runs have no score in common" if asked is None else f"not all of the runs have the score {asked!r}"
+    raise PhmrunError(what, where="--score", valid=sorted(common))
+
+
+def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
+    """The courses of a score.
+
+    Raises:
+        PhmrunError: A run does not say how many steps an epoch has.
+    """
+    found = []
+    for run, label in zip(runs, labels(runs), strict=True):
+        rows = [row for row in run.history.read() if score in row]
+        length = run.parameters().get("steps_per_epoch") if axis == "epoch" else 1
+        if not length:
+            raise PhmrunError(
+                f"the run {run.id} does not say how many steps an epoch has", where="--over", valid=("step", "time")
+            )
+        places = [float(row["time"] / 60 if axis == "time" else row["step"] / length) for row in rows]
+        found.append(Curve(label, places, [shown(score, float(row[score])) for row in rows]))
+    return found
+
+
+def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
+    """One line for each run; ``log``: on a logarithmic scale."""
+    figure = new_figure(7.0, 4.2)
+    axes = figure.subplots()
+    for number, curve in enumerate(drawn):
+        colour = PALETTE[number % len(PALETTE)]
+        dashes = ("-", "--", ":", "-.")[number // len(PALETTE) % 4]
+        marker = "o" if len(curve.places) == 1 else None
+        axes.plot(
+            curve.places, curve.values, dashes, color=colour, label=words(curve.label), linewidth=1.4, marker=marker
+        )
+    axes.set_xlabel(LABELS[axis])
+    axes.set_ylabel(title(score))
+    axes.set_title(words(heading), fontsize=10)
+    if log:
+        axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return figure
+
+
+class Pace(NamedTuple):
+    """How fast a run went, as its own record has it, with whatever else the machine did meanwhile.
+
+    Attributes:
+        label: What it is called.
+        training: Units (tokens, items) per second of training, the median of its history; ``None``: not recorded.
+        prediction: Sentences per second of its evaluation on the test set; ``None``: not recorded.
+    """
+
+    label: str
+    training: float | None
+    prediction: float | None
+
+
+def pace_of(run: Run, label: str) -> Pace:
+    """The pace of one run."""
+    rates = [row[TRAINING] for row in run.history.read() if TRAINING in row]
+    return Pace(label, median(rates) if rates else None, score_value(run.metrics().get(PREDICTION)))
+
+
+def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
+    """Bars of training and of prediction, one for each run, with their figures; "not recorded" where there is none."""
+    lines = sum(1 + pace.label.count("\n") for pace in paces)
+    figure = new_figure(9.0, 1.3 + 0.3 * lines)
+    figure.suptitle(words(heading), fontsize=10)
+    sides = figure.subplots(1, 2, sharey=True)
+    for axes, name, values in (
+        (sides[0], "training: tokens or items per second", [pace.training for pace in paces]),
+        (sides[1], "prediction: sentences per second", [pace.prediction for pace in paces]),
+    ):
+        bars = axes.barh(range(len(paces)), [value or 0.0 for value in values], color=PALETTE[0], height=0.7)
+        said = ["not recorded" if value is None else f"{value:,.0f}" for value in values]
+        axes.bar_label(bars, said, padding=3, fontsize=8)
+        axes.set_xlim(0, 1.2 * max([value for value in values if value] or [1.0]))
+        axes.set_yticks(range(len(paces)), [words(pace.label) for pace in paces], fontsize=8)
+        axes.set_xlabel(name, fontsize=8)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.grid(alpha=0.3, axis="x")
+        axes.set_axisbelow(True)
+    sides[0].invert_yaxis()
+    return figure

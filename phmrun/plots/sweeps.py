@@ -1,0 +1,114 @@
+"""Pictures of a sweep's rows: scores against costs, differences from the dense network, what trials were worth."""
+
+import math
+from collections.abc import Sequence
+from textwrap import fill
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from phmrun.ledger.wording import title
+from phmrun.metrics.kinds import kind_of
+from phmrun.papers.costs import Point, frontier
+from phmrun.papers.effects import Effect
+from phmrun.plots.canvas import PALETTE, new_figure, words
+from phmrun.statistics.expected_best import expected_best
+
+
+def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters", heading: str = "") -> Figure:
+    """A score against its cost ``size``: the points with their spread, and the frontier as a line.
+
+    It shows which layers give most for their parameters or time, and which are beaten on both counts.
+    """
+    figure = new_figure(7.0, 4.6)
+    figure.suptitle(fill(words(heading), 90), fontsize=10)
+    axes = figure.subplots()
+    best = frontier(points, lower=kind_of(score).lower_is_better)
+    axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
+    for number, point in enumerate(points):
+        colour, label = PALETTE[number % 6], words(point.label)
+        axes.errorbar(point.size, point.score, yerr=point.spread, fmt="o", color=colour, capsize=3, label=label)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+    sizes = legible([point.size for point in points])
+    if len(sizes) <= 6:
+        axes.set_xticks(sizes, [short(value) for value in sizes], rotation=30, ha="right", fontsize=8)
+        axes.set_xticks([], minor=True)
+    axes.set_xlabel(f"{size} (logarithmic)")
+    spread = any(point.spread is not None for point in points)
+    axes.set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
+    axes.grid(alpha=0.3)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
+    return figure
+
+
+def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
+    """The sizes that are named below the axis: those whose names would lie over one another are left out.
+
+    Args:
+        sizes: In any order.
+        least: The smallest distance on the logarithmic axis, in parts of its length.
+    """
+    ordered = sorted(set(sizes))
+    room = least * math.log(ordered[-1] / ordered[0])
+    kept = ordered[:1]
+    for value in ordered[1:]:
+        if math.log(value / kept[-1]) >= room:
+            kept.append(value)
+    return kept
+
+
+def short(value: float) -> str:
+    """A count with a unit: ``7.6M``."""
+    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if value >= unit:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:g}"
+
+
+def draw_effects(effects: Sequence[Effect], score: str) -> Figure:
+    """A line for each row, from the lower to the upper end of its interval; zero is the dense network.
+
+    A point is filled where the comparison has decided that the row is different.
+    """
+    figure = new_figure(7.0, 1.3 + 0.32 * len(effects))
+    axes = figure.subplots()
+    axes.axvline(0.0, color=PALETTE[7], linewidth=1.0)
+    for place, effect in enumerate(effects):
+        axes.plot([effect.low, effect.high], [place, place], color=PALETTE[0], linewidth=1.8)
+        face = PALETTE[0] if effect.different else "white"
+        axes.plot(effect.value, place, "o", color=PALETTE[0], markerfacecolor=face)
+    axes.set_yticks(range(len(effects)), [words(f"{effect.label} ({effect.seeds} seeds)") for effect in effects])
+    axes.invert_yaxis()
+    axes.set_ylim(len(effects) - 0.4, -0.6)
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel(f"{title(score)}, minus dense\nfilled: decided to be different", fontsize=9)
+    axes.grid(axis="x", alpha=0.3)
+    return figure
+
+
+class Effort(NamedTuple):
+    """The trials of a row: the best validation of each, and the direction of the score."""
+
+    label: str
+    scores: Sequence[float]
+    lower_is_better: bool
+
+
+def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
+    """The expected best validation score against the number of trials, a line for each row (Dodge et al. 2019)."""
+    figure = new_figure(7.0, 4.2)
+    axes = figure.subplots()
+    for number, effort in enumerate(efforts):
+        values = expected_best(effort.scores, lower_is_better=effort.lower_is_better)
+        colour = PALETTE[number % len(PALETTE)]
+        axes.plot(range(1, len(values) + 1), values, marker="o", color=colour, label=words(effort.label), linewidth=1.4)
+    axes.set_title(words(heading), fontsize=10)
+    axes.set_xlabel("trials")
+    axes.set_ylabel(f"expected best {title(score)}")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return figure
