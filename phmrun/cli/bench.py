@@ -6,19 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phmrun.cli import bench_layers, completion, console
+from phmrun.cli import bench_layers, completion, console, measuring
 from phmrun.cli.decoding import Device
-from phmrun.cli.measuring import (
-    Repeats,
-    Threads,
-    duration,
-    listed,
-    measured,
-    name_and_options,
-    numbers,
-    prepare_process,
-    print_machine,
-)
+from phmrun.cli.measuring import Repeats, Texts, Threads, measured
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.experiments import resolve_request
@@ -54,7 +44,7 @@ phmrun bench run nmt-multi30k-phm-1 --against hf --against dense --threads 2
 
 phmrun bench run nmt-multi30k-phm-1 --only decoding --against ctranslate2 --against ctranslate2-int8 --against hf"""
 
-BatchSizes = Annotated[list[str] | None, measured(metavar="N,…", help="Sentences decoded at a time (default: 1,64).")]
+BatchSizes = Annotated[Texts, measured(metavar="N,…", help="Sentences decoded at a time (default: 1,64).")]
 
 app.command("layers", epilog=bench_layers.EPILOG)(bench_layers.bench_layers)
 
@@ -63,10 +53,10 @@ app.command("layers", epilog=bench_layers.EPILOG)(bench_layers.bench_layers)
 def bench_networks(
     *,
     preset: Annotated[
-        list[str] | None, measured(metavar="NAME", help="Sizes of the task nmt; may be repeated (default: small).")
+        Texts, measured(metavar="NAME", help="Sizes of the task nmt; may be repeated (default: small).")
     ] = None,
     layer: Annotated[
-        list[str] | None,
+        Texts,
         measured(
             metavar="NAME",
             help="Structure of the blocks' matrices, with options if need be: 'phm n=8'; may be repeated (default: "
@@ -90,22 +80,22 @@ def bench_networks(
     weight matrices, for one token.
     """
     load_plugins(plugin)
-    wanted = [name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
+    wanted = [measuring.name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
     from phmrun.bench import machine, networks
     from phmrun.engine.trained_model import choose_device
 
-    prepare_process(threads)
+    measuring.prepare_process(threads)
     place = choose_device(device)
-    sizes = tuple(numbers(batch_size, "--batch-size")) or networks.Amount.sentences
+    sizes = tuple(measuring.numbers(batch_size, "--batch-size")) or networks.Amount.sentences
     amount = networks.Amount(vocabulary, length, tokens, sizes, repeats)
-    plans = [(name, _configs(name, wanted, vocabulary)) for name in listed(preset) or ["small"]]
+    plans = [(name, _configs(name, wanted, vocabulary)) for name in measuring.listed(preset) or ["small"]]
     machine.warn_if_busy()
     facts = {**machine.facts(), "device": place}
     found = [networks.measure(name, configs, amount, device=place) for name, configs in plans]
     if as_json:
         console.print_json({"machine": facts, "rows": [row.to_json() for rows in found for row in rows]})
         return
-    print_machine(facts)
+    measuring.print_machine(facts)
     for rows in found:
         _print_preset(rows, tokens)
 
@@ -138,7 +128,9 @@ def _print_preset(rows: list["Measured"], tokens: int) -> None:
     dense, lines = rows[0], []
     for row in rows:
         multiplications = f"{row.multiplications / 1e6:,.1f} M"
-        times = [duration(row.seconds[name]) if row is dense else f"{row.ratios[name]:.2f}" for name in row.seconds]
+        times = [
+            measuring.duration(row.seconds[name]) if row is dense else f"{row.ratios[name]:.2f}" for name in row.seconds
+        ]
         lines.append((row.layer, f"{row.parameters:,}", multiplications, *times))
     heads = [name if name.startswith("train") else f"beam 5, {name}" for name in dense.seconds]
     columns = ("layer", "parameters", "multiplications", *heads)
@@ -154,7 +146,7 @@ def bench_table(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A paper table's file, or that of a smaller twin.")],
     *,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Only cells with this value: row=Vanilla, seed=1.")
+        Texts, typer.Option(metavar="KEY=VALUE", help="Only cells with this value: row=Vanilla, seed=1.")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also measure what has been measured before.")] = False,
     batches: Annotated[int, measured(min=1, help="Training or validation batches in a measurement.")] = 8,
@@ -194,7 +186,7 @@ def bench_table(
     from phmrun.bench.run import Amount
     from phmrun.bench.times import measure_times
 
-    prepare_process(threads)
+    measuring.prepare_process(threads)
     warn_if_busy()
     found = {}
     with progress("measuring", len(runs), "runs") as advance:
@@ -208,7 +200,7 @@ def bench_table(
     if as_json:
         console.print_json(found)
         return
-    print_machine(next(entry["machine"] for times in found.values() for entry in times.values()))
+    measuring.print_machine(next(entry["machine"] for times in found.values() for entry in times.values()))
     shown = sorted(wanted)
     lines = [(name, *(f"{times[key]['value']:.4g}" for key in shown)) for name, times in found.items()]
     console.print_table(("run", *(TIMES[key] for key in shown)), lines)
@@ -217,9 +209,7 @@ def bench_table(
 @app.command("trees")
 def bench_trees(
     *,
-    length: Annotated[
-        list[str] | None, measured(metavar="WORDS,…", help="Words of a sentence (default: 10,20,40).")
-    ] = None,
+    length: Annotated[Texts, measured(metavar="WORDS,…", help="Words of a sentence (default: 10,20,40).")] = None,
     sentences: Annotated[int, measured(min=1, help="Sentences per call.")] = 64,
     repeats: Repeats = 5,
     threads: Threads = 0,
@@ -230,10 +220,10 @@ def bench_trees(
     Scores are random, so that every sentence must be searched, or peaked as a trained parser's, whose best heads
     mostly are a tree.
     """
-    lengths = numbers(length, "--length")
+    lengths = measuring.numbers(length, "--length")
     from phmrun.bench import machine, trees
 
-    prepare_process(threads)
+    measuring.prepare_process(threads)
     if not trees.has_supar():
         console.stderr().print("left out: supar's spanning trees: not installed", markup=False)
     machine.warn_if_busy()
@@ -242,7 +232,7 @@ def bench_trees(
     if as_json:
         console.print_json({"machine": facts, "rows": [row.to_json() for row in rows]})
         return
-    print_machine(facts)
+    measuring.print_machine(facts)
     others = list(rows[0].ratios)
     lines = []
     for row in rows:
@@ -259,7 +249,7 @@ def bench_run(
     run: RunArgument,
     *,
     against: Annotated[
-        list[str] | None,
+        Texts,
         measured(
             metavar="RUN|dense|hf|ctranslate2|ctranslate2-int8",
             help="Beside it another run, a model of the same sizes (ours with dense matrices, or Hugging Face's, with "
@@ -287,7 +277,7 @@ def bench_run(
     """
     if only is not None and only not in PARTS:
         raise unknown("part", only, PARTS, where="--only")
-    sizes = numbers(batch_size, "--batch-size")
+    sizes = measuring.numbers(batch_size, "--batch-size")
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
@@ -296,7 +286,7 @@ def bench_run(
         from phmrun.bench.run import Amount
         from phmrun.bench.run import bench_run as measure
 
-    prepare_process(threads)
+    measuring.prepare_process(threads)
     report = measure(
         found,
         against=[name if name in OPPONENTS else Run.find(runs_dir, name) for name in dict.fromkeys(against or [])],  # type: ignore[misc]
@@ -314,7 +304,7 @@ def bench_run(
 
 def _print_run(report: "Report") -> None:
     """Rates of the run's model and of the others, and memory; then profiles."""
-    print_machine(report.machine)
+    measuring.print_machine(report.machine)
     others = list(dict.fromkeys(name for phase in report.phases for name in phase.ratios))
     columns = ["", "per second", report.layer, *(part for name in others for part in (name, "ratio")), "peak memory"]
     rows = []

@@ -4,21 +4,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from phmrun.cli import completion, console
+from phmrun.cli import completion, console, measuring
 from phmrun.cli.decoding import Device
-from phmrun.cli.measuring import (
-    Repeats,
-    Threads,
-    duration,
-    listed,
-    measured,
-    name_and_options,
-    number,
-    numbers,
-    prepare_process,
-    print_machine,
-    sides,
-)
+from phmrun.cli.measuring import Repeats, Texts, Threads, measured
 from phmrun.cli.options import Json, Plugin
 from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
@@ -51,14 +39,13 @@ phmrun bench rates --layer "phm n=4" --layer low-rank --shape 512x512"""
 def bench_layers(
     *,
     module: Annotated[
-        list[str] | None,
+        Texts,
         measured(
-            metavar="|".join((*MODULES, ALL)),
-            help="What the maps are part of; may be repeated (default: linear).",
+            metavar="|".join((*MODULES, ALL)), help="What the maps are part of; may be repeated (default: linear)."
         ),
     ] = None,
     layer: Annotated[
-        list[str] | None,
+        Texts,
         measured(
             metavar="NAME",
             help="Structure, with options if need be: 'phm n=8'; may be repeated (default: all).",
@@ -66,11 +53,10 @@ def bench_layers(
         ),
     ] = None,
     n: Annotated[
-        list[str] | None,
-        measured(metavar="N,…", help="Values of n, for structures that have it (default: 2,4,8,16)."),
+        Texts, measured(metavar="N,…", help="Values of n, for structures that have it (default: 2,4,8,16).")
     ] = None,
     shape: Annotated[
-        list[str] | None,
+        Texts,
         measured(
             "--shape",
             "--shapes",
@@ -80,7 +66,7 @@ def bench_layers(
         ),
     ] = None,
     tokens: Annotated[
-        list[str] | None,
+        Texts,
         measured(
             metavar="TOKENS,…",
             help="Input vectors per call of inference; of lstm and biaffine SENTENCESxLENGTH (default of linear: "
@@ -88,8 +74,7 @@ def bench_layers(
         ),
     ] = None,
     training_tokens: Annotated[
-        list[str] | None,
-        measured(metavar="TOKENS,…", help="The same per training step (default of linear: 4096)."),
+        Texts, measured(metavar="TOKENS,…", help="The same per training step (default of linear: 4096).")
     ] = None,
     third_party: Annotated[
         bool, measured(help="Beside ours, the layers of adapters and tensorly-torch, if installed.")
@@ -120,10 +105,10 @@ def bench_layers(
         if name not in (*MODULES, ALL):
             raise unknown("module", name, (*MODULES, ALL), where="--module")
     modules = list(MODULES if ALL in named else dict.fromkeys(named))
-    structures = [name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
-    orders, shapes = numbers(n, "--n"), [sides(text) for text in listed(shape)]
-    batches = [_batch(text, "--tokens") for text in listed(tokens)]
-    training = [_batch(text, "--training-tokens") for text in listed(training_tokens)]
+    structures = [measuring.name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
+    orders, shapes = measuring.numbers(n, "--n"), [measuring.sides(text) for text in measuring.listed(shape)]
+    batches = [_batch(text, "--tokens") for text in measuring.listed(tokens)]
+    training = [_batch(text, "--training-tokens") for text in measuring.listed(training_tokens)]
     if len(modules) > 1 and (shapes or batches or training):
         raise PhmrunError("sizes can be given for one module at a time", where="--module", valid=MODULES)
     if precision not in PRECISIONS:
@@ -136,7 +121,7 @@ def bench_layers(
 
     check_batches(modules, batches, "--tokens")
     check_batches(modules, training, "--training-tokens")
-    prepare_process(threads)
+    measuring.prepare_process(threads)
     place, dtype = choose_device(device), getattr(torch, precision)
     plan = survey(modules, structures, orders=orders, shapes=shapes, dtype=dtype, third_party=third_party, rows=rows)
     for reason in plan.left_out:
@@ -151,7 +136,7 @@ def bench_layers(
         report = {"machine": facts, "rows": [row.to_json() for row in found]}
         console.print_json({**report, "memory": [row.to_json() for row in memory]} if memory else report)
         return
-    print_machine(facts)
+    measuring.print_machine(facts)
     for name, group in groupby(found, key=lambda row: row.module):
         _print_module(name, list(group))
     if memory:
@@ -160,7 +145,7 @@ def bench_layers(
 
 def _batch(text: str, flag: str) -> tuple[int, ...]:
     """(640,) from "640", (256, 30) from "256x30"."""
-    return tuple(number(part, flag) for part in text.lower().replace("×", "x").split("x"))
+    return tuple(measuring.number(part, flag) for part in text.lower().replace("×", "x").split("x"))
 
 
 def _print_module(name: str, rows: Sequence["Measured"]) -> None:
@@ -170,7 +155,7 @@ def _print_module(name: str, rows: Sequence["Measured"]) -> None:
     training, inference = [], []
     for row in rows:
         sizes, batch = f"{row.in_features} → {row.out_features}", " × ".join(f"{side:,}" for side in row.batch)
-        time = duration(row.seconds[reference])
+        time = measuring.duration(row.seconds[reference])
         if row.mode == "training":
             training.append((row.layer, sizes, batch, time, row.ratios[row.auto], row.auto))
         else:
@@ -195,7 +180,7 @@ def _print_memory(rows: Sequence["LookupMemory"]) -> None:
 def bench_embeddings(
     *,
     embedding: Annotated[
-        list[str] | None,
+        Texts,
         measured(
             metavar="NAME",
             help="Embedding, with options if need be: 'define depth=7'; may be repeated (default: all).",
@@ -215,12 +200,12 @@ def bench_embeddings(
     Folded: the table of all vectors, made once. Kept: the same table inside the module, looked after by it in case a
     weight changes. Computed: the vectors of these words from the weights, as training does.
     """
-    chosen = [name_and_options(text, "--embedding") for text in embedding or EMBEDDINGS.names()]
+    chosen = [measuring.name_and_options(text, "--embedding") for text in embedding or EMBEDDINGS.names()]
     from phmrun.bench import embeddings, machine
     from phmrun.engine.trained_model import choose_device
     from phmrun.layers.structure import checked_options
 
-    prepare_process(threads)
+    measuring.prepare_process(threads)
     place = choose_device(device)
     checked = [(name, checked_options(name, options, table=True)) for name, options in chosen]
     machine.warn_if_busy()
@@ -229,12 +214,12 @@ def bench_embeddings(
     if as_json:
         console.print_json({"machine": facts, "rows": [row.to_json() for row in rows]})
         return
-    print_machine(facts)
+    measuring.print_machine(facts)
     forms = list(rows[0].ratios)
     lines = []
     for row in rows:
         ratios = [f"{row.ratios[form]:.2f}" for form in forms]
-        time = duration(row.seconds[embeddings.REFERENCE])
+        time = measuring.duration(row.seconds[embeddings.REFERENCE])
         lines.append((row.embedding, f"{row.parameters:,}", time, *ratios, f"{row.difference:.0e}"))
     title = f"\n{tokens:,} of {words:,} words, {width} numbers each; ratios to {embeddings.REFERENCE}"
     columns = ("embedding", "parameters", embeddings.REFERENCE, *forms, "difference")
@@ -244,7 +229,7 @@ def bench_embeddings(
 def bench_rates(
     *,
     layer: Annotated[
-        list[str] | None,
+        Texts,
         measured(
             metavar="'NAME k=v …'",
             help=f"A layer with options; may be repeated (default: {', '.join(LAYERS)}).",
@@ -264,13 +249,13 @@ def bench_rates(
     load_plugins(plugin)
     if optimizer not in OPTIMIZERS:
         raise unknown("optimizer", optimizer, OPTIMIZERS, where="--optimizer")
-    columns, rows = sides(shape)
+    columns, rows = measuring.sides(shape)
     from phmrun.bench.movement import movements
 
     found = [
         {"layer": text, **each._asdict()}
         for text in layer or LAYERS
-        for each in movements(*name_and_options(text, "--layer"), (rows, columns), optimizer)
+        for each in movements(*measuring.name_and_options(text, "--layer"), (rows, columns), optimizer)
     ]
     if as_json:
         console.print_json({"shape": [columns, rows], "optimizer": optimizer, "movements": found})

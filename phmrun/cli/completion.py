@@ -60,14 +60,14 @@ def datasets(context: typer.Context, incomplete: str) -> list[str]:
 
 def presets(context: typer.Context, incomplete: str) -> list[str]:
     """Sizes of the model of the task that has been typed."""
-    section = _section(context, "model")
-    return _beginning(list(section.presets) if section else [], incomplete)
+    schema = _schema(context)
+    return _beginning(list(schema.model_fields["model"].annotation.presets) if schema else [], incomplete)
 
 
 def networks(context: typer.Context, incomplete: str) -> list[str]:
     """Networks of the task that has been typed."""
-    section = _section(context, "model")
-    field = section.model_fields.get("network") if section else None
+    schema = _schema(context)
+    field = schema.model_fields["model"].annotation.model_fields.get("network") if schema else None
     return _beginning(list(get_args(field.annotation)) if field else [], incomplete)
 
 
@@ -89,11 +89,6 @@ def _task(context: typer.Context) -> str | None:
     """The task that has been typed: before an option without its value, arguments are still unread."""
     known = TASKS.names()
     return next((word for word in (context.params.get("task"), *context.args) if word in known), None)
-
-
-def _section(context: typer.Context, name: str) -> Any:
-    schema = _schema(context)
-    return schema.model_fields[name].annotation if schema else None
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from phmrun.cli import console
-from phmrun.escaping import latex, markdown, spreadsheet
-from phmrun.ledger.card import is_number, shared
+from phmrun.escaping import latex, spreadsheet
+from phmrun.report.document import cell, markdown_table, right_aligned
 
 
 class Format(StrEnum):
@@ -40,21 +40,9 @@ def formatted(columns: Sequence[str], rows: Sequence[Sequence[Any]], style: Form
         writer.writerow(map(spreadsheet, columns))
         writer.writerows([["" if value is None else spreadsheet(value) for value in row] for row in rows])
         return text.getvalue()
-    cells = [[shared(_text(value)) for value in row] for row in rows]
-    right = [any(is_number(row[index]) for row in rows) for index in range(len(columns))]
     if style is Format.MD:
-        ruler = ["---:" if numbers else ":---" for numbers in right]
-        heads, *body = [[markdown(cell) for cell in row] for row in (columns, *cells)]
-        return "".join(f"| {' | '.join(line)} |\n" for line in (heads, ruler, *body))
-    lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *cells)]
-    frame = "".join("r" if numbers else "l" for numbers in right)
-    below = "\n".join(lines[1:])
-    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{lines[0]}\n\\midrule\n{below}\n\\bottomrule\n\\end{{tabular}}\n"
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
+        return markdown_table(columns, rows)
+    frame = "".join("r" if numbers else "l" for numbers in right_aligned(rows, len(columns)))
+    head, *lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *(map(cell, row) for row in rows))]
+    below = "\n".join(lines)
+    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{head}\n\\midrule\n{below}\n\\bottomrule\n\\end{{tabular}}\n"

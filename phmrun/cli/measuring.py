@@ -10,6 +10,7 @@ from phmrun.cli import console
 from phmrun.cli.options import HARDWARE
 from phmrun.errors import PhmrunError, counted
 
+Texts = list[str] | None
 measured = partial(typer.Option, rich_help_panel="What is measured")
 Threads = Annotated[
     int, typer.Option(min=0, help="CPU threads for arithmetic; 0: torch's own choice.", rich_help_panel=HARDWARE)

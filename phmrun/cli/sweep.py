@@ -176,10 +176,11 @@ def run(
         raise typer.Exit(code)
     if margin is not None:
         raise PhmrunError("δ belongs to --until-decided", where="--margin")
-    if plan:
-        _show(*_standing(file, only, seeds, runs_dir), jobs or 1, as_json)
-        return
     from phmrun.cli import sweep_output, sweep_work
+
+    if plan:
+        sweep_output.show(*_standing(file, only, seeds, runs_dir), jobs or 1, as_json)
+        return
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import Slurm
 
@@ -230,7 +231,7 @@ def status(
     from phmrun.sweeps.cell_status import CellState
 
     made, statuses = _standing(file, only, seeds, runs_dir)
-    _show(made, statuses, jobs or 1, as_json)
+    sweep_output.show(made, statuses, jobs or 1, as_json)
     if not as_json:
         sweep_output.tell_failures([status for status in statuses if status.state is CellState.FAILED], {})
 
@@ -307,12 +308,3 @@ def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Pa
             for status, record in zip(statuses, known, strict=True)
         ]
     return made, statuses
-
-
-def _show(made: "Plan", statuses: "list[CellStatus]", slots: int, as_json: bool) -> None:
-    from phmrun.cli import sweep_output
-
-    if as_json:
-        console.print_json(sweep_output.facts(made, statuses, slots))
-    else:
-        sweep_output.show(made, statuses, slots)

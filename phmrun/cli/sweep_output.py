@@ -13,8 +13,11 @@ from phmrun.sweeps.plan import SEED
 from phmrun.sweeps.workplace import LOG, last_lines
 
 
-def show(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> None:
+def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) -> None:
     """The cells, their sizes and how far they are; the seeds of one cell in one row."""
+    if as_json:
+        console.print_json(facts(plan, statuses, slots))
+        return
     groups: dict[tuple[str, ...], list[CellStatus]] = {}
     for status in statuses:
         place = tuple(f"{key}={value}" for key, value in status.cell.labels.items() if key != SEED)
@@ -32,13 +35,22 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> None:
         out.print("≤: with a vocabulary as large as is asked for; that of the data may be smaller", markup=False)
     for status in statuses:
         if status.state is CellState.RUNNING:
-            out.print(f"running: {status.cell.label}{_progress(status)}", markup=False, soft_wrap=True)
+            share, holder = progress(status), status.holder
+            far = "" if share is None else f", {share:.0%} of its steps"
+            where = f", process {holder.pid} on {holder.host}" if holder else ""
+            out.print(f"running: {status.cell.label}{far}{where}", markup=False, soft_wrap=True)
     tell_faults(statuses)
     runs = distinct(statuses)
     double = sum(status.cell.run_id is not None for status in statuses) - len(runs)
     parts = [f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}"]
-    parts += [f"{double} the same experiment as another"] if double else []
-    parts += _time_left(runs, slots)
+    if double:
+        parts.append(f"{double} the same experiment as another")
+    if left := [status for status in runs if status.state in LEFT]:
+        seconds = Estimate(runs).total(left, slots)
+        if seconds is None:
+            parts.append("the time cannot be told before a cell of each task is done")
+        else:
+            parts.append(f"about {duration(seconds)} of training left, {slots} at a time")
     out.print("\n" + " · ".join(parts), markup=False, soft_wrap=True)
 
 
@@ -94,7 +106,7 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
     Args:
         statuses: All cells, as they stand now.
         bad: The last lines of the runs that did not end well just now, by their names.
-        as_json: Whether the figures are printed otherwise.
+        as_json: The figures are printed otherwise.
     """
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)
@@ -108,20 +120,3 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
 
 def _counted(counts: Mapping[CellState, int]) -> str:
     return " · ".join(f"{count} {state}" for state, count in counts.items())
-
-
-def _progress(status: CellStatus) -> str:
-    """How far a run is and where."""
-    share = progress(status)
-    far = f", {share:.0%} of its steps" if share is not None else ""
-    return f"{far}, process {status.holder.pid} on {status.holder.host}" if status.holder else far
-
-
-def _time_left(runs: Sequence[CellStatus], slots: int) -> list[str]:
-    left = [status for status in runs if status.state in LEFT]
-    if not left:
-        return []
-    seconds = Estimate(runs).total(left, slots)
-    if seconds is None:
-        return ["the time cannot be told before a cell of each task is done"]
-    return [f"about {duration(seconds)} of training left, {slots} at a time"]

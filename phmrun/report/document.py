@@ -114,11 +114,25 @@ def write(document: Document, path: Path) -> list[Path]:
     return list(texts)
 
 
-def _cell(value: Any) -> str:
-    """A value as tables show it."""
+def cell(value: Any) -> str:
+    """A value as tables show it; paths below the data directory or the user's home are shortened."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return shared(f"{value:,}" if isinstance(value, int | float) else str(value))
+
+
+def right_aligned(rows: Sequence[Sequence[Any]], columns: int) -> list[bool]:
+    """Which columns hold numbers."""
+    return [any(is_number(row[place]) for row in rows) for place in range(columns)]
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """The table as lines of Markdown, with numbers at the right."""
+    ruler = ["---:" if numbers else ":---" for numbers in right_aligned(rows, len(columns))]
+    lines = [[*map(markdown, columns)], ruler, *([markdown(cell(value)) for value in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _html(part: Part) -> str:
@@ -136,7 +150,7 @@ def _html(part: Part) -> str:
         lines = []
         for row in part.rows:
             kinds = [' class="number"' if is_number(value) else "" for value in row]
-            cells = [f"<td{kind}>{_escaped(_cell(value))}</td>" for kind, value in zip(kinds, row, strict=True)]
+            cells = [f"<td{kind}>{_escaped(cell(value))}</td>" for kind, value in zip(kinds, row, strict=True)]
             lines.append(f"<tr>{''.join(cells)}</tr>")
         rows = "\n".join(lines)
         head = "".join(f"<th>{_escaped(name)}</th>" for name in part.columns)
@@ -153,10 +167,7 @@ def _markdown(part: Part) -> str:
     if isinstance(part, Code):
         heading = f"{_marked(part.title)}:\n\n" if part.title else ""
         return heading + fenced(shared(part.text), part.language)
-    right = [any(is_number(row[place]) for row in part.rows) for place in range(len(part.columns))]
-    ruler = ["---:" if numbers else ":---" for numbers in right]
-    lines = [[*map(_marked, part.columns)], ruler, *([_marked(_cell(value)) for value in row] for row in part.rows)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    table = markdown_table([*map(shared, part.columns)], part.rows).rstrip("\n")
     if not part.title:
         return table
     return f'<details markdown="1"><summary>{_escaped(part.title)}</summary>\n\n{table}\n\n</details>'
