@@ -51,7 +51,6 @@ app.command("layers", epilog=bench_layers.EPILOG)(bench_layers.bench_layers)
 
 @app.command("networks", epilog=NETWORKS_EPILOG)
 def bench_networks(
-    *,
     preset: Annotated[
         Texts, measured(metavar="NAME", help="Sizes of the task nmt; may be repeated (default: small).")
     ] = None,
@@ -144,7 +143,6 @@ app.command("rates", epilog=bench_layers.RATES_EPILOG)(bench_layers.bench_rates)
 @app.command("table", epilog=TABLE_EPILOG)
 def bench_table(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A paper table's file, or that of a smaller twin.")],
-    *,
     only: Annotated[
         Texts, typer.Option(metavar="KEY=VALUE", help="Only cells with this value: row=Vanilla, seed=1.")
     ] = None,
@@ -208,7 +206,6 @@ def bench_table(
 
 @app.command("trees")
 def bench_trees(
-    *,
     length: Annotated[Texts, measured(metavar="WORDS,…", help="Words of a sentence (default: 10,20,40).")] = None,
     sentences: Annotated[int, measured(min=1, help="Sentences per call.")] = 64,
     repeats: Repeats = 5,
@@ -247,7 +244,6 @@ def bench_trees(
 @app.command("run", epilog=RUN_EPILOG)
 def bench_run(
     run: RunArgument,
-    *,
     against: Annotated[
         Texts,
         measured(

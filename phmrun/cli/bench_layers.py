@@ -37,7 +37,6 @@ phmrun bench rates --layer "phm n=4" --layer low-rank --shape 512x512"""
 
 
 def bench_layers(
-    *,
     module: Annotated[
         Texts,
         measured(
@@ -178,7 +177,6 @@ def _print_memory(rows: Sequence["LookupMemory"]) -> None:
 
 
 def bench_embeddings(
-    *,
     embedding: Annotated[
         Texts,
         measured(
@@ -227,7 +225,6 @@ def bench_embeddings(
 
 
 def bench_rates(
-    *,
     layer: Annotated[
         Texts,
         measured(

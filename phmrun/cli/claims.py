@@ -17,7 +17,6 @@ phmrun claims --json"""
 
 def claims(
     paper: Annotated[str, typer.Argument(metavar="[PAPER]", help="Short name of a paper (default: all).")] = "all",
-    *,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:

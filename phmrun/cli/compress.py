@@ -26,7 +26,6 @@ phmrun compress latest --layer low-rank --budget 1/2 --steps 300"""
 
 def compress(
     run: RunArgument,
-    *,
     layer: Annotated[str, typer.Option(help="Structure of the maps inside the blocks (`phmrun layers list`).")],
     n: Annotated[int | None, typer.Option(help="Its order n; an option of another name: --set layer.rank=16.")] = None,
     embedding: Annotated[
@@ -66,8 +65,7 @@ def compress(
         ),
     ] = False,
     calibrate: Annotated[
-        int,
-        typer.Option(min=0, help="Training batches that the fit is to serve; 0: the matrices alone decide."),
+        int, typer.Option(min=0, help="Training batches that the fit is to serve; 0: the matrices alone decide.")
     ] = 8,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and make no run.")] = False,
     checkpoint: Checkpoint = None,
@@ -183,5 +181,5 @@ def _facts(plan: "Plan") -> dict[str, Any]:
         "dense_parameters": plan.dense_parameters,
         "loss_before": before,
         "loss_after": after,
-        "maps": [{**vars(one), "layer": dict(one.layer), "shape": list(one.shape)} for one in plan.maps],
+        "maps": [vars(one) for one in plan.maps],
     }

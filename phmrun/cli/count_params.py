@@ -22,7 +22,6 @@ phmrun count-params --paper all --format md"""
 @spread
 def count_params(
     options: ExperimentOptions,
-    *,
     paper: Annotated[
         str | None,
         typer.Option(

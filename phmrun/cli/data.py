@@ -62,10 +62,10 @@ def info(name: Name, as_json: Json = False) -> None:
             {
                 "split": presence.split,
                 "role": presence.role,
-                "path": str(presence.path),
+                "path": presence.path,
                 "bytes": presence.file.bytes,
                 "sha256": presence.file.sha256,
-                "urls": list(presence.file.urls),
+                "urls": presence.file.urls,
                 "archives": [part.archive for part in presence.file.parts],
                 "state": presence.check.value,
             }
@@ -113,7 +113,7 @@ def fetch_dataset(
     fetched = fetch(dataset, splits=split, force=force)
     folder = _folder(dataset)
     if as_json:
-        print_json({"name": name, "folder": folder, "fetched": [str(path) for path in fetched]})
+        print_json({"name": name, "folder": folder, "fetched": fetched})
     elif dataset.generated:
         typer.echo(f"{name} comes with phmrun: there is nothing to fetch.")
     elif fetched:
@@ -148,8 +148,8 @@ def import_dataset(
     dataset = CATALOGUE.get(name)
     imported = import_files(dataset, files, force=force)
     if as_json:
-        facts = {"name": name, "folder": str(dataset_dir(dataset))}
-        print_json({**facts, "imported": [str(path) for path in imported.paths], "sizes": imported.sizes})
+        folder = dataset_dir(dataset)
+        print_json({"name": name, "folder": folder, "imported": imported.paths, "sizes": imported.sizes})
         return
     for path in imported.paths:
         typer.echo(path)
@@ -199,7 +199,7 @@ def path(
     """Print the data directory, or a dataset's folder in it, whether or not it exists."""
     folder = data_dir() if name is None else dataset_dir(CATALOGUE.get(name))
     if as_json:
-        print_json({"path": str(folder), "exists": folder.is_dir()})
+        print_json({"path": folder, "exists": folder.is_dir()})
     else:
         typer.echo(folder)
 
@@ -214,7 +214,7 @@ def formats(
     if not found:
         raise PhmrunError(f"the task {task!r} does not say what its files look like")
     if as_json:
-        print_json([{"name": each.name, "says": each.says, "files": dict(each.files)} for each in found])
+        print_json([{"name": each.name, "says": each.says, "files": each.files} for each in found])
         return
     for each in found:
         typer.echo(f"# {each.name}: {each.says}", err=True)
@@ -235,15 +235,15 @@ def _summary(dataset: Dataset) -> dict[str, Any]:
     return {
         "name": dataset.name,
         "here": is_here(dataset),
-        "splits_here": list(splits_here(dataset)),
+        "splits_here": splits_here(dataset),
         "splits": list(dataset.splits),
         "generated": dataset.generated,
-        "tasks": list(dataset.tasks),
+        "tasks": dataset.tasks,
         "summary": dataset.summary,
         "licence": dataset.licence,
         "homepage": dataset.homepage,
         "format": dataset.format,
-        "sizes": {split: dict(counts) for split, counts in dataset.sizes.items()},
+        "sizes": dataset.sizes,
         "bytes": dataset.bytes,
         "folder": _folder(dataset),
     }

@@ -54,11 +54,7 @@ class DecodingOptions:
     plugin: Plugin = None
 
     def decoding(self, **more: Any) -> dict[str, Any]:
-        """The keys of the decoding section that were given; ``more`` are a verb's own.
-
-        Raises:
-            PhmrunError: A ``--set`` is malformed or names another section.
-        """
+        """The keys of the decoding section that were given; ``more`` are a verb's own. ``--set`` may name no other."""
         given = {key: value for key, value, _ in settings(self.set_ or [], "decoding")}
         flags = {name: getattr(self, name) for name in ("beam", "alpha", "engine", "quantization")} | more
         return {**given, **{name: value for name, value in flags.items() if value is not None}}

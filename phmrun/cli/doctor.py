@@ -20,14 +20,9 @@ _LITTLE_SPACE = 2 * 2**30  # bytes; a few runs of the preset base with their che
 
 
 class Check(NamedTuple):
-    """One finding.
+    """One finding, what to do about it, and the exit code that a failure stands for.
 
-    Attributes:
-        name: What was looked at.
-        status: "ok", "warning" (something will not work), or "failed" (nothing will).
-        found: What was found.
-        advice: What to do about it.
-        code: The exit code that a failure stands for.
+    A warning: something will not work; failed: nothing will.
     """
 
     name: str
@@ -37,7 +32,7 @@ class Check(NamedTuple):
     code: ExitCode = ExitCode.USAGE
 
 
-def doctor(*, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
+def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Checks Python, torch, devices, data, the run directory, W&B and the disk."""
     checks = [*_packages(), *_data(), *_machine(runs_dir)]
     failed = [check for check in checks if check.status == "failed"]

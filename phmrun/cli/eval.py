@@ -26,7 +26,6 @@ of_data = partial(typer.Option, rich_help_panel=DATA)
 def evaluate(
     run: RunArgument,
     options: DecodingOptions,
-    *,
     split: Annotated[str | None, of_data(help="Part of the run's data: test (default), dev …")] = None,
     test: Annotated[
         Path | None, of_data(metavar="FILE", help="Another test file, read as the run's own files are.")

@@ -28,7 +28,6 @@ phmrun export latest --card"""
 
 def export(
     run: RunArgument,
-    *,
     kind: Annotated[
         str,
         typer.Option(
@@ -60,9 +59,8 @@ def export(
     """Writes a trained model in another format, and checks that the file gives the same outputs."""
     load_plugins(plugin)
     if quantization != "none" and kind != "ctranslate2":
-        raise PhmrunError(
-            f"the format {kind!r} has no quantization", where="--quantization", valid=("--format ctranslate2",)
-        )
+        what = f"the format {kind!r} has no quantization"
+        raise PhmrunError(what, where="--quantization", valid=("--format ctranslate2",))
     from phmrun.ledger import Run
 
     found = Run.find(runs_dir, run)
@@ -85,24 +83,15 @@ def export(
         parts = {"parts": {name: _facts(part) for name, part in exported.parts.items()}} if exported.parts else {}
         console.print_json({"run_id": found.id, **_facts(exported), **parts})
         return
-    console.print_table(
-        ("file", "format", "size", "largest difference"),
-        [(str(one.path), one.format, f"{one.bytes / 2**20:,.1f} MiB", f"{one.difference:.1e}") for one in files],
-    )
+    rows = [(str(one.path), one.format, f"{one.bytes / 2**20:,.1f} MiB", f"{one.difference:.1e}") for one in files]
+    console.print_table(("file", "format", "size", "largest difference"), rows)
     for one in files:
         inputs = ", ".join(f"{name} [{', '.join(map(str, sizes))}]" for name, sizes in one.inputs.items())
         console.stdout().print(f"{inputs} -> {', '.join(one.outputs)}", markup=False, soft_wrap=True)
 
 
 def _facts(exported: "Exported") -> dict[str, Any]:
-    return {
-        "path": str(exported.path),
-        "format": exported.format,
-        "bytes": exported.bytes,
-        "difference": exported.difference,
-        "inputs": {name: list(sizes) for name, sizes in exported.inputs.items()},
-        "outputs": list(exported.outputs),
-    }
+    return {name: value for name, value in vars(exported).items() if name != "parts"}
 
 
 def _write_card(run: "Run", folder: Path) -> None:
@@ -130,9 +119,8 @@ def _to_ctranslate2(
                 "bleu_ctranslate2": agreement.theirs.to_json(),
                 "differences": [vars(difference) for difference in agreement.differences],
             }
-        facts: dict[str, Any] = {"run_id": trained.run.id, "path": str(exported.path), "format": "ctranslate2"}
-        facts |= {"bytes": exported.bytes, "quantization": exported.quantization, "comparison": compared}
-        console.print_json(facts)
+        facts = {"run_id": trained.run.id, "path": exported.path, "format": "ctranslate2", "bytes": exported.bytes}
+        console.print_json({**facts, "quantization": exported.quantization, "comparison": compared})
         return exported.path
     row = (str(exported.path), exported.quantization, f"{exported.bytes / 2**20:,.1f} MiB")
     console.print_table(("directory", "quantization", "size"), [row])

@@ -17,7 +17,6 @@ def import_model(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="A T5 or Marian checkpoint of Hugging Face's, as safetensors.")
     ],
-    *,
     task: Annotated[str, typer.Option(help="A sequence-to-sequence task: nmt, style.")] = "nmt",
     data: Annotated[str | None, typer.Option(help="Dataset that the run is scored on (default: the task's).")] = None,
     prefix: Annotated[str | None, typer.Option(help="Or your own files: how their names start.")] = None,
@@ -34,7 +33,7 @@ def import_model(
         directory, task, runs_dir=runs_dir, data={key: value for key, value in given.items() if value is not None}
     )
     if as_json:
-        facts = {"run_id": imported.run.id, "run_dir": str(imported.run.path)}
+        facts = {"run_id": imported.run.id, "run_dir": imported.run.path}
         console.print_json({**facts, "model_type": imported.kind, "parameters": imported.parameters})
         return
     text = f"run {imported.run.id} · {imported.kind} · {imported.parameters:,} parameters · {imported.run.path}"

@@ -29,7 +29,7 @@ _FACTS = ("formula", "count_formula", "constraint", "source")
 
 
 @app.command("list")
-def list_layers(*, plugin: Plugin = None, as_json: Json = False) -> None:
+def list_layers(plugin: Plugin = None, as_json: Json = False) -> None:
     """Lists all structures (W of k × d from fewer numbers) and the embeddings that are more than one matrix."""
     load_plugins(plugin)
     with waiting("preparing"):
@@ -52,7 +52,6 @@ def show_layer(
     name: Annotated[
         str, typer.Argument(help="Name of a structure or an embedding.", autocompletion=completion.embeddings)
     ],
-    *,
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:

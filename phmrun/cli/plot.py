@@ -36,7 +36,6 @@ def _save(figure: "Figure", path: Path) -> None:
 @app.command("history")
 def plot_history(
     runs: RunArguments,
-    *,
     score: Annotated[
         str | None, typer.Option(help="Of the history: val/perplexity, train/loss … (default: the usual one).")
     ] = None,
@@ -62,7 +61,6 @@ def plot_history(
 @app.command("correlation")
 def plot_correlation(
     run: RunArgument,
-    *,
     checkpoint: Checkpoint = None,
     out: Out = None,
     plugin: Plugin = None,
@@ -92,7 +90,6 @@ def plot_pareto(
             metavar="FILE|RUN…", help="A sweep's or a paper table's file, or runs.", autocompletion=completion.runs
         ),
     ],
-    *,
     score: Annotated[str | None, typer.Option(help="A score, as in test/bleu (default: the first column's).")] = None,
     over: Annotated[
         str,
@@ -124,7 +121,7 @@ def plot_pareto(
 
 
 @app.command("speed")
-def plot_speed(runs: RunArguments, *, out: Out = None, runs_dir: RunsDirectory = Path("runs")) -> None:
+def plot_speed(runs: RunArguments, out: Out = None, runs_dir: RunsDirectory = Path("runs")) -> None:
     """Draws how fast some runs trained and predicted, by their own records; `phmrun bench run` measures it alone."""
     with waiting("preparing"):
         from phmrun.ledger import Run
@@ -139,10 +136,8 @@ def plot_speed(runs: RunArguments, *, out: Out = None, runs_dir: RunsDirectory =
 @app.command("tuning")
 def plot_tuning(
     file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="The file of a sweep with `tune:`.", autocompletion=completion.configs),
+        str, typer.Argument(metavar="FILE", help="The file of a sweep with `tune:`.", autocompletion=completion.configs)
     ],
-    *,
     out: Out = None,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:

@@ -32,7 +32,6 @@ def predict(
             metavar="FILE", exists=True, dir_okay=False, help="Text to read, plain or .gz (default: standard input)."
         ),
     ] = None,
-    *,
     nbest: Annotated[int | None, of_decoding(min=1, help="Hypotheses per line, best first (default: 1).")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,

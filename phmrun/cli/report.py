@@ -20,7 +20,6 @@ def report(
         str,
         typer.Argument(metavar="FILE", help="A sweep's or a paper table's file.", autocompletion=completion.configs),
     ],
-    *,
     out: Annotated[
         Path | None,
         typer.Option(

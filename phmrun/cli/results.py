@@ -36,7 +36,6 @@ def add(
             autocompletion=completion.runs,
         ),
     ],
-    *,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder of the sweep: results/NAME.")],
     seeds: Annotated[int, typer.Option(min=1, help="Of a sweep: seeds to look for.")] = 20,
     runs_dir: RunsDirectory = Path("runs"),
@@ -66,7 +65,7 @@ def add(
             written.append(write_record(record_of(run, items=items, weights=weights), to))
             advance(1)
     if as_json:
-        console.print_json({"files": [str(path) for path in written]})
+        console.print_json({"files": written})
         return
     size = sum(path.stat().st_size for path in written)
     console.stdout().print(f"{counted(len(written), 'result')} in {to}, {size / 1024:,.0f} KiB", markup=False)
@@ -93,7 +92,7 @@ def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], 
 
 
 @app.command("restore")
-def restore(folder: Folder, *, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
+def restore(folder: Folder, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Makes run directories of results, for every verb that reads; a sweep then adds seeds to them.
 
     They have no weights: `runs reproduce` trains one anew and compares. Runs that are there stay as they are.
@@ -110,7 +109,6 @@ def restore(folder: Folder, *, runs_dir: RunsDirectory = Path("runs"), as_json: 
 @app.command("build")
 def build(
     folder: Folder = Path("results"),
-    *,
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE.md", help="The page; its pictures go beside the results.")
     ] = Path("RESULTS.md"),

@@ -102,13 +102,7 @@ def _load_questions(folder: Path) -> Questions:
 
 
 class Compared(NamedTuple):
-    """A row beside the dense one.
-
-    Attributes:
-        effect: By their seeds alone.
-        score: The name of the score.
-        detectable: The difference that would have been seen.
-    """
+    """A row beside the dense one by their seeds alone, in a score, with the difference that would have been seen."""
 
     effect: Effect
     score: str
@@ -125,11 +119,8 @@ class Page(NamedTuple):
 def page_of(folder: Path) -> Page:
     """The page: every measured number in it is read from the results, or computed from them.
 
-    Args:
-        folder: `questions.yaml`, and a folder for every sweep with its `sweep.yaml` and a file for each run.
-
-    Raises:
-        PhmrunError: A file is missing or damaged.
+    The folder has `questions.yaml`, and a folder for every sweep with its `sweep.yaml` and a file for each run; one
+    that is missing or damaged is an error.
     """
     asked = _load_questions(folder)
     pictures: dict[Path, list[Compared]] = {}

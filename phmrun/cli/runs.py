@@ -32,7 +32,6 @@ chosen_by = partial(typer.Option, rich_help_panel="Filter")
 
 @app.command("list")
 def list_runs(
-    *,
     task: Annotated[str | None, chosen_by(help="Only this task.", autocompletion=completion.tasks)] = None,
     layer: Annotated[
         str | None,
@@ -93,7 +92,7 @@ def list_runs(
 
 
 @app.command("show")
-def show(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
+def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Shows one run: state, configuration, scores, size, the last of its history, sample outputs, files."""
     from phmrun.config import load_run_config, semantic_values
     from phmrun.ledger import Run
@@ -108,7 +107,7 @@ def show(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs"), as_json: J
         return
     facts = {
         "run_id": description.id,
-        "run_dir": str(description.path),
+        "run_dir": description.path,
         "status": description.status.to_json() if description.status else None,
         "config_differences": changed,
         "metrics": description.metrics,
@@ -198,7 +197,6 @@ def diff(
     other: Annotated[
         str, typer.Argument(metavar="OTHER", help="The run to compare it with.", autocompletion=completion.runs)
     ],
-    *,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -232,7 +230,6 @@ def diff(
 @app.command("compare")
 def compare(
     runs: RunArguments,
-    *,
     figure: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Of the history: val/loss, train/loss … (default: all of validations)."),
@@ -259,7 +256,6 @@ def compare(
 @app.command("reproduce")
 def reproduce(
     run: RunArgument,
-    *,
     directory: Annotated[
         Path | None,
         typer.Option("--in", metavar="DIR", help="Folder for the new run (default: reproduced/ beside the run)."),
@@ -284,8 +280,8 @@ def reproduce(
     if as_json:
         facts = {
             "run_id": result.run.id,
-            "run_dir": str(result.run.path),
-            "reproduced_dir": str(result.again.path),
+            "run_dir": result.run.path,
+            "reproduced_dir": result.again.path,
             "identical": result.identical,
             "tensors": result.tensors,
             "weights": [row._asdict() for row in result.weights],
@@ -324,7 +320,6 @@ def _print_reproduction(result: "Reproduction") -> None:
 @app.command("archive")
 def archive_runs(
     runs: RunArguments,
-    *,
     to: Annotated[Path, typer.Option(metavar="FILE.tar.gz", help="The file to write.", dir_okay=False)],
     checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints", help="Pack the weights too.")] = True,
     runs_dir: RunsDirectory = Path("runs"),
@@ -339,7 +334,7 @@ def archive_runs(
 
 
 @app.command("unlock")
-def unlock(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs")) -> None:
+def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs")) -> None:
     """Removes the lock of a process that is gone, on whatever machine, once no sign of life was seen for a while."""
     from phmrun.ledger import Run
     from phmrun.ledger.lock import HEARTBEAT, WATCHED_BEATS
@@ -354,7 +349,6 @@ def unlock(run: RunArgument, *, runs_dir: RunsDirectory = Path("runs")) -> None:
 @app.command("rm")
 def remove(
     runs: RunArguments,
-    *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:

@@ -96,7 +96,6 @@ Threads = Annotated[
 @app.command("run", epilog=EPILOG)
 def run(
     file: File,
-    *,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the cells, how far they are and what is left; run nothing.")
     ] = False,
@@ -219,7 +218,6 @@ def run(
 @app.command("status")
 def status(
     file: File,
-    *,
     only: Only = None,
     seeds: Seeds = None,
     jobs: Jobs = None,
@@ -239,7 +237,6 @@ def status(
 @app.command("search")
 def search(
     file: File,
-    *,
     vary: Annotated[
         list[str],
         of_cells(
@@ -271,7 +268,7 @@ def search(
 
 
 @app.command("cancel")
-def cancel(file: File, *, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
+def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Interrupts the planners and the runs of a sweep on this machine, and its jobs in SLURM; all can be continued."""
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey

@@ -30,8 +30,7 @@ def decide(
 ) -> ExitCode:
     """Runs seeds, look by look, until every row is decided, has all its seeds, or the time is over.
 
-    Raises:
-        PhmrunError: There is nothing dense to compare with, or another design was fixed before.
+    It is an error if there is nothing dense to compare with, or another design was fixed before.
     """
     deadline = time.monotonic() + 3600 * hours if hours is not None else None
     planned = sweep_work.planned(file, only, terms.max_seeds)

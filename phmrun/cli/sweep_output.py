@@ -101,13 +101,7 @@ def tell_failures(statuses: Iterable[CellStatus], bad: Mapping[str, Sequence[str
 
 
 def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as_json: bool) -> ExitCode:
-    """Says how the sweep ended; its exit code.
-
-    Args:
-        statuses: All cells, as they stand now.
-        bad: The last lines of the runs that did not end well just now, by their names.
-        as_json: The figures are printed otherwise.
-    """
+    """Says how the sweep ended; its exit code. ``bad``: the last lines of the runs that did not end well just now."""
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)
     if not as_json:

@@ -19,8 +19,7 @@ def search_around(
 ) -> list[Search]:
     """Runs the trials around every cell of a plan, one cell after the other.
 
-    Raises:
-        PhmrunError: No cell can be run, a value is none that its key may have, or a trial was stopped before its end.
+    It is an error if no cell can be run, a value is none that its key may have, or a trial was stopped before its end.
     """
     sweep_work.require_cells([look(cell, runs_dir) for cell in made.cells])
     workers = sweep_work.local_workers(made, runs_dir, jobs, threads)

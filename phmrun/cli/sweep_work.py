@@ -31,13 +31,10 @@ from phmrun.sweeps.workplace import Workplace
 def planned(
     file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
 ) -> Plan:
-    """The plan of a sweep, by what torch says of its networks and its data.
+    """The plan of a sweep's file, by what torch says of its networks and its data.
 
-    Args:
-        file: The sweep's file.
-        only: ``key=value`` of the cells to keep.
-        seeds: So many seeds instead of the file's.
-        ledger: A directory of runs, which know the checksums of data that are not here.
+    Of the cells are kept those of ``only`` (``key=value``), with so many ``seeds`` instead of the file's. ``ledger`` is
+    a directory of runs, which know the checksums of data that are not here.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
@@ -105,13 +102,7 @@ def is_over(deadline: float | None) -> bool:
 
 
 class Workers:
-    """What carries out the runs of a sweep.
-
-    Args:
-        place: The sweep's folder.
-        executor: Where runs are carried out.
-        threads: CPU threads of a run; 0: torch's own choice.
-    """
+    """What carries out the runs of a sweep, in its folder; ``threads``: of a run, 0: torch's own choice."""
 
     def __init__(self, place: Workplace, executor: Executor, threads: int) -> None:
         self.place, self.executor, self.threads = place, executor, threads
@@ -127,11 +118,8 @@ class Workers:
     ) -> dict[str, list[str]]:
         """Runs what is left, before the user's eyes, or until the time is over.
 
-        Returns:
-            The last lines of the runs that did not end well, by their names.
-
-        Raises:
-            Interrupted: A signal ended the sweep; it says how far that is.
+        Returns the last lines of the runs that did not end well, by their names. Where a signal ends the sweep, the
+        exception says how far that is.
         """
         tracker = Tracker(statuses, self.place.runs_dir, self.slots)
         tell_faults(statuses)
@@ -177,8 +165,7 @@ def _devices(made: Plan) -> list[str]:
 def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None) -> Plan | None:
     """Runs the trials that are left, and returns the plan with the values that were chosen; ``None``: no time is left.
 
-    Raises:
-        PhmrunError: (exit 5) A trial was stopped before its end, or no trial of a row has a score.
+    It is an error (exit 5) if a trial was stopped before its end, or no trial of a row has a score.
     """
     if not made.sweep.file.tune:
         return made

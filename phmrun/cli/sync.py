@@ -13,7 +13,6 @@ from phmrun.cli.runs import RunArguments
 
 def sync(
     runs: RunArguments,
-    *,
     to: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,7 +64,7 @@ def sync(
         synced = replay(run, mode, project=project, entity=entity)
         if as_json:
             facts = {"run_id": synced.run_id, "mode": synced.mode, "rows": synced.rows}
-            console.print_json({**facts, "wandb_dir": str(synced.directory), "url": synced.url})
+            console.print_json({**facts, "wandb_dir": synced.directory, "url": synced.url})
             continue
         where = synced.url or synced.directory
         console.stdout().print(f"{synced.run_id}: {synced.rows:,} rows in {where}", markup=False, soft_wrap=True)

@@ -47,7 +47,6 @@ def table(
             autocompletion=completion.runs,
         ),
     ] = None,
-    *,
     rows: Annotated[
         str | None, of_shape(metavar="KEY,…", help="What makes a row: keys of the sweep or the config.")
     ] = None,

@@ -45,12 +45,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Results:
-    """What a table is made of.
-
-    Attributes:
-        table: The scores.
-        looked: What the looks of `sweep --until-decided` have decided; ``None`` where nothing was stopped by them.
-    """
+    """A table's scores, and what the looks of `sweep --until-decided` have decided where they stopped the sweep."""
 
     table: ResultTable
     looked: Differences | None = None
@@ -79,8 +74,7 @@ def require_runs(found: ResultTable, runs_dir: Path) -> None:
 def results(what: Sequence[str], runs_dir: Path, asked: Asked) -> Results:
     """The results of what a user names: a file is a sweep, everything else are runs; nothing means all runs.
 
-    Raises:
-        PhmrunError: What is named does not exist, no run is done, or another design is on record.
+    An error says that what is named does not exist, that no run is done, or that another design is on record.
     """
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
         return results_of_sweep(what[0], runs_dir, asked)[0]

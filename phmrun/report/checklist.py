@@ -41,14 +41,7 @@ class Filled(NamedTuple):
 
 
 def fill(name: str, plan: Plan, statuses: Sequence[CellStatus], tuned: Sequence[Tuned] = ()) -> list[Filled]:
-    """The items of a checklist with what the record says to them.
-
-    Args:
-        name: One of :data:`CHECKLISTS`.
-        plan: The sweep.
-        statuses: Its cells, as they stand.
-        tuned: Its rows with their trials.
-    """
+    """The items of one of the :data:`CHECKLISTS` with what the record says to them."""
     done = [(status.cell.label, status.run) for status in statuses if status.run and status.state is CellState.DONE]
     segments = [entry for _, run in done for entry in read_segments(Run(run.path))]
     found = _of_runs(done, segments) | _of_settings(plan, statuses, tuned, done) | _of_data(statuses, done)

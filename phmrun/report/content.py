@@ -26,17 +26,9 @@ MOST_CURVES = 12
 def write_report(
     plan: Plan, statuses: Sequence[CellStatus], table: ResultTable, differences: Differences, path: Path
 ) -> list[Path]:
-    """Writes the page as HTML and as Markdown, with its pictures beside it.
+    """Writes the page as HTML and as Markdown, with its pictures beside it; returns the files that were written.
 
-    Args:
-        plan: The sweep's plan.
-        statuses: Its cells, as they stand.
-        table: Its results.
-        differences: From the dense cells.
-        path: The HTML file; the others are named for it.
-
-    Returns:
-        The files that were written.
+    They are named for ``path``, the HTML file. ``differences`` are those from the dense cells.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     pictures = [*_pareto(table, path), *_curves(statuses, path)]
