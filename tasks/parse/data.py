@@ -137,6 +137,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
     ) -> None:
         files = {**treebank.files, **({DEV: treebank.files[TRAIN]} if hold_out else {})}
         super().__init__(batching, files, treebank.fingerprints)
+        self.treebank = treebank
         self.settings = vocabulary
         self.hold_out = hold_out
         self.fraction = fraction
