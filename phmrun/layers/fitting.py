@@ -9,10 +9,11 @@ the factors are improved in turn, each to its best for the others (alternating l
 W is ``weight [k, d]``, C ``covariance [d, d]`` throughout.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 RIDGE = 1e-6
 """Added to a covariance's diagonal, in parts of its mean: directions that no input has would be undetermined."""
@@ -62,13 +63,11 @@ def best_low_rank_blocks(
     Each block is by itself without a covariance. With one, a column of blocks is the best for the others: they are
     gone through in turn.
     """
-    columns = -(-weight.shape[1] // blocks)
-    target = padded(weight, blocks, blocks)
-    steady = _padded_covariance(covariance, weight.shape[1], target.shape[1])
+    rows, columns = (-(-size // blocks) for size in weight.shape)
+    target, steady = padded(weight, covariance, blocks * rows, blocks * columns)
     parts = [slice(number * columns, (number + 1) * columns) for number in range(blocks)]
     fitted = torch.zeros_like(target)
-    u: list[Tensor] = [target] * blocks
-    v: list[Tensor] = [target] * blocks
+    u, v = [target] * blocks, [target] * blocks
 
     def improve() -> float:
         for number, own in enumerate(parts):
@@ -95,13 +94,12 @@ def best_coupled_blocks(
     What a rank above W's leaves over keeps the values given.
     """
     blocks, rank, columns = c.shape
-    target = padded(weight, blocks, blocks)
-    steady = _padded_covariance(covariance, weight.shape[1], target.shape[1])
+    target, steady = padded(weight, covariance, blocks * b.shape[1], blocks * columns)
     b, d, c = b.double().clone(), d.double().clone(), c.double().clone()
     left, right = best_low_rank(weight, rank, covariance)
     found = left.shape[1]
     b.flatten(0, 1)[: len(weight), :found] = left
-    c[:, :found] = padded(right, 1, blocks).view(found, blocks, columns).transpose(0, 1)
+    c[:, :found] = F.pad(right, (0, blocks * columns - right.shape[1])).view(found, blocks, columns).transpose(0, 1)
     d[:found] = 1.0
     parts = [slice(number * columns, (number + 1) * columns) for number in range(blocks)]
     rows = target.view(blocks, -1, target.shape[1])
@@ -136,9 +134,8 @@ def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None =
 
     With a covariance the numbers of a row of blocks solve one linear least-squares problem.
     """
-    target = padded(weight, -(-weight.shape[0] // size), -(-weight.shape[1] // size), size, size)
-    across = target.shape[1] // size
-    steady = _padded_covariance(covariance, weight.shape[1], target.shape[1], 0.0)
+    down, across = (-(-each // size) for each in weight.shape)
+    target, steady = padded(weight, covariance, down * size, across * size, 0.0)
     places = torch.arange(size)
     turned = (places.unsqueeze(1) - places) % size  # [p, m]: where a row reads number m
     order = (torch.arange(across).unsqueeze(1) * size + turned.unsqueeze(1)).flatten(1)  # [p, (J, m)]
@@ -160,8 +157,7 @@ def best_sparse_low_rank(
 
     Each is the best for the rest, in turn.
     """
-    target = weight.double()
-    steady = _padded_covariance(covariance, weight.shape[1], weight.shape[1])
+    target, steady = padded(weight, covariance, *weight.shape)
     grams = steady[places.unsqueeze(2), places.unsqueeze(1)]  # [k, m, m]
     factors = torch.linalg.cholesky(grams)
     u, v, s = target, target, target.new_zeros(places.shape)
@@ -177,22 +173,17 @@ def best_sparse_low_rank(
     return u, v, s
 
 
-def padded(weight: Tensor, down: int, across: int, rows: int = 0, columns: int = 0) -> Tensor:
-    """W in double precision, filled up with zeros to so many blocks of one size."""
-    rows, columns = rows or -(-weight.shape[0] // down), columns or -(-weight.shape[1] // across)
-    full = weight.new_zeros(down * rows, across * columns, dtype=torch.float64)
-    full[: weight.shape[0], : weight.shape[1]] = weight
-    return full
-
-
-def _padded_covariance(covariance: Tensor | None, size: int, full: int, ridge: float = RIDGE) -> Tensor:
-    """The covariance, or the identity, of inputs that are filled up with zeros, and a small variance of these."""
-    steady = torch.eye(size, dtype=torch.float64) if covariance is None else steadied(covariance)
-    if full == size:
-        return steady
-    larger = ridge * float(steady.diagonal().mean()) * torch.eye(full, dtype=torch.float64)
-    larger[:size, :size] = steady
-    return larger
+def padded(
+    weight: Tensor, covariance: Tensor | None, rows: int, columns: int, ridge: float = RIDGE
+) -> tuple[Tensor, Tensor]:
+    """W, filled up with zeros, and C, or the identity, with a small variance of the inputs that fill up."""
+    more_rows, more_columns = rows - weight.shape[0], columns - weight.shape[1]
+    eye = torch.eye(columns, dtype=torch.float64, device=weight.device)
+    steady = eye[more_columns:, more_columns:] if covariance is None else steadied(covariance)
+    if more_columns:
+        beyond = ridge * float(steady.diagonal().mean()) * eye[:more_columns, :more_columns]
+        steady = torch.block_diag(steady, beyond)
+    return F.pad(weight.double(), (0, more_columns, 0, more_rows)), steady
 
 
 def _of_others(gap: Tensor, covariance: Tensor, own: slice) -> Tensor:
@@ -247,12 +238,10 @@ def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) 
     rank, p, q = a.shape
     k, d = weight.shape
     s, t = k // p, d // q
-    eye = torch.eye(d, dtype=torch.float64, device=weight.device)
-    blocks = (eye if covariance is None else steadied(covariance)).view(q, t, q, t)
-    product = weight.double() @ blocks.reshape(d, d)
+    target, steady = padded(weight, covariance, k, d)
     mixers = a.double()
-    gram = torch.einsum("iab,jac,bxcy->ixjy", mixers, mixers, blocks).reshape(rank * t, rank * t)
-    right = torch.einsum("iab,asbx->ixs", mixers, product.view(p, s, q, t)).reshape(rank * t, s)
+    gram = torch.einsum("iab,jac,bxcy->ixjy", mixers, mixers, steady.view(q, t, q, t)).reshape(rank * t, rank * t)
+    right = torch.einsum("iab,asbx->ixs", mixers, (target @ steady).view(p, s, q, t)).reshape(rank * t, s)
     return _solved(gram, right).view(rank, t, s).transpose(1, 2)
 
 
@@ -276,22 +265,6 @@ def _solved(gram: Tensor, right: Tensor) -> Tensor:
     usable = values > values[-1].clamp(min=0) * 1e-13
     inverse = torch.where(usable, 1.0 / torch.where(usable, values, 1.0), 0.0)
     return vectors @ (inverse.unsqueeze(1) * (vectors.t() @ right))
-
-
-def best_blocks(
-    weight: Tensor, row_groups: Sequence[Tensor], groups: int, covariance: Tensor | None = None
-) -> list[Tensor]:
-    """Σ W_g C_g and Σ C_g of the least-squares problem of each block on the diagonal, as ``[wanted, gram]``.
-
-    ``row_groups`` are the numbers of the rows of each group; the groups of columns are runs of d/groups.
-    """
-    width = weight.shape[1] // groups
-    eye = torch.eye(weight.shape[1], dtype=torch.float64, device=weight.device)
-    steady = eye if covariance is None else steadied(covariance)
-    product = weight.double() @ steady
-    columns = [slice(group * width, (group + 1) * width) for group in range(groups)]
-    wanted = torch.stack([product[rows, own] for rows, own in zip(row_groups, columns, strict=True)])
-    return [wanted, torch.stack([steady[own, own] for own in columns])]
 
 
 def fit_by_gradient(module: nn.Module, weight: Tensor, covariance: Tensor | None = None, steps: int = 200) -> None:

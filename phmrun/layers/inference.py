@@ -78,13 +78,14 @@ class PackedFactors(nn.Module):
     """y = W x by copies of W's factors, for inference.
 
     Args:
-        function: Of the inputs ``[tokens, in_features]`` and the factors.
+        function: Of the inputs ``[tokens, in_features]``, the factors and the settings.
         factors: Copied.
+        settings: What the function takes by name.
     """
 
-    def __init__(self, function: Callable[..., Tensor], *factors: Tensor) -> None:
+    def __init__(self, function: Callable[..., Tensor], *factors: Tensor, **settings: int) -> None:
         super().__init__()
-        self.function = function
+        self.function = functools.partial(function, **settings)
         self.factors = nn.ParameterList(
             nn.Parameter(factor.detach().clone().contiguous(), requires_grad=False) for factor in factors
         )

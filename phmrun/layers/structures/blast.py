@@ -11,7 +11,6 @@ It contains low rank (every D_ij = 1), block-diagonal matrices (D_ij = 0 off the
 numbers of its own). Where b does not divide a size, the last block is padded, and W cut from the larger matrix.
 """
 
-import functools
 from typing import Annotated
 
 import torch
@@ -103,7 +102,7 @@ class Blast(Structure):
 
     def packed(self) -> nn.Module:
         """The three factors."""
-        return PackedFactors(functools.partial(apply_blast, out_features=self.out_features), self.b, self.d, self.c)
+        return PackedFactors(apply_blast, self.b, self.d, self.c, out_features=self.out_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """C on a block of inputs, D on one number of every block, B on the numbers of one."""

@@ -12,7 +12,6 @@ orthonormal real Fourier basis [b, b], which is faster than many short fast Four
 this saves nothing, W is built. Where b does not divide a size, the last block is padded.
 """
 
-import functools
 import math
 from typing import Annotated
 
@@ -106,8 +105,7 @@ class BlockCirculant(Structure):
         """The spectra, computed once."""
         if not self.saves:
             return None
-        function = functools.partial(apply_block_circulant, out_features=self.out_features)
-        return PackedFactors(function, *self.spectra())
+        return PackedFactors(apply_block_circulant, *self.spectra(), out_features=self.out_features)
 
     def token_multiplications(self) -> int:
         """Those of the frequencies, and of the transforms of both sides."""

@@ -10,14 +10,13 @@ Source:         Kuchaiev and Ginsburg, "Factorization tricks for LSTM networks",
 It is always applied group by group, in training too: that costs k·d/g multiplications per token in the place of k·d.
 """
 
-import functools
 import math
 from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.fitting import best_blocks
+from phmrun.layers.fitting import padded
 from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 
@@ -62,9 +61,12 @@ class Group(Structure):
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """The blocks; with a covariance, the regression of a group's outputs on its own inputs."""
-        rows = torch.arange(self.out_features)
+        target, steady = padded(weight, covariance, *weight.shape)
+        rows, columns = torch.arange(self.out_features), torch.arange(self.in_features).chunk(self.groups)
         groups = rows.view(-1, self.groups).t() if self.shuffle else rows.view(self.groups, -1)
-        wanted, gram = best_blocks(weight, list(groups), self.groups, covariance)
+        product = target @ steady
+        wanted = torch.stack([product[group][:, own] for group, own in zip(groups, columns, strict=True)])
+        gram = torch.stack([steady[own][:, own] for own in columns])
         if len(self.block) == 1:
             wanted, gram = wanted.sum(0, keepdim=True), gram.sum(0, keepdim=True)
         self.block.copy_(torch.linalg.solve(gram, wanted, left=False))
@@ -103,7 +105,7 @@ class Group(Structure):
 
     def packed(self) -> nn.Module:
         """The blocks alone."""
-        return PackedFactors(functools.partial(apply_groups, shuffle=self.shuffle), self.blocks())
+        return PackedFactors(apply_groups, self.blocks(), shuffle=self.shuffle)
 
 
 def apply_groups(inputs: Tensor, blocks: Tensor, *, shuffle: bool) -> Tensor:

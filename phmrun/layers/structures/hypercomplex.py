@@ -62,8 +62,7 @@ class Hypercomplex(Structure):
     ) -> None:
         super().__init__(out_features, in_features, algebra=algebra, layout=layout, init=init)
         n = ORDERS[algebra]
-        self.init = init
-        self.layout = layout
+        self.init, self.layout = init, layout
         self.register_buffer("a", multiplication(n), persistent=False)
         self.s = nn.Parameter(torch.empty(n, out_features // n, in_features // n))
 
@@ -124,8 +123,7 @@ class Hypercomplex(Structure):
         """A and S laid out as two matrix products."""
         mixer, weight, mixer_first = factors(self.a, self.s)
         interleaved = self.layout == "interleaved"
-        apply = functools.partial(apply_numbers, mixer_first=mixer_first, interleaved=interleaved)
-        return PackedFactors(apply, mixer, weight)
+        return PackedFactors(apply_numbers, mixer, weight, mixer_first=mixer_first, interleaved=interleaved)
 
     def _terms(self) -> tuple[Tensor, Tensor]:
         """First and second factors of the Kronecker products."""

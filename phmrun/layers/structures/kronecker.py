@@ -138,9 +138,8 @@ class Kronecker(Structure):
         if multiplications(*self._terms()) > 2 * self.out_features * self.in_features:
             return None
         mixer, weight, mixer_first = factors(*self._terms())
-        columns, rows = self.shapes.q * self.shapes.t, self.out_features
-        apply = functools.partial(apply_padded, mixer_first=mixer_first, columns=columns, out_features=rows)
-        return PackedFactors(apply, mixer, weight)
+        sizes = {"columns": self.shapes.q * self.shapes.t, "out_features": self.out_features}
+        return PackedFactors(apply_padded, mixer, weight, mixer_first=mixer_first, **sizes)
 
     def extra_repr(self) -> str:
         """Sizes, rank and the shapes of the factors."""

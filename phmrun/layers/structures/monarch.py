@@ -13,7 +13,6 @@ what is meant for it (L): r·b·(k + d) multiplications per vector, one for each
 size, the last block is padded, and W cut from the larger matrix.
 """
 
-import functools
 from typing import Annotated
 
 import torch
@@ -135,7 +134,7 @@ class Monarch(Structure):
 
     def packed(self) -> nn.Module:
         """The two factors."""
-        return PackedFactors(functools.partial(apply_monarch, out_features=self.out_features), *self.factors())
+        return PackedFactors(apply_monarch, *self.factors(), out_features=self.out_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """R on a block of inputs, then L on what all blocks send to one of the outputs."""
