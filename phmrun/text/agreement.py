@@ -10,6 +10,7 @@ Two formats, told apart by the first line:
 """
 
 import csv
+import itertools
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from phmrun.text.lines import malformed, numbered_lines
 LABELS = ("VBZ", "VBP")
 """Singular and plural verb, in the order of their indices."""
 TRAIN_SHARE, DEV_SHARE = 0.09, 0.01
+SAMPLE = "`phmrun data formats sva` prints a sample."
 _ATTRACTORS = re.compile(r"\.test\.(\d)(\.gz)?$")
 _COLUMNS = ("sentence", "verb_pos", "verb_index", "n_intervening", "n_diff_intervening")
 
@@ -44,25 +46,25 @@ class Item(NamedTuple):
 
 
 def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
-    """Reads agreement items one at a time.
-
-    Args:
-        path: The file, UTF-8, plain or gzip.
+    """Reads the agreement items of a file, UTF-8, plain or gzip, one at a time.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not of a known format; file and line are named.
     """
     path = Path(path)
     lines = numbered_lines(path)
-    number, first = next(lines)
-    if first.split("\t")[0] in LABELS:
-        implied = _ATTRACTORS.search(path.name)
-        attractors = int(implied[1]) if implied else None
-        yield _simple(first, attractors, f"{path}:{number}")
-        for number, line in lines:
-            yield _simple(line, attractors, f"{path}:{number}")
-    else:
-        yield from _table(first, lines, path)
+    first = next(lines)
+    if first[1].split("\t")[0] not in LABELS:
+        yield from _table(first[1], lines, path)
+        return
+    implied = _ATTRACTORS.search(path.name)  # files by attractors hold homogeneous items alone
+    attractors = int(implied[1]) if implied else None
+    for number, line in itertools.chain([first], lines):
+        cells, where = line.split("\t"), f"{path}:{number}"
+        if len(cells) != 2:
+            form = f"2 separated by a tab: {' or '.join(LABELS)}, the words before the verb"
+            raise malformed(f"the line has {counted(len(cells), 'column')} instead of {form}", where, SAMPLE)
+        yield _item(cells[1], cells[0], attractors, True if implied else None, where)
 
 
 def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
@@ -85,46 +87,31 @@ def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
     }
 
 
-def _simple(line: str, attractors: int | None, where: str) -> Item:
-    """A line of ``rnn_agr_simple``; its files by attractors hold homogeneous items alone."""
-    cells = line.split("\t")
-    if len(cells) != 2:
-        found = counted(len(cells), "column")
-        what = f"the line has {found} instead of 2 separated by a tab: {' or '.join(LABELS)}, the words before the verb"
-        raise malformed(what, where, "`phmrun data formats sva` prints a sample.")
-    return _item(cells[1], cells[0], attractors, None if attractors is None else True, where)
-
-
 def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Item]:
     """The rows below the header ``first``; fields may be quoted."""
     header = first.split("\t")
     missing = [column for column in _COLUMNS if column not in header]
     if missing:
         what = f"neither a line of {' or '.join(LABELS)}, a tab and words, nor a header: no {', '.join(missing)}"
-        raise malformed(what, f"{path}:1", "`phmrun data formats sva` prints a sample.")
+        raise malformed(what, f"{path}:1", SAMPLE)
     rows = csv.reader((f"{line}\n" for _, line in lines), delimiter="\t")
     try:
-        for row in rows:
+        for cells in rows:
             where = f"{path}:{rows.line_num + 1}"
-            if len(row) != len(header):
-                raise malformed(f"the row has {len(row)} columns where the header has {len(header)}", where)
-            yield _dependency(dict(zip(header, row, strict=True)), where)
+            if len(cells) != len(header):
+                raise malformed(f"the row has {len(cells)} columns where the header has {len(header)}", where)
+            row = dict(zip(header, cells, strict=True))
+            words, position = row["sentence"].split(), _count(row, "verb_index", where)
+            between, different = _count(row, "n_intervening", where), _count(row, "n_diff_intervening", where)
+            if not 1 <= position <= len(words):
+                raise malformed(f"verb_index is {position}, but the sentence has {len(words)} words", where)
+            if different > between:
+                raise malformed(f"n_diff_intervening is {different}, more than n_intervening, {between}", where)
+            yield _item(" ".join(words[: position - 1]), row["verb_pos"], different, different == between, where)
     except csv.Error as error:
         raise malformed(f"not a table: {error}", f"{path}:{rows.line_num + 1}") from error
     if not rows.line_num:
         raise malformed("the table has no rows", str(path))
-
-
-def _dependency(row: Mapping[str, str], where: str) -> Item:
-    """One row of the full table."""
-    words = row["sentence"].split()
-    position = _count(row, "verb_index", where)
-    between, different = _count(row, "n_intervening", where), _count(row, "n_diff_intervening", where)
-    if not 1 <= position <= len(words):
-        raise malformed(f"verb_index is {position}, but the sentence has {len(words)} words", where)
-    if different > between:
-        raise malformed(f"n_diff_intervening is {different}, more than n_intervening, {between}", where)
-    return _item(" ".join(words[: position - 1]), row["verb_pos"], different, different == between, where)
 
 
 def _count(row: Mapping[str, str], column: str, where: str) -> int:

@@ -65,11 +65,7 @@ class Sentence:
         return [self.lines[place].rstrip("\r\n").split("\t")[number] for place in self.places]
 
     def with_parse(self, heads: Sequence[int], labels: Sequence[str]) -> "Sentence":
-        """The same sentence with other heads and labels of its words; all else stays as it is.
-
-        Args:
-            heads: By word the number of its head, 0 for the root.
-            labels: By word the label of the arc to it.
+        """The same sentence with other heads (by word, 0 for the root) and labels of the arcs to its words.
 
         Raises:
             ValueError: They are not as many as there are words.
@@ -82,12 +78,7 @@ class Sentence:
         return replace(self, lines=tuple(lines), heads=tuple(heads), deprels=tuple(labels))
 
     def with_column(self, number: int, value: str) -> "Sentence":
-        """The same sentence with ``value`` in one column of its words, other than those of its tree.
-
-        Args:
-            number: The column, such as :data:`DEPS`.
-            value: What stands in it.
-        """
+        """The same sentence with ``value`` in one column of its words, such as :data:`DEPS`; none of its tree's."""
         lines = list(self.lines)
         for place in self.places:
             body = lines[place].rstrip("\r\n")
@@ -98,11 +89,7 @@ class Sentence:
 
 
 def sentence_of(forms: Sequence[str]) -> Sentence:
-    """A sentence of bare words: no tags, no tree.
-
-    Args:
-        forms: The words; none may hold a tab or a line end.
-    """
+    """A sentence of bare words, of which none may hold a tab or a line end: no tags, no tree."""
     rest = "\t".join([EMPTY] * (len(COLUMNS) - 2))
     lines = [f"{number}\t{form}\t{rest}\n" for number, form in enumerate(forms, 1)]
     missing = (EMPTY,) * len(forms)
@@ -115,10 +102,10 @@ def universal(label: str) -> str:
 
 
 def load(path: str | PathLike[str], *, trees: bool = True) -> list[Sentence]:
-    """All sentences of a file, plain or gzip-compressed.
+    """All sentences of a UTF-8 file, plain or gzip-compressed.
 
     Args:
-        path: A UTF-8 file.
+        path: The file.
         trees: Whether the columns HEAD and DEPREL must hold trees: every head a word of the sentence or 0, exactly one
             root (the guidelines and the official evaluator allow no more), no cycle, and a label for each word. Text
             that is yet to be parsed has none; then these columns are not looked at.
@@ -135,13 +122,7 @@ def loads(text: str, *, name: str = "text", trees: bool = True) -> list[Sentence
 
 
 def stream(lines: Iterable[str], *, name: str, trees: bool = False) -> Iterator[Sentence]:
-    """Each sentence as soon as the blank line after it has been read; arguments and errors as in :func:`load`.
-
-    Args:
-        lines: Lines with their ends.
-        name: Stands for the file in messages.
-        trees: As in :func:`load`.
-    """
+    """Each sentence of lines with their ends, as soon as the blank line after it has been read; see :func:`loads`."""
     for first, block in _blocks(lines):
         if not _blank(block):
             yield _sentence(block, first, name, trees)
@@ -155,8 +136,8 @@ def dumps(sentences: Iterable[Sentence]) -> str:
     """
     parts: list[str] = []
     for sentence in sentences:
-        if parts:
-            parts.append(_missing_end(parts[-1]))
+        if parts and not parts[-1].endswith(("\n\n", "\n\r\n")):
+            parts.append("\n" if parts[-1].endswith("\n") else "\n\n")
         parts.append(sentence.text)
     return "".join(parts)
 
@@ -165,13 +146,6 @@ def dump(sentences: Iterable[Sentence], path: str | PathLike[str]) -> None:
     """Writes :func:`dumps` as UTF-8, whole or not at all."""
     with replacing(Path(path)) as temporary:
         temporary.write_bytes(dumps(sentences).encode("utf-8"))
-
-
-def _missing_end(text: str) -> str:
-    """What is missing at the end of a sentence before another one may follow."""
-    if text.endswith(("\n\n", "\n\r\n")):
-        return ""
-    return "\n" if text.endswith("\n") else "\n\n"
 
 
 def _decoded(path: Path) -> Iterator[str]:
@@ -192,9 +166,8 @@ def _all(lines: Iterable[str], name: str, trees: bool) -> list[Sentence]:
         elif sentences:  # blank lines at the end of the file
             sentences[-1] = replace(sentences[-1], lines=(*sentences[-1].lines, *block))
     if not sentences:
-        raise malformed(
-            "there is no sentence in it", name, "A CoNLL-U file has one word a line, ten columns with tabs."
-        )
+        hint = "A CoNLL-U file has one word a line, ten columns with tabs."
+        raise malformed("there is no sentence in it", name, hint)
     return sentences
 
 
@@ -213,8 +186,7 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     Further blank lines open the next sentence's block; at the end of the file they are a block of their own.
     """
     block: list[str] = []
-    begun = False
-    number = 0
+    begun, number = False, 0
     for number, line in enumerate(lines, 1):
         block.append(line)
         if _body(line):
@@ -240,9 +212,8 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
             raise malformed("a comment stands within a sentence", where, "Comments belong before its first word.")
         columns = body.split("\t")
         if len(columns) != len(COLUMNS):
-            hint = "Columns are separated by tabs, sentences by blank lines."
-            found = counted(len(columns), "column")
-            raise malformed(f"the line has {found} instead of {len(COLUMNS)}", where, hint)
+            what = f"the line has {counted(len(columns), 'column')} instead of {len(COLUMNS)}"
+            raise malformed(what, where, "Columns are separated by tabs, sentences by blank lines.")
         if numbering.is_word(columns[ID], where):
             if not columns[FORM]:
                 raise malformed("the word has no form", where)
@@ -253,27 +224,21 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
         raise malformed("comments, but no word of a sentence", f"{name}:{first + comment}")
     numbering.close()
     forms, upos, xpos = (tuple(intern(columns[number]) for columns in words) for number in (FORM, UPOS, XPOS))
-    heads: tuple[int, ...] = ()
-    deprels: tuple[str, ...] = ()
-    if trees:
-        heads, deprels = _tree(words, [f"{name}:{first + place}" for place in places])
-    return Sentence(tuple(block), tuple(places), forms, upos, xpos, heads, deprels)
+    tree = _tree(words, [f"{name}:{first + place}" for place in places]) if trees else ()
+    return Sentence(tuple(block), tuple(places), forms, upos, xpos, *tree)
 
 
 class _Numbering:
     """The ids of one sentence: words count from 1, a multi-word token precedes its words, empty nodes follow a word."""
 
     def __init__(self) -> None:
-        self.words = 0
-        self.empty = 0
-        self.reach = 0
+        self.words = self.empty = self.reach = 0
         self.opened = ""
 
     def is_word(self, number: str, where: str) -> bool:
         """Whether an id, the next one, is that of a word."""
         if number == str(self.words + 1):
-            self.words += 1
-            self.empty = 0
+            self.words, self.empty = self.words + 1, 0
             return True
         if (match := _RANGE.fullmatch(number)) and self.words < int(match[1]) <= int(match[2]):
             if int(match[1]) != self.words + 1 or self.words < self.reach:

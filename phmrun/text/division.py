@@ -1,9 +1,8 @@
 """Text files made from others, once per content, in the cache: a share held out, pairs with an empty side left out."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -90,32 +89,23 @@ def _made(
     cache: Path,
 ) -> Path:
     """The directory of the parts that lines are put into; ``None`` is nowhere."""
-    content = {"kind": kind, "files": files, **settings}
-    write = partial(_write, rows=_rows(files), sides=_sides(files), parts=parts, part=part)
-    return build_once(cache, content, write, LAST)[0]
 
+    def write(path: Path) -> dict[str, int]:
+        counts = dict.fromkeys(parts, 0)
+        with ExitStack() as stack:
+            handles = {
+                name: [stack.enter_context((path / f"{name}.{side}").open("w", encoding="utf-8")) for side in sides]
+                for name in parts
+            }
+            for number, row in enumerate(_rows(files)):
+                if (name := part(number, row)) is not None:
+                    counts[name] += 1
+                    for handle, text in zip(handles[name], row, strict=True):
+                        handle.write(f"{text}\n")
+        for name, count in counts.items():
+            if not count:
+                raise PhmrunError(f"too few lines: none are left for {name}", where="data.hold_out", code=ExitCode.DATA)
+        return counts
 
-def _write(
-    path: Path,
-    *,
-    rows: Iterable[Row],
-    sides: Sequence[str],
-    parts: Sequence[str],
-    part: Callable[[int, Row], str | None],
-) -> dict[str, int]:
-    """Puts each line into the files of its part."""
-    counts = dict.fromkeys(parts, 0)
-    with ExitStack() as stack:
-        handles = {
-            name: [stack.enter_context((path / f"{name}.{side}").open("w", encoding="utf-8")) for side in sides]
-            for name in parts
-        }
-        for number, row in enumerate(rows):
-            if (name := part(number, row)) is not None:
-                counts[name] += 1
-                for handle, text in zip(handles[name], row, strict=True):
-                    handle.write(f"{text}\n")
-    for name, count in counts.items():
-        if not count:
-            raise PhmrunError(f"too few lines: none are left for {name}", where="data.hold_out", code=ExitCode.DATA)
-    return counts
+    sides = _sides(files)
+    return build_once(cache, {"kind": kind, "files": files, **settings}, write, LAST)[0]

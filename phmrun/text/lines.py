@@ -22,19 +22,29 @@ LONGEST_LINE = 1 << 20
 
 
 def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
-    """Yields (line number from 1, text), empty lines too; memory does not grow with the file.
+    """Yields (line number from 1, text), empty lines too, of a file in UTF-8, plain or gzip, with constant memory.
 
-    Args:
-        path: The file, UTF-8, plain or gzip.
-        longest: Bytes of the longest line that is read.
+    ``longest`` is in bytes.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged, empty or not UTF-8, or a line is endless.
     """
-    offset = 0
-    number = 0
+    offset = number = 0  # where the line starts, in uncompressed bytes
     for number, raw in enumerate(raw_lines(path, longest=longest), 1):
-        line = _decode(raw, path, number, offset)
+        where, body = f"{path}:{number}", raw.removesuffix(b"\n").removesuffix(b"\r")
+        skipped = len(BYTE_ORDER_MARK) if number == 1 and body.startswith(BYTE_ORDER_MARK) else 0
+        try:
+            line = body[skipped:].decode("utf-8")
+        except UnicodeDecodeError as error:
+            at = skipped + error.start
+            encoding = "UTF-16" if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "ISO-8859-1"
+            raise malformed(
+                f"byte 0x{body[at]:02x} at offset {offset + at:,} ({at} within the line) is not valid UTF-8",
+                where,
+                f"Convert the file, for instance: iconv -f {encoding} -t UTF-8 {path.name} > {path.stem}.utf8",
+            ) from error
+        if "\0" in line:
+            raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")
         offset += len(raw)
         yield number, line
     if number == 0:
@@ -43,10 +53,6 @@ def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple
 
 def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     """Yields the lines as bytes, ends included; every fault of the file system and of gzip is made a data error.
-
-    Args:
-        path: The file, plain or gzip.
-        longest: Bytes of the longest line that is read.
 
     Raises:
         PhmrunError: (exit 3) The file is missing or damaged, or a line is endless.
@@ -80,28 +86,6 @@ def malformed(what: str, where: str, hint: str | None = None) -> PhmrunError:
     return PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
 
 
-def _decode(raw: bytes, path: Path, number: int, offset: int) -> str:
-    """The text of one raw line; ``offset`` is where the line starts, in uncompressed bytes."""
-    where = f"{path}:{number}"
-    body = raw.removesuffix(b"\n").removesuffix(b"\r")
-    skipped = 0
-    if number == 1 and body.startswith(BYTE_ORDER_MARK):
-        skipped = len(BYTE_ORDER_MARK)
-    try:
-        line = body[skipped:].decode("utf-8")
-    except UnicodeDecodeError as error:
-        at = skipped + error.start
-        encoding = "UTF-16" if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "ISO-8859-1"
-        raise malformed(
-            f"byte 0x{body[at]:02x} at offset {offset + at:,} ({at} within the line) is not valid UTF-8",
-            where,
-            f"Convert the file, for instance: iconv -f {encoding} -t UTF-8 {path.name} > {path.stem}.utf8",
-        ) from error
-    if "\0" in line:
-        raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")
-    return line
-
-
 def read_parallel(
     source: str | PathLike[str], target: str | PathLike[str], *, empty: bool = False
 ) -> Iterator[tuple[str, str]]:
@@ -122,7 +106,13 @@ def read_parallel(
         if left is None or right is None:
             rest = 1 + sum(1 for _ in pairs)
             shorter, longer = (source, target) if left is None else (target, source)
-            raise _misaligned(shorter, longer, rest)
+            short = sum(1 for _ in raw_lines(shorter))
+            raise PhmrunError(
+                f"the two files are not aligned: {longer} is longer by {rest:,} (it has {short + rest:,} lines, "
+                f"{shorter} has {short:,})",
+                hint="Line k of one file must be the translation of line k of the other.",
+                code=ExitCode.DATA,
+            )
         if not (empty or (left.strip() and right.strip())):
             faults.append((target if left.strip() else source, number))
         elif not faults:
@@ -157,16 +147,5 @@ def _empty(places: list[tuple[Path, int]]) -> PhmrunError:
         "the line is empty" if one else f"the line is empty, and {len(places) - 1:,} more are on one side or both",
         where=f"{path}:{first}",
         hint=f"Remove {'line' if one else 'lines'} {shown} from both files of the pair, or --set data.empty=drop.",
-        code=ExitCode.DATA,
-    )
-
-
-def _misaligned(shorter: Path, longer: Path, rest: int) -> PhmrunError:
-    """The error for two files of which the second has ``rest`` more lines than the first."""
-    short = sum(1 for _ in raw_lines(shorter))
-    return PhmrunError(
-        f"the two files are not aligned: {longer} is longer by {rest:,} (it has {short + rest:,} lines, "
-        f"{shorter} has {short:,})",
-        hint="Line k of one file must be the translation of line k of the other.",
         code=ExitCode.DATA,
     )

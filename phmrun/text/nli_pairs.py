@@ -86,11 +86,9 @@ class PairReader(Iterator[Pair]):
     def __init__(self, path: Path, format: str, names: Mapping[str, str] | None = None) -> None:
         if format not in _ROWS:
             raise PhmrunError(f"there is no format {format!r} of inference pairs", valid=sorted(_ROWS))
-        self.path = path
-        self.format = format
-        self.dropped = 0
+        self.path, self.format = path, format
+        self.dropped = self._read = 0
         self.names = names or {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
-        self._read = 0
         self._rows = _ROWS[format](path)
 
     def __next__(self) -> Pair:
@@ -113,14 +111,6 @@ class PairReader(Iterator[Pair]):
             raise malformed("there is no labelled pair in the file", str(self.path))
         raise StopIteration
 
-    def _about(self, label: str) -> str | None:
-        """What may be meant by a label that there is not."""
-        if self.format != "tsv":
-            return None
-        close = nearest(label, sorted(self.names), most=1)
-        meant = f"Did you mean {close[0]!r}? Otherwise say" if close else "Say"
-        return f"{meant} what it stands for: --set 'data.labels={{{label}: entailment, …}}'; any classes will do."
-
     def _label(self, label: Any, where: str) -> str | None:
         """The label's common name, or None where the annotators did not agree."""
         if isinstance(label, int | float) and self.format == "tsv":
@@ -131,13 +121,13 @@ class PairReader(Iterator[Pair]):
                 return self.names[label]
         if self.format in ("snli", "tsv") and label == NO_LABEL:
             return None
-        raise PhmrunError(
-            f"there is no label {label!r}",
-            where=where,
-            valid=sorted(self.names),
-            hint=self._about(str(label)),
-            code=ExitCode.DATA,
-        )
+        hint = None
+        if self.format == "tsv":
+            close = nearest(str(label), sorted(self.names), most=1)
+            meant = f"Did you mean {close[0]!r}? Otherwise say" if close else "Say"
+            hint = f"{meant} what it stands for: --set 'data.labels={{{label}: entailment, …}}'; any classes will do."
+        names, what = sorted(self.names), f"there is no label {label!r}"
+        raise PhmrunError(what, where=where, valid=names, hint=hint, code=ExitCode.DATA)
 
 
 def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] | None = None) -> PairReader:
@@ -162,37 +152,27 @@ def _sentence(text: Any, place: str, where: str) -> str:
 
 def _snli(path: Path) -> Iterator[Row]:
     """JSON lines, or a table, as the first line shows."""
-    fields = ("sentence1", "sentence2", "gold_label")
-    if _is_json(_first_line(path)):
-        yield from _json_lines(path, fields)
-    else:
-        yield from _table(path, fields)
+    read = _json_lines if _is_json(_first_line(path)) else _table
+    yield from read(path, ("sentence1", "sentence2", "gold_label"))
 
 
 def _scitail(path: Path) -> Iterator[Row]:
     """Three columns, or JSON lines of the ``snli_format``."""
-    if _is_json(_first_line(path)):
-        yield from _json_lines(path, ("sentence1", "sentence2", "gold_label"))
-    else:
-        yield from _three_columns(path)
+    yield from _snli(path) if _is_json(_first_line(path)) else _cells(path, 3)
 
 
 def _dnli(path: Path) -> Iterator[Row]:
     """A JSON array, or JSON lines."""
-    fields = ("sentence1", "sentence2", "label")
-    if _starts_with(path, "["):
-        yield from _json_array(path, fields)
-    else:
-        yield from _json_lines(path, fields)
+    read = _json_array if _first_line(path).lstrip().startswith("[") else _json_lines
+    yield from read(path, ("sentence1", "sentence2", "label"))
 
 
 def _quora(path: Path) -> Iterator[Row]:
     """The release with its header, or the four columns of Wang et al."""
-    if _starts_with(path, "id\t"):
+    if _first_line(path).lstrip().startswith("id\t"):
         yield from _quoted_table(path, ("question1", "question2", "is_duplicate"))
-        return
-    for number, cells in _cells(path, 4):
-        yield number, (cells[1], cells[2], cells[0])
+    else:
+        yield from ((number, (cells[1], cells[2], cells[0])) for number, cells in _cells(path, 4))
 
 
 def _sick(path: Path) -> Iterator[Row]:
@@ -200,11 +180,6 @@ def _sick(path: Path) -> Iterator[Row]:
     _, header = next(iter(numbered_lines(path)))
     label = "entailment_judgment" if "entailment_judgment" in header.split("\t") else "entailment_label"
     yield from _table(path, ("sentence_A", "sentence_B", label))
-
-
-def _three_columns(path: Path) -> Iterator[Row]:
-    """Premise, hypothesis, label."""
-    yield from _cells(path, 3)
 
 
 def _own(path: Path) -> Iterator[Row]:
@@ -224,8 +199,7 @@ def _own(path: Path) -> Iterator[Row]:
     for number, line in numbered_lines(path):
         cells = line.split("\t")
         if len(cells) != len(COLUMNS):
-            columns = counted(len(cells), "column")
-            what = f"the line has {columns} instead of 3 separated by tabs: {', '.join(COLUMNS)}"
+            what = f"the line has {counted(len(cells), 'column')} instead of 3 separated by tabs: {', '.join(COLUMNS)}"
             if line.startswith("["):
                 what = "the line is no JSON object; each line must be one, not the whole file a list"
             raise malformed(what, f"{path}:{number}", SAMPLES)
@@ -253,17 +227,8 @@ def _is_json(line: str) -> bool:
     return line.lstrip().startswith("{") and "\t" not in line
 
 
-def _starts_with(path: Path, start: str) -> bool:
-    """Whether the first line that is not blank begins so."""
-    return _first_line(path).lstrip().startswith(start)
-
-
 def _first_line(path: Path) -> str:
-    """The first line that is not blank.
-
-    Raises:
-        PhmrunError: (exit 3) There is none.
-    """
+    """The first line that is not blank; where there is none, an error of the data."""
     for _, line in numbered_lines(path, longest=WHOLE_FILE):
         if line.strip():
             return line

@@ -160,10 +160,7 @@ def sign(n: int, i: int, j: int) -> int:
     half = n // 2
     p, r = i % half, j % half
     conjugate = 1 if r == 0 else -1
-    if i < half and j < half:
-        return sign(half, p, r)
+    product = sign(half, p, r) if j < half else sign(half, r, p)
     if i < half:
-        return sign(half, r, p)
-    if j < half:
-        return conjugate * sign(half, p, r)
-    return -conjugate * sign(half, r, p)
+        return product
+    return conjugate * product if j < half else -conjugate * product
