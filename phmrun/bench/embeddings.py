@@ -25,27 +25,16 @@ MEASUREMENT = 0.01
 
 @dataclass(frozen=True)
 class Lookup:
-    """One line of the result.
+    """One line of the result."""
 
-    Attributes:
-        embedding: Its name and options.
-        words: Entries of the vocabulary.
-        width: Numbers of a vector.
-        tokens: Words looked up per call.
-        parameters: Of the module as it is trained.
-        seconds: Median time per call, by form.
-        ratios: That in parts of ``nn.Embedding``'s in the same rounds.
-        difference: The largest difference of a looked-up number to the computed one.
-    """
-
-    embedding: str
-    words: int
-    width: int
-    tokens: int
-    parameters: int
-    seconds: dict[str, float]
-    ratios: dict[str, float]
-    difference: float
+    embedding: str  # its name and options
+    words: int  # entries of the vocabulary
+    width: int  # numbers of a vector
+    tokens: int  # words looked up per call
+    parameters: int  # of the module as it is trained
+    seconds: dict[str, float]  # median time per call, by form
+    ratios: dict[str, float]  # that in parts of ``nn.Embedding``'s in the same rounds
+    difference: float  # the largest difference of a looked-up number to the computed one
 
     def to_json(self) -> dict[str, Any]:
         """All of it by name."""

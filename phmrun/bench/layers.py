@@ -62,19 +62,12 @@ class Candidate(Protocol):
 
 
 class Case(NamedTuple):
-    """A structure with its options, in one kind of module at one size.
-
-    Attributes:
-        kind: The kind of module.
-        structure: Its registered name.
-        options: Its options.
-        shape: As its kind says.
-    """
+    """A structure with its options, in one kind of module at one size."""
 
     kind: ModuleKind
-    structure: str
-    options: Mapping[str, Any]
-    shape: Shape
+    structure: str  # its registered name
+    options: Mapping[str, Any]  # its options
+    shape: Shape  # as its kind says
 
     @property
     def label(self) -> str:
@@ -100,33 +93,20 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """One line of the result.
+    """One line of the result."""
 
-    Attributes:
-        module: The kind of module.
-        layer: Structure and options.
-        in_features: Size of an input vector; of an embedding, the number of its rows.
-        out_features: Size of an output vector; of a biaffine form, the number of its labels.
-        mode: Forward only, or forward and backward with the gradients of inputs and parameters.
-        weights: Whether the weights were in the cache.
-        batch: Input vectors per call: tokens, or sequences and their length.
-        reference: The torch module in the place of ours.
-        seconds: Median time per call: of the reference, and of ours in each form that it has.
-        ratios: That of ours in parts of the reference's, by form.
-        auto: The form that training has, or that inference takes for such a batch.
-    """
-
-    module: str
-    layer: str
-    in_features: int
-    out_features: int
+    module: str  # the kind of module
+    layer: str  # structure and options
+    in_features: int  # size of an input vector; of an embedding, the number of its rows
+    out_features: int  # size of an output vector; of a biaffine form, the number of its labels
+    # forward only, or forward and backward with the gradients of inputs and parameters
     mode: Literal["inference", "training"]
-    weights: Literal["hot", "cold"]
-    batch: Batch
-    reference: str
-    seconds: dict[str, float]
-    ratios: dict[str, float]
-    auto: Form
+    weights: Literal["hot", "cold"]  # whether the weights were in the cache
+    batch: Batch  # input vectors per call: tokens, or sequences and their length
+    reference: str  # the torch module in the place of ours
+    seconds: dict[str, float]  # median time per call: of the reference, and of ours in each form that it has
+    ratios: dict[str, float]  # that of ours in parts of the reference's, by form
+    auto: Form  # the form that training has, or that inference takes for such a batch
 
     def to_json(self) -> dict[str, Any]:
         """All of it by name."""

@@ -21,25 +21,15 @@ BYTES = 4
 
 @dataclass(frozen=True)
 class LookupMemory:
-    """What a table of a structure takes, in bytes of single precision.
+    """What a table of a structure takes, in bytes of single precision."""
 
-    Attributes:
-        layer: Structure and options.
-        rows: Vectors in the table.
-        width: Numbers in a vector.
-        tokens: Vectors looked up at once.
-        table: Bytes of the dense table.
-        parameters: Bytes of the structure's own numbers.
-        lookup: Bytes that the lookup took at its peak, beyond what the process held before, its result included.
-    """
-
-    layer: str
-    rows: int
-    width: int
-    tokens: int
-    table: int
-    parameters: int
-    lookup: int
+    layer: str  # structure and options
+    rows: int  # vectors in the table
+    width: int  # numbers in a vector
+    tokens: int  # vectors looked up at once
+    table: int  # bytes of the dense table
+    parameters: int  # bytes of the structure's own numbers
+    lookup: int  # bytes that the lookup took at its peak, beyond what the process held before, its result included
 
     def to_json(self) -> dict[str, Any]:
         """All of it by name."""

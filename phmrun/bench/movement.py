@@ -11,17 +11,11 @@ from phmrun.layers import Linear
 
 
 class Movement(NamedTuple):
-    """How far a factor's step moves the output, in parts of how far a dense matrix's moves it.
+    """How far a factor's step moves the output, in parts of how far a dense matrix's moves it."""
 
-    Attributes:
-        factor: The parameter that is moved while the others stay.
-        one: By the learning rate itself.
-        structure: By the rate of the factor's shape (:mod:`phmrun.engine.rates`).
-    """
-
-    factor: str
-    one: float
-    structure: float
+    factor: str  # the parameter that is moved while the others stay
+    one: float  # by the learning rate itself
+    structure: float  # by the rate of the factor's shape (:mod:`phmrun.engine.rates`)
 
 
 def movements(

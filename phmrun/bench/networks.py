@@ -26,23 +26,14 @@ TRAINING = "training"
 
 @dataclass(frozen=True)
 class Measured:
-    """One network.
+    """One network."""
 
-    Attributes:
-        preset: Its sizes.
-        layer: Structure and options of the blocks' matrices.
-        parameters: Of the whole network.
-        multiplications: Of its weight matrices, for one token.
-        seconds: Median time of a training step and of decoding, by what is done.
-        ratios: These in parts of the dense network's, measured in the same rounds.
-    """
-
-    preset: str
-    layer: str
-    parameters: int
-    multiplications: int
-    seconds: dict[str, float]
-    ratios: dict[str, float]
+    preset: str  # its sizes
+    layer: str  # structure and options of the blocks' matrices
+    parameters: int  # of the whole network
+    multiplications: int  # of its weight matrices, for one token
+    seconds: dict[str, float]  # median time of a training step and of decoding, by what is done
+    ratios: dict[str, float]  # these in parts of the dense network's, measured in the same rounds
 
     def to_json(self) -> dict[str, Any]:
         """All of it by name."""
@@ -51,21 +42,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is measured.
+    """How much is measured."""
 
-    Attributes:
-        vocabulary: Tokens that there are.
-        length: Tokens of every sentence, of both sides.
-        tokens: Target tokens of a training step, in whole sentences.
-        sentences: Numbers of sentences that are decoded at a time.
-        rounds: Measurements of each network; results are medians over them.
-    """
-
-    vocabulary: int = 8000
-    length: int = 24
-    tokens: int = 2048
-    sentences: tuple[int, ...] = (1, 64)
-    rounds: int = 5
+    vocabulary: int = 8000  # tokens that there are
+    length: int = 24  # tokens of every sentence, of both sides
+    tokens: int = 2048  # target tokens of a training step, in whole sentences
+    sentences: tuple[int, ...] = (1, 64)  # numbers of sentences that are decoded at a time
+    rounds: int = 5  # measurements of each network; results are medians over them
 
 
 def measure(

@@ -8,19 +8,12 @@ from torch.profiler import ProfilerActivity, profile
 
 
 class Operation(NamedTuple):
-    """One kind of operation in a profile.
+    """One kind of operation in a profile."""
 
-    Attributes:
-        name: Torch's name of it.
-        calls: How often it was called.
-        seconds: Time inside it and not inside operations that it calls.
-        share: That in parts of all operations' time.
-    """
-
-    name: str
-    calls: int
-    seconds: float
-    share: float
+    name: str  # torch's name of it
+    calls: int  # how often it was called
+    seconds: float  # time inside it and not inside operations that it calls
+    share: float  # that in parts of all operations' time
 
 
 def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.device | str = "cpu") -> list[Operation]:

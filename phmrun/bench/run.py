@@ -59,48 +59,29 @@ Prepare = Callable[[Any], Callable[[], None]]
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is measured.
+    """How much is measured."""
 
-    Attributes:
-        rounds: Measurements of each system; results are medians over them.
-        batches: Training batches in a measurement.
-        sizes: Numbers of sentences that are decoded at a time.
-        sentences: Test sentences in a measurement of decoding many at a time.
-        single: Test sentences in a measurement of decoding one at a time.
-    """
-
-    rounds: int = 5
-    batches: int = 8
-    sizes: Sequence[int] = (1, 64)
-    sentences: int = 256
-    single: int = 24
+    rounds: int = 5  # measurements of each system; results are medians over them
+    batches: int = 8  # training batches in a measurement
+    sizes: Sequence[int] = (1, 64)  # numbers of sentences that are decoded at a time
+    sentences: int = 256  # test sentences in a measurement of decoding many at a time
+    single: int = 24  # test sentences in a measurement of decoding one at a time
 
 
 @dataclass
 class Phase:
-    """One thing that is measured.
+    """One thing that is measured."""
 
-    Attributes:
-        name: "training", "beam 5, batch 64" …
-        unit: What a rate counts per second.
-        amount: How many of these one measurement has.
-        timings: Seconds per measurement, by system; the run's own is first.
-        peak_memory: Most bytes in use in this phase, the run's model alone.
-        operations: The profile of the run's model, if it was asked for.
-        application: How decoding applied the weights.
-        trains: Whether it is training, where weights may be random.
-        steps: Optimizer steps in one measurement, of training.
-    """
-
-    name: str
-    unit: str
-    amount: int
+    name: str  # "training", "beam 5, batch 64" …
+    unit: str  # what a rate counts per second
+    amount: int  # how many of these one measurement has
+    # seconds per measurement, by system; the run's own is first
     timings: dict[str, Timing] = field(default_factory=dict)
-    peak_memory: int = 0
-    operations: list[Operation] = field(default_factory=list)
-    application: str | None = None
-    trains: bool = False
-    steps: int = 0
+    peak_memory: int = 0  # most bytes in use in this phase, the run's model alone
+    operations: list[Operation] = field(default_factory=list)  # the profile of the run's model, if it was asked for
+    application: str | None = None  # how decoding applied the weights
+    trains: bool = False  # whether it is training, where weights may be random
+    steps: int = 0  # optimizer steps in one measurement, of training
 
     @property
     def rates(self) -> dict[str, float]:
@@ -131,19 +112,12 @@ class Phase:
 
 @dataclass(frozen=True)
 class Report:
-    """What a benchmark of a run came to.
-
-    Attributes:
-        run: The run.
-        layer: Its structure and options.
-        machine: What was measured with.
-        phases: What was measured.
-    """
+    """What a benchmark of a run came to."""
 
     run: Run
-    layer: str
-    machine: dict[str, Any]
-    phases: list[Phase]
+    layer: str  # its structure and options
+    machine: dict[str, Any]  # what was measured with
+    phases: list[Phase]  # what was measured
 
     def to_json(self) -> dict[str, Any]:
         """All of it by name."""

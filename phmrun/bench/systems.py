@@ -31,17 +31,11 @@ NEVER = -1e9
 
 
 class Sources(NamedTuple):
-    """Sentences to decode together.
+    """Sentences to decode together."""
 
-    Attributes:
-        tokens: ``[batch, source]``, padded.
-        limits: The most target tokens of each, the end counted.
-        exact: Whether each output has just so many, so that every system makes the same number of steps.
-    """
-
-    tokens: Tensor
-    limits: list[int]
-    exact: bool
+    tokens: Tensor  # ``[batch, source]``, padded
+    limits: list[int]  # the most target tokens of each, the end counted
+    exact: bool  # whether each output has just so many, so that every system makes the same number of steps
 
 
 class System(Protocol):

@@ -29,23 +29,14 @@ SUPAR = "supar"
 
 @dataclass(frozen=True)
 class Trees:
-    """One line of the result.
+    """One line of the result."""
 
-    Attributes:
-        scores: Their kind.
-        words: Words of each sentence.
-        sentences: Sentences per call.
-        searched: Share of sentences whose best heads are no tree with one root.
-        rates: Sentences per second, by who finds the trees.
-        ratios: Ours in parts of another's.
-    """
-
-    scores: Kind
-    words: int
-    sentences: int
-    searched: float
-    rates: dict[str, float]
-    ratios: dict[str, float]
+    scores: Kind  # their kind
+    words: int  # words of each sentence
+    sentences: int  # sentences per call
+    searched: float  # share of sentences whose best heads are no tree with one root
+    rates: dict[str, float]  # sentences per second, by who finds the trees
+    ratios: dict[str, float]  # ours in parts of another's
 
     def to_json(self) -> dict[str, Any]:
         """All of it by name."""

@@ -28,25 +28,16 @@ OPTIONAL = ("norms", "embedding", "output", "define")
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One published figure.
+    """One published figure."""
 
-    Attributes:
-        paper: Short name of the paper.
-        table: Number of the table.
-        row: Row and column.
-        published: As printed.
-        computed: Parameters (bytes, per cent, fold) of the network built; ``None`` where it is not this paper's.
-        verdict: What the one is to the other.
-        note: Why they differ, or what the paper leaves open.
-    """
-
-    paper: str
-    table: str
-    row: str
-    published: str
+    paper: str  # short name of the paper
+    table: str  # number of the table
+    row: str  # row and column
+    published: str  # as printed
+    # parameters (bytes, per cent, fold) of the network built; ``None`` where it is not this paper's
     computed: int | float | None
-    verdict: Verdict
-    note: str
+    verdict: Verdict  # what the one is to the other
+    note: str  # why they differ, or what the paper leaves open
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

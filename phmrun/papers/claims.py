@@ -73,31 +73,18 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What our runs say of a claim.
+    """What our runs say of a claim."""
 
-    Attributes:
-        paper: Short name of the paper.
-        claim: The claim.
-        printed: The difference that the paper prints; ``None`` where it prints none.
-        outcome: What is known.
-        why: Why it is not known, or what it rests on.
-        effect: Our difference (share of the parameters, of a size).
-        interval: Where it lies (95 %).
-        seeds: Of both cells.
-        reduced: In what the settings fall short of the paper's; empty: in nothing.
-        command: What decides it.
-    """
-
-    paper: str
+    paper: str  # short name of the paper
     claim: Claim
-    printed: float | None
-    outcome: Outcome
-    why: str
-    effect: float | None = None
-    interval: tuple[float, float] | None = None
-    seeds: tuple[int, int] = (0, 0)
-    reduced: str = ""
-    command: str = ""
+    printed: float | None  # the difference that the paper prints; ``None`` where it prints none
+    outcome: Outcome  # what is known
+    why: str  # why it is not known, or what it rests on
+    effect: float | None = None  # our difference (share of the parameters, of a size)
+    interval: tuple[float, float] | None = None  # where it lies (95 %)
+    seeds: tuple[int, int] = (0, 0)  # of both cells
+    reduced: str = ""  # in what the settings fall short of the paper's; empty: in nothing
+    command: str = ""  # what decides it
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -18,36 +18,22 @@ TRAINING = "training"
 
 
 class Point(NamedTuple):
-    """One network.
+    """One network."""
 
-    Attributes:
-        label: What it is called.
-        size: What it costs.
-        score: The mean of its score.
-        spread: The deviation over seeds; ``None`` of one.
-    """
-
-    label: str
-    size: float
-    score: float
-    spread: float | None
+    label: str  # what it is called
+    size: float  # what it costs
+    score: float  # the mean of its score
+    spread: float | None  # the deviation over seeds; ``None`` of one
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Something that a run costs.
+    """Something that a run costs."""
 
-    Attributes:
-        heading: What stands above it.
-        of: Its amount; ``None`` where that is not on record.
-        shown: An amount as text.
-        meaning: What a reader must know of it.
-    """
-
-    heading: str
-    of: Callable[[RunSummary], float | None]
-    shown: Callable[[float], str]
-    meaning: str
+    heading: str  # what stands above it
+    of: Callable[[RunSummary], float | None]  # its amount; ``None`` where that is not on record
+    shown: Callable[[float], str]  # an amount as text
+    meaning: str  # what a reader must know of it
 
 
 def cost_of(entries: Iterable[Entry], name: str) -> float | None:

@@ -4,20 +4,11 @@ from typing import NamedTuple
 
 
 class Effect(NamedTuple):
-    """A row beside the dense one.
+    """A row beside the dense one."""
 
-    Attributes:
-        label: What the row is called.
-        value: The difference of its score.
-        low: The lower end of its 95 % interval.
-        high: The upper end.
-        seeds: So many pairs of runs.
-        different: Whether the comparison has decided that it differs.
-    """
-
-    label: str
-    value: float
-    low: float
-    high: float
-    seeds: int
-    different: bool
+    label: str  # what the row is called
+    value: float  # the difference of its score
+    low: float  # the lower end of its 95 % interval
+    high: float  # the upper end
+    seeds: int  # so many pairs of runs
+    different: bool  # whether the comparison has decided that it differs

@@ -26,26 +26,18 @@ OWN_FILES = "files"
 
 @dataclass(frozen=True)
 class Entry:
-    """One experiment that a table may show.
+    """One experiment that a table may show."""
 
-    Attributes:
-        at: Its value of every key of its sweep, as text; row and column of a paper's table among them.
-        config: Its configuration, as plain nested values.
-        run: Its run; ``None`` where there is none yet.
-        settings: What makes it the experiment that it is, its seed left out: its settings that are not the usual ones,
-            by dotted key.
-        marks: SHA-256 sums of its data and plug-ins, by name; empty where they are not known.
-        departs: In what its network is another than that of its row in the paper.
-        at_edge: The tuned keys whose value is the least or the greatest that was tried.
-    """
-
-    at: Mapping[str, str]
-    config: Mapping[str, Any]
-    run: RunSummary | None
+    at: Mapping[str, str]  # its value of every key of its sweep, as text; row and column of a paper's table among them
+    config: Mapping[str, Any]  # its configuration, as plain nested values
+    run: RunSummary | None  # its run; ``None`` where there is none yet
+    # what makes it the experiment that it is, its seed left out: its settings that are not the usual ones, by
+    # dotted key
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # SHA-256 sums of its data and plug-ins, by name; empty where they are not known
     marks: Mapping[str, str] = field(default_factory=dict)
-    departs: str = ""
-    at_edge: tuple[str, ...] = ()
+    departs: str = ""  # in what its network is another than that of its row in the paper
+    at_edge: tuple[str, ...] = ()  # the tuned keys whose value is the least or the greatest that was tried
 
     def label(self, key: str) -> str:
         """Its value at a key of the sweep, or else at a dotted key of its configuration; empty where it has none.

@@ -28,17 +28,11 @@ from phmrun.text.lines import read_parallel
 
 
 class Items(NamedTuple):
-    """What each test item adds to the counts of a run.
+    """What each test item adds to the counts of a run."""
 
-    Attributes:
-        counts: ``[items, kinds]``.
-        mark: Checksum of what was asked: references, gold labels, gold trees.
-        file: Checksum of the file where labels alone could be alike; empty: not on record.
-    """
-
-    counts: Counts
-    mark: str
-    file: str = ""
+    counts: Counts  # ``[items, kinds]``
+    mark: str  # checksum of what was asked: references, gold labels, gold trees
+    file: str = ""  # checksum of the file where labels alone could be alike; empty: not on record
 
 
 def _kind(score: str) -> str:

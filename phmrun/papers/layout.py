@@ -30,19 +30,12 @@ Differences = Mapping[tuple[int, int], "Difference | Looked"]
 
 @dataclass(frozen=True)
 class Laid:
-    """A table of texts.
+    """A table of texts."""
 
-    Attributes:
-        title: What it shows.
-        columns: Headings.
-        rows: Cells; counts are numbers.
-        notes: What stands below it.
-    """
-
-    title: str
-    columns: list[str]
-    rows: list[list[Any]]
-    notes: list[str]
+    title: str  # what it shows
+    columns: list[str]  # headings
+    rows: list[list[Any]]  # cells; counts are numbers
+    notes: list[str]  # what stands below it
 
 
 def lay_out(

@@ -23,34 +23,21 @@ BUILTIN = "builtin"
 
 @dataclass(frozen=True)
 class Heading:
-    """A column.
+    """A column."""
 
-    Attributes:
-        name: What stands above it.
-        scores: The scores of a run that it shows, by their names.
-        where: What an experiment must have at some keys to stand in it.
-        column: The column of the paper's table.
-    """
-
-    name: str
-    scores: tuple[str, ...]
-    where: Mapping[str, str] = field(default_factory=dict)
-    column: Column | None = None
+    name: str  # what stands above it
+    scores: tuple[str, ...]  # the scores of a run that it shows, by their names
+    where: Mapping[str, str] = field(default_factory=dict)  # what an experiment must have at some keys to stand in it
+    column: Column | None = None  # the column of the paper's table
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """One number of a cell: a score of all seeds.
+    """One number of a cell: a score of all seeds."""
 
-    Attributes:
-        values: One per run that has it.
-        signatures: How they were computed; one, unless runs differ.
-        published: What the paper prints there; ``None``: nothing.
-    """
-
-    values: tuple[float, ...]
-    signatures: tuple[str, ...]
-    published: float | None
+    values: tuple[float, ...]  # one per run that has it
+    signatures: tuple[str, ...]  # how they were computed; one, unless runs differ
+    published: float | None  # what the paper prints there; ``None``: nothing
 
     @property
     def mean(self) -> float | None:
@@ -74,19 +61,12 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Figure:
-    """A cell.
+    """A cell."""
 
-    Attributes:
-        numbers: One for each score of the column.
-        entries: The experiments in it, those without a score too.
-        comparable: Whether its scores and the paper's were computed in the same way, in the same settings.
-        printed: What the paper prints there, as it prints it.
-    """
-
-    numbers: tuple[Numbers, ...]
-    entries: tuple[Entry, ...]
-    comparable: bool = False
-    printed: str | None = None
+    numbers: tuple[Numbers, ...]  # one for each score of the column
+    entries: tuple[Entry, ...]  # the experiments in it, those without a score too
+    comparable: bool = False  # whether its scores and the paper's were computed in the same way, in the same settings
+    printed: str | None = None  # what the paper prints there, as it prints it
 
     @property
     def parameters(self) -> tuple[int, ...]:
@@ -101,25 +81,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows times columns.
+    """Rows times columns."""
 
-    Attributes:
-        title: What it shows.
-        keys: What makes a row.
-        headings: The columns.
-        rows: The labels of each row, one per key.
-        figures: The cells of each row, one per column.
-        parameters: Of the networks of each row; several where they differ.
-        reduced: In what the settings fall short of the paper's; empty: in nothing.
-    """
-
-    title: str
-    keys: tuple[str, ...]
-    headings: tuple[Heading, ...]
-    rows: tuple[tuple[str, ...], ...]
-    figures: tuple[tuple[Figure, ...], ...]
-    parameters: tuple[tuple[int, ...], ...]
-    reduced: str = ""
+    title: str  # what it shows
+    keys: tuple[str, ...]  # what makes a row
+    headings: tuple[Heading, ...]  # the columns
+    rows: tuple[tuple[str, ...], ...]  # the labels of each row, one per key
+    figures: tuple[tuple[Figure, ...], ...]  # the cells of each row, one per column
+    parameters: tuple[tuple[int, ...], ...]  # of the networks of each row; several where they differ
+    reduced: str = ""  # in what the settings fall short of the paper's; empty: in nothing
 
 
 def tabulate(

@@ -21,19 +21,12 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Difference:
-    """What a cell's score is to the dense one's.
+    """What a cell's score is to the dense one's."""
 
-    Attributes:
-        comparison: By seeds and test items, or by one of the two.
-        decision: What it decides, corrected for the rows of its column.
-        flip: The sign-flip test of the seeds that both have; ``None`` without such.
-        rows: How many rows of the column were compared.
-    """
-
-    comparison: Comparison
-    decision: Decision
-    flip: SignFlip | None
-    rows: int
+    comparison: Comparison  # by seeds and test items, or by one of the two
+    decision: Decision  # what it decides, corrected for the rows of its column
+    flip: SignFlip | None  # the sign-flip test of the seeds that both have; ``None`` without such
+    rows: int  # how many rows of the column were compared
 
 
 def differences(table: ResultTable, margin: float | None = None) -> dict[Place, Difference]:

@@ -30,15 +30,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Printed:
-    """A number as a table prints it.
+    """A number as a table prints it."""
 
-    Attributes:
-        value: In its own unit: 5.5 of "5.5M".
-        unit: What one of it is worth.
-    """
-
-    value: Decimal
-    unit: int
+    value: Decimal  # in its own unit: 5.5 of "5.5M"
+    unit: int  # what one of it is worth
 
     @classmethod
     def parse(cls, text: str, unit: str = "", digits: int | None = None) -> "Printed":

@@ -37,25 +37,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What a comparison says of a row.
+    """What a comparison says of a row."""
 
-    Attributes:
-        verdict: What is known.
-        better: Whether the row's mean is the better one.
-        p: Of a difference, corrected for the number of rows.
-        p_not_worse: Of "worse by δ or more", corrected; ``None`` without δ.
-        margin: δ, in units of the score.
-        detectable: The smallest difference that would have been seen with a power of 80 %.
-        one_seed: Whether a single seed leaves the training out of the account, so that nothing is decided.
-    """
-
-    verdict: Verdict
-    better: bool
-    p: float
-    p_not_worse: float | None
-    margin: float | None
-    detectable: float
-    one_seed: bool
+    verdict: Verdict  # what is known
+    better: bool  # whether the row's mean is the better one
+    p: float  # of a difference, corrected for the number of rows
+    p_not_worse: float | None  # of "worse by δ or more", corrected; ``None`` without δ
+    margin: float | None  # δ, in units of the score
+    detectable: float  # the smallest difference that would have been seen with a power of 80 %
+    one_seed: bool  # whether a single seed leaves the training out of the account, so that nothing is decided
 
 
 def decide(

@@ -35,21 +35,13 @@ SEED = 12345
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system's score minus a baseline's.
+    """A system's score minus a baseline's."""
 
-    Attributes:
-        value: The difference of the means over seeds, on all items.
-        error: Its standard error.
-        freedom: Degrees of freedom of that error.
-        seeds: Seeds of the system and of the baseline; 1: the error is that of the items alone.
-        items: Whether the test items were resampled too.
-    """
-
-    value: float
-    error: float
-    freedom: float
-    seeds: tuple[int, int]
-    items: bool
+    value: float  # the difference of the means over seeds, on all items
+    error: float  # its standard error
+    freedom: float  # degrees of freedom of that error
+    seeds: tuple[int, int]  # seeds of the system and of the baseline; 1: the error is that of the items alone
+    items: bool  # whether the test items were resampled too
 
     @property
     def p(self) -> float:

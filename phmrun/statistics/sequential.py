@@ -36,19 +36,12 @@ _TIE = 1e-9
 
 @dataclass(frozen=True)
 class Design:
-    """What is fixed before the first look.
+    """What is fixed before the first look."""
 
-    Attributes:
-        max_seeds: N, the seeds of a row at most.
-        level: The chance of any false alarm, over all rows and looks.
-        margin: δ in units of the score; ``None``: only differences are sought.
-        lower_is_better: The direction of the score.
-    """
-
-    max_seeds: int = 10
-    level: float = LEVEL
-    margin: float | None = None
-    lower_is_better: bool = False
+    max_seeds: int = 10  # N, the seeds of a row at most
+    level: float = LEVEL  # the chance of any false alarm, over all rows and looks
+    margin: float | None = None  # δ in units of the score; ``None``: only differences are sought
+    lower_is_better: bool = False  # the direction of the score
 
     @property
     def looks(self) -> tuple[int, ...]:
@@ -59,36 +52,23 @@ class Design:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is known of a row.
+    """What is known of a row."""
 
-    Attributes:
-        verdict: Undecided rows are open until they have N seeds.
-        seeds: At which look it was decided, or what it has now.
-        better: Whether its mean is the better one.
-    """
-
-    verdict: Verdict
-    seeds: int
-    better: bool
+    verdict: Verdict  # undecided rows are open until they have N seeds
+    seeds: int  # at which look it was decided, or what it has now
+    better: bool  # whether its mean is the better one
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What the looks at a row say of it, for a table.
+    """What the looks at a row say of it, for a table."""
 
-    Attributes:
-        decision: What is known.
-        design: As it was fixed.
-        value: The row's mean minus the baseline's, over the seeds looked at; ``None`` before the first look.
-        detectable: About the smallest difference that so many seeds show with a power of 80 %, by their spread.
-        open: Whether further seeds are of use.
-    """
-
-    decision: Decision
-    design: Design
-    value: float | None
+    decision: Decision  # what is known
+    design: Design  # as it was fixed
+    value: float | None  # the row's mean minus the baseline's, over the seeds looked at; ``None`` before the first look
+    # about the smallest difference that so many seeds show with a power of 80 %, by their spread
     detectable: float | None
-    open: bool
+    open: bool  # whether further seeds are of use
 
 
 def decisions(design: Design, rows: Sequence[Sequence[float]], baseline: Sequence[float]) -> list[Decision]:

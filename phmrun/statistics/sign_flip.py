@@ -22,17 +22,11 @@ _TIE = 1e-12
 
 
 class SignFlip(NamedTuple):
-    """What the test says.
+    """What the test says."""
 
-    Attributes:
-        p: How often as much would be seen without a difference, in either direction.
-        smallest: The smallest p that so many differences can give.
-        n: How many differences there are.
-    """
-
-    p: float
-    smallest: float
-    n: int
+    p: float  # how often as much would be seen without a difference, in either direction
+    smallest: float  # the smallest p that so many differences can give
+    n: int  # how many differences there are
 
 
 def sign_flip(differences: Sequence[float]) -> SignFlip:

@@ -51,21 +51,13 @@ _STATES = {
 
 @dataclass(frozen=True)
 class CellStatus:
-    """A cell and what its run directory says.
-
-    Attributes:
-        cell: The cell.
-        state: What has become of it.
-        run: Its run; ``None`` before there is one.
-        holder: The living process that works at it.
-        claimed: Whether a living planner started it.
-    """
+    """A cell and what its run directory says."""
 
     cell: Cell
-    state: CellState
-    run: RunSummary | None = None
-    holder: Holder | None = None
-    claimed: bool = False
+    state: CellState  # what has become of it
+    run: RunSummary | None = None  # its run; ``None`` before there is one
+    holder: Holder | None = None  # the living process that works at it
+    claimed: bool = False  # whether a living planner started it
 
     @property
     def reason(self) -> str:

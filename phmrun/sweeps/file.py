@@ -89,21 +89,13 @@ class SweepFile(Section):
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep's file, read.
+    """A sweep's file, read."""
 
-    Attributes:
-        name: Short and unique to the file; where the sweep keeps what is its own.
-        where: The file, for messages.
-        source: Its values with their lines.
-        file: What it says.
-        table: The table that it names or is.
-    """
-
-    name: str
-    where: str
-    source: Source
-    file: SweepFile
-    table: PaperTable | None
+    name: str  # short and unique to the file; where the sweep keeps what is its own
+    where: str  # the file, for messages
+    source: Source  # its values with their lines
+    file: SweepFile  # what it says
+    table: PaperTable | None  # the table that it names or is
 
     @property
     def title(self) -> str:

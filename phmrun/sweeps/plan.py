@@ -28,17 +28,11 @@ MOST_CELLS = 100_000
 
 
 class Inspected(NamedTuple):
-    """What is to be known of an experiment beyond its configuration.
+    """What is to be known of an experiment beyond its configuration."""
 
-    Attributes:
-        parameters: Of its network.
-        fingerprints: SHA-256 sums of its data and plug-ins, by name.
-        exact: They are for the vocabulary that its data have, not for the largest that it asks for.
-    """
-
-    parameters: int
-    fingerprints: Mapping[str, str]
-    exact: bool = True
+    parameters: int  # of its network
+    fingerprints: Mapping[str, str]  # SHA-256 sums of its data and plug-ins, by name
+    exact: bool = True  # they are for the vocabulary that its data have, not for the largest that it asks for
 
 
 Inspect = Callable[[Experiment], Inspected]
@@ -47,31 +41,20 @@ Inspect = Callable[[Experiment], Inspected]
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment of a sweep.
+    """One experiment of a sweep."""
 
-    Attributes:
-        at: Where it stands: its value of every key of the grid, or its row and column; and its seed.
-        config: Its configuration; ``None`` if that is invalid.
-        origin: The sources of the values that somebody gave, by dotted key.
-        run_id: Its name, the one that ``phmrun train`` gives it; ``None`` if it cannot be run.
-        parameters: Of its network; ``None`` if that cannot be built.
-        fault: Why it cannot be run.
-        marks: SHA-256 sums of its data and plug-ins, by name; empty where the data are missing.
-        departs: In what its network is another than the one of its row in the paper.
-        exact: Whether ``parameters`` are for the vocabulary of its data, not for the largest that it asks for.
-        at_edge: The tuned keys whose value is the least or the greatest that was tried.
-    """
-
-    at: Mapping[str, Any]
-    config: Experiment | None
-    origin: Mapping[str, str]
-    run_id: str | None
-    parameters: int | None
-    fault: PhmrunError | None
+    at: Mapping[str, Any]  # where it stands: its value of every key of the grid, or its row and column; and its seed
+    config: Experiment | None  # its configuration; ``None`` if that is invalid
+    origin: Mapping[str, str]  # the sources of the values that somebody gave, by dotted key
+    run_id: str | None  # its name, the one that ``phmrun train`` gives it; ``None`` if it cannot be run
+    parameters: int | None  # of its network; ``None`` if that cannot be built
+    fault: PhmrunError | None  # why it cannot be run
+    # SHA-256 sums of its data and plug-ins, by name; empty where the data are missing
     marks: Mapping[str, str] = field(default_factory=dict)
-    departs: str = ""
+    departs: str = ""  # in what its network is another than the one of its row in the paper
+    # whether ``parameters`` are for the vocabulary of its data, not for the largest that it asks for
     exact: bool = True
-    at_edge: tuple[str, ...] = ()
+    at_edge: tuple[str, ...] = ()  # the tuned keys whose value is the least or the greatest that was tried
 
     @property
     def label(self) -> str:
@@ -91,15 +74,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """All cells of a sweep, in their order.
-
-    Attributes:
-        sweep: The sweep.
-        cells: Every one, those included that cannot be run.
-    """
+    """All cells of a sweep, in their order."""
 
     sweep: Sweep
-    cells: Sequence[Cell]
+    cells: Sequence[Cell]  # every one, those included that cannot be run
 
     @property
     def runs(self) -> dict[str, Cell]:

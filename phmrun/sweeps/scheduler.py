@@ -27,43 +27,29 @@ LOOK = 2.0
 
 @dataclass(frozen=True)
 class Event:
-    """Something that has happened to a cell.
+    """Something that has happened to a cell."""
 
-    Attributes:
-        status: The cell, and what has become of it.
-        seconds: How long this planner's process for it took; ``None`` where there is none, or it has just begun.
-        code: Its exit code, negative for the signal that killed it.
-        log: The last lines of a run that did not end well.
-    """
-
-    status: CellStatus
+    status: CellStatus  # the cell, and what has become of it
+    # how long this planner's process for it took; ``None`` where there is none, or it has just begun
     seconds: float | None = None
-    code: int | None = None
-    log: list[str] = field(default_factory=list)
+    code: int | None = None  # its exit code, negative for the signal that killed it
+    log: list[str] = field(default_factory=list)  # the last lines of a run that did not end well
 
 
 @dataclass
 class Scheduler:
-    """One planner at work.
+    """One planner at work."""
 
-    Args:
-        statuses: The cells to run, in this order, as they stand; of those that are one experiment, one.
-        workplace: The sweep's folder.
-        executor: What carries them out.
-        threads: CPU threads of a run where its configuration leaves them open.
-        retry_failed: Also run what has failed before.
-        limit: Start at most so many; ``None``: all.
-        watch: Told what happens, and now and then that time has passed.
-        deadline: When to stop, by ``time.monotonic``; what is at work then is interrupted, and can be continued.
-    """
-
+    # the cells to run, in this order, as they stand; of those that are one experiment, one
     statuses: Iterable[CellStatus]
-    workplace: Workplace
-    executor: Executor
-    threads: int = 0
-    retry_failed: bool = False
-    limit: int | None = None
+    workplace: Workplace  # the sweep's folder
+    executor: Executor  # what carries them out
+    threads: int = 0  # CPU threads of a run where its configuration leaves them open
+    retry_failed: bool = False  # also run what has failed before
+    limit: int | None = None  # start at most so many; ``None``: all
+    # told what happens, and now and then that time has passed
     watch: Callable[[Event | None], None] = lambda event: None
+    # when to stop, by ``time.monotonic``; what is at work then is interrupted, and can be continued
     deadline: float | None = None
 
     def __post_init__(self) -> None:

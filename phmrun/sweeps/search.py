@@ -25,17 +25,11 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers between two; on a logarithmic scale where the upper one is at least ten times the lower one.
+    """Numbers between two; on a logarithmic scale where the upper one is at least ten times the lower one."""
 
-    Attributes:
-        key: Dotted key of the configuration.
-        low: Least value.
-        high: Greatest value.
-    """
-
-    key: str
-    low: float
-    high: float
+    key: str  # dotted key of the configuration
+    low: float  # least value
+    high: float  # greatest value
 
     def suggest(self, trial: Any) -> float:
         """The value that an Optuna trial takes."""
@@ -53,15 +47,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Choice:
-    """A few values.
+    """A few values."""
 
-    Attributes:
-        key: Dotted key of the configuration.
-        values: Numbers, texts, truth values.
-    """
-
-    key: str
-    values: tuple[Any, ...]
+    key: str  # dotted key of the configuration
+    values: tuple[Any, ...]  # numbers, texts, truth values
 
     def suggest(self, trial: Any) -> Any:
         """The value that an Optuna trial takes."""
@@ -103,31 +92,19 @@ def read_variation(text: str) -> Variation:
 
 
 class Trial(NamedTuple):
-    """One try.
+    """One try."""
 
-    Attributes:
-        number: Of the trial in its search, from 0 on.
-        values: What was tried, by dotted key.
-        cell: The experiment.
-    """
-
-    number: int
-    values: Mapping[str, Any]
+    number: int  # of the trial in its search, from 0 on
+    values: Mapping[str, Any]  # what was tried, by dotted key
     cell: Cell
 
 
 class Result(NamedTuple):
-    """What came of a trial.
+    """What came of a trial."""
 
-    Attributes:
-        number: Of the trial.
-        values: What was tried, by dotted key.
-        score: The best validation; ``None`` where the run failed.
-    """
-
-    number: int
-    values: Mapping[str, Any]
-    score: float | None
+    number: int  # of the trial
+    values: Mapping[str, Any]  # what was tried, by dotted key
+    score: float | None  # the best validation; ``None`` where the run failed
 
 
 class Search:

@@ -26,65 +26,40 @@ FILE = "design.json"
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a family.
+    """One row of a family."""
 
-    Attributes:
-        label: What tells it from the others.
-        statuses: Its cells by seed, in the order of the seeds.
-        dense: Whether it is what the others are compared with.
-    """
-
-    label: str
-    statuses: tuple[CellStatus, ...]
-    dense: bool
+    label: str  # what tells it from the others
+    statuses: tuple[CellStatus, ...]  # its cells by seed, in the order of the seeds
+    dense: bool  # whether it is what the others are compared with
 
 
 @dataclass(frozen=True)
 class Family:
-    """The rows that are compared with one dense row.
+    """The rows that are compared with one dense row."""
 
-    Attributes:
-        label: Their task and data.
-        baseline: The dense row; ``None``: there is none, and nothing can be decided.
-        rows: The others.
-    """
-
-    label: str
-    baseline: Row | None
-    rows: tuple[Row, ...]
+    label: str  # their task and data
+    baseline: Row | None  # the dense row; ``None``: there is none, and nothing can be decided
+    rows: tuple[Row, ...]  # the others
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a row.
+    """What is known of a row."""
 
-    Attributes:
-        family: Its family's label.
-        row: The row.
-        decision: By the looks so far.
-        scores: Of its seeds, in their order; those after a missing one are not counted.
-        open: Whether further seeds are of use.
-        looked: The same for a table.
-    """
-
-    family: str
+    family: str  # its family's label
     row: Row
-    decision: Decision
-    scores: tuple[float, ...]
-    open: bool
-    looked: Looked
+    decision: Decision  # by the looks so far
+    scores: tuple[float, ...]  # of its seeds, in their order; those after a missing one are not counted
+    open: bool  # whether further seeds are of use
+    looked: Looked  # the same for a table
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What is fixed before the first look; kept in the sweep's folder.
+    """What is fixed before the first look; kept in the sweep's folder."""
 
-    Attributes:
-        max_seeds: Of a row.
-        margin: δ as it was asked for; ``None``: the usual one of the score; 0: only differences are sought.
-    """
-
-    max_seeds: int
+    max_seeds: int  # of a row
+    # δ as it was asked for; ``None``: the usual one of the score; 0: only differences are sought
     margin: float | None = None
 
     def design(self, score: str) -> Design:

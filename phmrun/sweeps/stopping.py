@@ -18,17 +18,11 @@ PATIENCE = 60.0
 
 @dataclass
 class Cancelled:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        planners: Planners that were ended.
-        runs: Runs that were ended, planners' included.
-        left: Runs that still go on, with the machine that they are on.
-    """
-
-    planners: int = 0
-    runs: list[str] = field(default_factory=list)
-    left: dict[str, str] = field(default_factory=dict)
+    planners: int = 0  # planners that were ended
+    runs: list[str] = field(default_factory=list)  # runs that were ended, planners' included
+    left: dict[str, str] = field(default_factory=dict)  # runs that still go on, with the machine that they are on
 
 
 def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:

@@ -35,20 +35,15 @@ Make = Callable[[Cell, Mapping[str, Any]], Cell]
 
 @dataclass(frozen=True)
 class Tuned:
-    """A row and its trials.
+    """A row and its trials."""
 
-    Attributes:
-        cells: Its cells, one for each seed, without the values that are tried.
-        space: The values that are tried, by dotted key; what is tried beside them is between them or next to them.
-        trials: Cells of the first seed, as they stand, with the values tried.
-        values: Those of the best trial; ``None`` until every trial is over, or where none has a score.
-        at_edge: The keys whose best value is the least or the greatest that was tried, or lies beyond the space.
-    """
-
-    cells: tuple[Cell, ...]
-    space: Space
+    cells: tuple[Cell, ...]  # its cells, one for each seed, without the values that are tried
+    space: Space  # the values that are tried, by dotted key; what is tried beside them is between them or next to them
+    # cells of the first seed, as they stand, with the values tried
     trials: tuple[tuple[Mapping[str, Any], CellStatus], ...] = ()
+    # those of the best trial; ``None`` until every trial is over, or where none has a score
     values: Mapping[str, Any] | None = None
+    # the keys whose best value is the least or the greatest that was tried, or lies beyond the space
     at_edge: tuple[str, ...] = ()
 
     @property

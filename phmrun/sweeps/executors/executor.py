@@ -8,29 +8,18 @@ from typing import NamedTuple, Protocol
 
 @dataclass(frozen=True)
 class Job:
-    """One run to carry out.
+    """One run to carry out."""
 
-    Attributes:
-        run_id: Its name.
-        command: What to call, program first.
-        log: The file that its output is appended to.
-    """
-
-    run_id: str
-    command: tuple[str, ...]
-    log: Path
+    run_id: str  # its name
+    command: tuple[str, ...]  # what to call, program first
+    log: Path  # the file that its output is appended to
 
 
 class Ended(NamedTuple):
-    """A job that has come to its end.
+    """A job that has come to its end."""
 
-    Attributes:
-        run_id: Its name.
-        code: The exit code; negative for the signal that killed it.
-    """
-
-    run_id: str
-    code: int
+    run_id: str  # its name
+    code: int  # the exit code; negative for the signal that killed it
 
 
 class Executor(Protocol):
