@@ -1,31 +1,40 @@
-"""Looking words up in an embedding at inference, against ``nn.Embedding``.
+"""Looking words up in an embedding: how long it takes at inference, and how much memory in a very large table.
 
 What a deep embedding makes of a word depends on that word alone, so that all vectors can be kept in a table once
-training is over (Mehta et al. 2020, section 3.4). Measured are that table as the module keeps it in evaluation
-("kept"), as ``folded`` makes it a plain module, which is what scoring and prediction use ("folded"), and, for
-comparison, the vectors computed anew at each call ("computed").
+training is over (Mehta et al. 2020, section 3.4). Measured against ``nn.Embedding`` are that table as the module keeps
+it in evaluation ("kept"), as ``folded`` makes it a plain module, which is what scoring and prediction use ("folded"),
+and, for comparison, the vectors computed anew at each call ("computed").
+
+Where a structured table is never built, a lookup takes a few vectors' worth of memory, however large the table.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from phmrun.bench.machine import waiter
-from phmrun.bench.timing import interleave
+from phmrun.bench.layers import MEASUREMENT, Case
+from phmrun.bench.machine import memory_in_use, peak_memory, waiter
+from phmrun.bench.modules import EmbeddingKind
+from phmrun.bench.timing import interleave, ratios
 from phmrun.layers import DeFINE, build_embedding, folded
 from phmrun.progress import progress
+from phmrun.registry import STRUCTURES
 
 REFERENCE = "nn.Embedding"
-MEASUREMENT = 0.01
-"""Seconds that a measurement lasts at least."""
+ROWS = 10_000_000
+TOKENS = 640
+MOST = 2 * 2**30
+"""Bytes of parameters up to which a large table is drawn."""
+BYTES = 4
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """One line of the result."""
+    """What a lookup takes of time."""
 
     embedding: str  # its name and options
     words: int  # entries of the vocabulary
@@ -35,6 +44,23 @@ class Lookup:
     seconds: dict[str, float]  # median time per call, by form
     ratios: dict[str, float]  # that in parts of ``nn.Embedding``'s in the same rounds
     difference: float  # the largest difference of a looked-up number to the computed one
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class LookupMemory:
+    """What a table of a structure takes, in bytes of single precision."""
+
+    layer: str  # structure and options
+    rows: int  # vectors in the table
+    width: int  # numbers in a vector
+    tokens: int  # vectors looked up at once
+    table: int  # bytes of the dense table
+    parameters: int  # bytes of the structure's own numbers
+    lookup: int  # bytes that the lookup took at its peak, beyond what the process held before, its result included
 
     def to_json(self) -> dict[str, Any]:
         """All of it by name."""
@@ -51,59 +77,73 @@ def measure(
     device: torch.device | str = "cpu",
     at_least: float = MEASUREMENT,
 ) -> Iterator[Lookup]:
-    """Measures each embedding.
-
-    Args:
-        embeddings: Names with options.
-        words: Entries of the vocabulary.
-        width: Numbers of a vector.
-        tokens: Words looked up per call.
-        rounds: Measurements of each form; results are medians over them.
-        device: Where to compute.
-        at_least: Seconds that one measurement lasts at least.
+    """Measures each embedding, named with its options; results are medians over the rounds.
 
     Raises:
         PhmrunError: There is no such embedding or option, or sizes do not fit.
     """
     with progress("measuring", len(embeddings), "embeddings") as advance:
         for name, options in embeddings:
-            yield _measured(name, options, words, width, tokens, rounds, torch.device(device), at_least)
+            with torch.no_grad():
+                module = build_embedding(words, width, structure=name, **options).to(device).eval()
+                text = torch.randint(words, (tokens,), device=device)
+                forms: dict[str, Callable[[], Tensor]] = {
+                    REFERENCE: partial(nn.Embedding(words, width, device=device), text),
+                    "folded": partial(folded(module), text),
+                    "kept": partial(module, text),
+                    "computed": partial(module.embed if isinstance(module, DeFINE) else module, text),
+                }
+                computed = forms["computed"]()
+                difference = max(float((forms[form]() - computed).abs().max()) for form in ("folded", "kept"))
+                timings = interleave(forms, rounds=rounds, at_least=at_least, settle=waiter(device))
+            yield Lookup(
+                " ".join([name, *(f"{key}={value}" for key, value in options.items())]),
+                words,
+                width,
+                tokens,
+                sum(parameter.numel() for parameter in module.parameters()),
+                {form: timing.median for form, timing in timings.items()},
+                ratios(timings, REFERENCE),
+                difference,
+            )
             advance(1)
 
 
-@torch.no_grad()
-def _measured(
-    name: str,
-    options: Mapping[str, Any],
-    words: int,
-    width: int,
-    tokens: int,
-    rounds: int,
-    device: torch.device,
-    at_least: float,
-) -> Lookup:
-    module = build_embedding(words, width, structure=name, **options).to(device).eval()
-    plain = folded(module)
-    text = torch.randint(words, (tokens,), device=device)
-    forms: dict[str, Callable[[], Tensor]] = {
-        REFERENCE: _lookup(nn.Embedding(words, width, device=device), text),
-        "folded": _lookup(plain, text),
-        "kept": _lookup(module, text),
-        "computed": _lookup(module.embed if isinstance(module, DeFINE) else module, text),
-    }
-    difference = max(float((forms[form]() - forms["computed"]()).abs().max()) for form in ("folded", "kept"))
-    timings = interleave(forms, rounds=rounds, at_least=at_least, settle=waiter(device))
-    return Lookup(
-        " ".join([name, *(f"{key}={value}" for key, value in options.items())]),
-        words,
-        width,
-        tokens,
-        sum(parameter.numel() for parameter in module.parameters()),
-        {form: timing.median for form, timing in timings.items()},
-        {form: timing.ratio(timings[REFERENCE]) for form, timing in timings.items() if form != REFERENCE},
-        difference,
-    )
+def large_tables(
+    layers: Sequence[tuple[str, Mapping[str, Any]]], widths: Sequence[int], rows: int = ROWS
+) -> tuple[list[Case], list[str]]:
+    """Tables of so many vectors whose parameters can be drawn, and why others cannot; ``layers`` with all options."""
+    found, left_out = [], []
+    for width in widths:
+        for name, options in layers:
+            case, structure = Case(EmbeddingKind(), name, options, (rows, width)), STRUCTURES.get(name)
+            reason = structure.misfit(rows, width, **options)
+            if not reason and (size := BYTES * structure.count(rows, width, **options)) > MOST:
+                reason = f"its parameters take {size / 2**30:,.1f} GiB"
+            if reason:
+                left_out.append(f"a table of {rows:,} × {width}, {case.label}: {reason}")
+            else:
+                found.append(case)
+    return found, left_out
 
 
-def _lookup(module: Callable[[Tensor], Tensor], text: Tensor) -> Callable[[], Tensor]:
-    return lambda: module(text)
+def lookup_memory(
+    tables: Sequence[Case], *, tokens: int = TOKENS, device: torch.device | str = "cpu"
+) -> Iterator[LookupMemory]:
+    """Looks random tokens up in each of the :func:`large_tables`, with the memory at its peak."""
+    with progress("looking up", len(tables), "tables") as advance:
+        for case in tables:
+            rows, width = case.shape
+            with torch.device(device):
+                module = case.build().eval()
+            (index,) = case.kind.draw(case.shape, (tokens,), torch.float32)
+            index = index.to(device)
+            before = memory_in_use(device)
+            with torch.inference_mode(), peak_memory(device) as peak:
+                module(index)
+                most = peak()
+            parameters = sum(parameter.numel() for parameter in module.parameters())
+            sizes = (BYTES * rows * width, BYTES * parameters, max(0, most - before))
+            yield LookupMemory(case.label, rows, width, tokens, *sizes)
+            del module
+            advance(1)

@@ -119,12 +119,11 @@ class HuggingFace:
         labels[batch.positions] = batch.wanted
         return F.cross_entropy(logits, labels, ignore_index=IGNORED, label_smoothing=self.smoothing, reduction="sum")
 
-    def decode(self, sources: Sources, beam: int) -> None:
-        """``generate`` with its key–value cache, up to the longest limit, or for just so many steps."""
-        self.generate(sources, beam)
+    def decode(self, sources: Sources, beam: int) -> Tensor:
+        """``generate`` with its key–value cache, up to the longest limit, or for just so many steps.
 
-    def generate(self, sources: Sources, beam: int) -> Tensor:
-        """The tokens ``[batch, 1 + steps]``, the first of them the beginning's."""
+        The tokens are ``[batch, 1 + steps]``, the first of them the beginning's.
+        """
         steps = max(sources.limits)
         outputs: Tensor = self.model.eval().generate(
             input_ids=sources.tokens,
@@ -140,12 +139,7 @@ class HuggingFace:
 
 
 def has_place_for(network: Transformer, model: Any) -> bool:
-    """Whether M2M100 can have the weights of a network: norms before each block, and one table for all.
-
-    Args:
-        network: A run's.
-        model: Its ``model`` section.
-    """
+    """Whether M2M100 can have the weights of a run's network: norms before each block, and one table for all."""
     known = network.positions is not None and isinstance(network.encoder_norm, nn.LayerNorm)
     return known and model.activation == "relu" and model.tie == "all" and model.upsample == 1 and not model.output_bias
 

@@ -12,14 +12,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from phmrun.bench.machine import last_level_cache, waiter
-from phmrun.bench.modules import Batch, Form, Inputs, ModuleKind, Shape
-from phmrun.bench.timing import Timing, interleave
+from phmrun.bench.modules import Batch, Form, Inputs, ModuleKind, Shape, frozen
+from phmrun.bench.third_party import OtherLayer
+from phmrun.bench.timing import Timing, interleave, ratios
 from phmrun.layers.structure import checked_options, options_of
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES
@@ -31,34 +32,7 @@ BEYOND_CACHE = 1.25
 """Cold copies take so many times the last-level cache …"""
 MOST_COPIES = 8192
 """… but are no more than this: layers of a few kilobytes are never cold for long."""
-
-
-class Candidate(Protocol):
-    """What is measured against a module's reference, at one size."""
-
-    @property
-    def kind(self) -> ModuleKind:
-        """The kind of module."""
-
-    @property
-    def label(self) -> str:
-        """Its name in the results."""
-
-    @property
-    def shape(self) -> Shape:
-        """Its sizes."""
-
-    def build(self) -> nn.Module:
-        """A newly drawn module."""
-
-    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """What it is for inference."""
-
-    def in_training(self, module: nn.Module) -> Form:
-        """What training does."""
-
-    def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """The form that inference takes for so many tokens, if there is such a form."""
+Mode = Literal["inference", "training"]
 
 
 class Case(NamedTuple):
@@ -66,7 +40,7 @@ class Case(NamedTuple):
 
     kind: ModuleKind
     structure: str  # its registered name
-    options: Mapping[str, Any]  # its options
+    options: Mapping[str, Any]
     shape: Shape  # as its kind says
 
     @property
@@ -91,6 +65,10 @@ class Case(NamedTuple):
         return self.kind.chosen(module, tokens)
 
 
+Candidate = Case | OtherLayer
+"""What is measured against a module's reference, at one size."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """One line of the result."""
@@ -99,8 +77,7 @@ class Measured:
     layer: str  # structure and options
     in_features: int  # size of an input vector; of an embedding, the number of its rows
     out_features: int  # size of an output vector; of a biaffine form, the number of its labels
-    # forward only, or forward and backward with the gradients of inputs and parameters
-    mode: Literal["inference", "training"]
+    mode: Mode  # forward only, or forward and backward with the gradients of inputs and parameters
     weights: Literal["hot", "cold"]  # whether the weights were in the cache
     batch: Batch  # input vectors per call: tokens, or sequences and their length
     reference: str  # the torch module in the place of ours
@@ -120,16 +97,10 @@ def cases(
     shapes: Sequence[Shape] = (),
     dtype: torch.dtype = torch.float32,
 ) -> tuple[list[Case], list[str]]:
-    """What to measure, and why some of it is left out.
+    """What to measure of structures, by their names and options, and why some of it is left out.
 
-    A structure that has an option ``n`` is measured for each of ``orders`` unless n is given; any other once.
-
-    Args:
-        kind: The kind of module.
-        structures: Names with options.
-        orders: Values of ``n``.
-        shapes: Sizes; the kind's own unless given.
-        dtype: What is computed in.
+    A structure that has an option ``n`` is measured for each of ``orders`` unless n is given; any other once. Sizes are
+    the kind's own unless given.
 
     Raises:
         PhmrunError: There is no such structure or option.
@@ -140,22 +111,16 @@ def cases(
             checked = checked_options(name, options)
             ordered = any(option.name == "n" for option in options_of(name)) and "n" not in checked
             for extra in [{"n": n} for n in orders] if ordered else [{}]:
-                case = Case(kind, name, {**extra, **checked}, shape)
-                reason = _misfit(case, dtype)
+                case, structure = Case(kind, name, {**extra, **checked}, shape), STRUCTURES.get(name)
+                misfits = (structure.misfit(*sizes, **case.options) for sizes in kind.maps(shape))
+                reason = next((misfit for misfit in misfits if misfit), None)
+                if dtype.itemsize < 4 and not structure.half_precision:
+                    reason = "no lower precision than single"
                 if reason:
                     left_out.append(f"{kind.name}, {case.label}, {shape[0]} → {shape[1]}: {reason}")
                 else:
                     found.append(case)
     return found, left_out
-
-
-def _misfit(case: Case, dtype: torch.dtype) -> str | None:
-    """Why the structure cannot be measured there."""
-    structure = STRUCTURES.get(case.structure)
-    if dtype.itemsize < 4 and not structure.half_precision:
-        return "no lower precision than single"
-    reasons = (structure.misfit(*sizes, **case.options) for sizes in case.kind.maps(case.shape))
-    return next((reason for reason in reasons if reason), None)
 
 
 def measure(
@@ -169,85 +134,76 @@ def measure(
     cache: int | None = None,
     at_least: float = MEASUREMENT,
 ) -> Iterator[Measured]:
-    """Measures each candidate against the reference of its size, in the same rounds.
+    """Measures each candidate against the reference of its size, in the same rounds; results are medians over them.
 
     Args:
         candidates: From :func:`cases`, or other people's.
         batches: Batches of inference; the kind's own unless given.
         training: The same of training.
-        rounds: Measurements of each candidate; results are medians over them.
+        rounds: Measurements of each candidate.
         device: Where to compute.
         dtype: What to compute in: below single precision, training is under autocast and inference has such weights.
         cache: Bytes of the last-level cache; the machine's own unless given.
         at_least: Seconds that one measurement lasts at least.
     """
     beyond = math.ceil((last_level_cache() if cache is None else cache) * BEYOND_CACHE)
-    clock = _Clock(torch.device(device), dtype, rounds, at_least)
+    plans = [list(_settings(each.kind, batches, training, beyond)) for each in candidates]
+    place = torch.device(device)
 
-    def settings(candidate: Candidate) -> Iterator[tuple[Literal["inference", "training"], int, Batch]]:
-        """Mode, bytes of copies and batch."""
-        sizes = candidate.kind.sizes
-        yield from (("training", 0, batch) for batch in training or sizes.training)
-        for bytes_of_copies in (0, beyond) if candidate.kind.cold else (0,):
-            yield from (("inference", bytes_of_copies, batch) for batch in batches or sizes.batches)
+    def precision() -> AbstractContextManager[Any]:
+        return torch.autocast(place.type, dtype) if dtype.itemsize < 4 else nullcontext()
 
-    with progress("measuring", sum(1 for one in candidates for _ in settings(one)), "settings") as advance:
-        for candidate in candidates:
-            plain, module = (made.to(device) for made in (candidate.kind.plain(candidate.shape), candidate.build()))
-            for (mode, size), group in itertools.groupby(settings(candidate), key=lambda setting: setting[:2]):
+    def times(calls: Mapping[str, Callable[[], object]]) -> dict[str, Timing]:
+        return interleave(calls, rounds=rounds, at_least=at_least, settle=waiter(place))
+
+    with progress("measuring", sum(map(len, plans)), "settings") as advance:
+        for candidate, settings in zip(candidates, plans, strict=True):
+            kind = candidate.kind
+            plain, module = (made.to(device) for made in (kind.plain(candidate.shape), candidate.build()))
+            for (mode, size), group in itertools.groupby(settings, key=lambda setting: setting[:2]):
                 forms: dict[str, list[nn.Module]] = {}
                 if mode == "inference":
-                    held = {candidate.kind.reference: _frozen(plain), **candidate.forms(module)}
+                    held = {kind.reference: frozen(plain), **candidate.forms(module)}
                     forms = {name: copies_of(form.to(dtype), size) for name, form in held.items()}
                 for _, _, batch in group:
+                    drawn = kind.draw(candidate.shape, batch, dtype)
+                    inputs = tuple(one.detach().to(place).requires_grad_(one.requires_grad) for one in drawn)
                     if mode == "training":
-                        timings, auto = clock.training(candidate, plain, module, batch), candidate.in_training(module)
+                        auto = candidate.in_training(module)
+                        steps = {kind.reference: plain, auto: module}
+                        timings = times({name: _step(kind, one, inputs, precision) for name, one in steps.items()})
                     else:
-                        timings = clock.inference(candidate, forms, batch)
                         auto = candidate.chosen(module, math.prod(batch))
-                    yield _measured(candidate, mode, "cold" if size else "hot", batch, timings, auto)
+                        with torch.inference_mode():
+                            timings = times({name: _in_turn(kind, made, inputs) for name, made in forms.items()})
+                    yield Measured(
+                        kind.name,
+                        candidate.label,
+                        *candidate.shape,
+                        mode,
+                        "cold" if size else "hot",
+                        batch,
+                        kind.reference,
+                        {name: timing.median for name, timing in timings.items()},
+                        ratios(timings, kind.reference),
+                        auto if auto in timings else "dense",
+                    )
                     advance(1)
+
+
+def _settings(
+    kind: ModuleKind, batches: Sequence[Batch], training: Sequence[Batch], beyond: int
+) -> Iterator[tuple[Mode, int, Batch]]:
+    """Mode, bytes of copies and batch."""
+    yield from (("training", 0, batch) for batch in training or kind.sizes.training)
+    for size in (0, beyond) if kind.cold else (0,):
+        yield from (("inference", size, batch) for batch in batches or kind.sizes.batches)
 
 
 def copies_of(module: nn.Module, size: int) -> list[nn.Module]:
     """As many copies as take ``size`` bytes together, at least one and at most ``MOST_COPIES``."""
     each = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
     return [copy.deepcopy(module) for _ in range(min(max(1, math.ceil(size / each)), MOST_COPIES))]
-
-
-@dataclass(frozen=True)
-class _Clock:
-    """Takes the times."""
-
-    device: torch.device
-    dtype: torch.dtype
-    rounds: int
-    at_least: float
-
-    def inference(
-        self, candidate: Candidate, forms: Mapping[str, Sequence[nn.Module]], batch: Batch
-    ) -> dict[str, Timing]:
-        """Forward only."""
-        inputs = self._inputs(candidate, batch)
-        with torch.inference_mode():
-            return self._times({name: _in_turn(candidate.kind, copies, inputs) for name, copies in forms.items()})
-
-    def training(self, candidate: Candidate, plain: nn.Module, module: nn.Module, batch: Batch) -> dict[str, Timing]:
-        """Forward and backward."""
-        kind, inputs = candidate.kind, self._inputs(candidate, batch)
-        steps = {kind.reference: plain, candidate.in_training(module): module}
-        return self._times({name: _step(kind, one, inputs, self._precision) for name, one in steps.items()})
-
-    def _times(self, candidates: Mapping[str, Callable[[], object]]) -> dict[str, Timing]:
-        return interleave(candidates, rounds=self.rounds, at_least=self.at_least, settle=waiter(self.device))
-
-    def _inputs(self, candidate: Candidate, batch: Batch) -> Inputs:
-        """On the device, as leaves of the graph."""
-        drawn = candidate.kind.draw(candidate.shape, batch, self.dtype)
-        return tuple(one.detach().to(self.device).requires_grad_(one.requires_grad) for one in drawn)
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, self.dtype) if self.dtype.itemsize < 4 else nullcontext()
 
 
 def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> Callable[[], Tensor]:
@@ -275,33 +231,3 @@ def _step(
             one.grad = None
 
     return step
-
-
-def _frozen(module: nn.Module) -> nn.Module:
-    """A copy in evaluation mode that needs no gradient."""
-    return copy.deepcopy(module).eval().requires_grad_(False)
-
-
-def _measured(
-    candidate: Candidate,
-    mode: Literal["inference", "training"],
-    weights: Literal["hot", "cold"],
-    batch: Batch,
-    timings: Mapping[str, Timing],
-    auto: Form,
-) -> Measured:
-    """The line of one setting."""
-    kind = candidate.kind
-    reference = timings[kind.reference]
-    return Measured(
-        kind.name,
-        candidate.label,
-        *candidate.shape,
-        mode,
-        weights,
-        batch,
-        kind.reference,
-        {name: timing.median for name, timing in timings.items()},
-        {name: timing.ratio(reference) for name, timing in timings.items() if name != kind.reference},
-        auto if auto in timings else "dense",
-    )

@@ -92,8 +92,7 @@ def memory_in_use(device: torch.device | str) -> int:
 
 def _most_resident() -> int:
     """The process's peak resident memory in bytes."""
-    found = _of_status("VmHWM")
-    if found is not None:
+    if (found := _of_status("VmHWM")) is not None:
         return found
     import resource  # not on every system
 

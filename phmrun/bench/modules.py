@@ -5,9 +5,10 @@ A *form* is a way to hold a module for inference: "dense" has W built once, in a
 """
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,79 +34,68 @@ class Sizes(NamedTuple):
     training: Sequence[Batch]
 
 
-class ModuleKind(Protocol):
+class ModuleKind(ABC):
     """A kind of module."""
 
-    @property
-    def name(self) -> str:
-        """What ``--module`` calls it."""
+    name: str  # what ``--module`` calls it
+    reference: str  # the torch module that it is measured against
+    sizes: Sizes
+    cold = False  # whether to measure with weights that are not in the cache, too: where reading them takes the time
 
-    @property
-    def reference(self) -> str:
-        """The torch module that it is measured against."""
-
-    @property
-    def sizes(self) -> Sizes:
-        """What is measured unless sizes are given."""
-
-    @property
-    def cold(self) -> bool:
-        """Whether to measure with weights that are not in the cache, too: where reading them takes the time."""
-
+    @abstractmethod
     def maps(self, shape: Shape) -> Sequence[Shape]:
         """(out_features, in_features) of each matrix that has the structure."""
 
+    @abstractmethod
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> nn.Module:
         """A newly drawn module over a structure."""
 
+    @abstractmethod
     def plain(self, shape: Shape) -> nn.Module:
         """The reference."""
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
         """Random inputs; vectors ask for gradients."""
+        return (torch.randn(*batch, shape[0], dtype=dtype, requires_grad=True),)
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
         """The outputs of ours or of the reference."""
+        outputs: Tensor = module(*inputs)
+        return outputs
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
         """Ours for inference, in each form that it has."""
+        return {"dense": folded(module), "unfolded": frozen(module)}
 
     def in_training(self, module: nn.Module) -> Application:
         """Whether training builds W."""
+        return "dense"
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
         """The form that inference takes for so many tokens, if there is such a form."""
+        return "dense"
 
 
 @dataclass(frozen=True)
-class LinearKind:
-    """The linear map; of an output layer only the sizes differ."""
+class LinearKind(ModuleKind):
+    """The linear map, with a bias; of an output layer only the sizes differ."""
 
     name: str
     sizes: Sizes
     reference = "nn.Linear"
-    cold: ClassVar[bool] = True
+    cold = True
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
         """W."""
         return [(shape[1], shape[0])]
 
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Linear:
-        """With a bias."""
+        """Ours."""
         return Linear(*shape, structure=structure, **options)
 
     def plain(self, shape: Shape) -> nn.Linear:
-        """With a bias."""
+        """Torch's."""
         return nn.Linear(*shape)
-
-    def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
-        """Vectors."""
-        return (torch.randn(*batch, shape[0], dtype=dtype, requires_grad=True),)
-
-    def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
-        """Outputs."""
-        outputs: Tensor = module(*inputs)
-        return outputs
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
         """Dense, and packed factors where the structure has them."""
@@ -125,8 +115,8 @@ class LinearKind:
         return self.in_training(module)
 
 
-class EmbeddingKind:
-    """The table lookup; its shape is (num_embeddings, embedding_dim)."""
+class EmbeddingKind(ModuleKind):
+    """The table lookup, without a padding token; its shape is (num_embeddings, embedding_dim)."""
 
     name = "embedding"
     reference = "nn.Embedding"
@@ -138,86 +128,57 @@ class EmbeddingKind:
         return [shape]
 
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Embedding:
-        """Without a padding token."""
+        """Ours."""
         return Embedding(*shape, structure=structure, **options)
 
     def plain(self, shape: Shape) -> nn.Embedding:
-        """Without a padding token."""
+        """Torch's."""
         return nn.Embedding(*shape)
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
         """Numbers of tokens, all equally likely."""
         return (torch.randint(shape[0], batch),)
 
-    def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
-        """Vectors."""
-        vectors: Tensor = module(*inputs)
-        return vectors
-
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
         """The table, and lookups that need none."""
-        lookup: dict[str, nn.Module] = {"factored": _evaluated(module)} if _by_rows(module) else {}
+        lookup: dict[str, nn.Module] = {"factored": frozen(module)} if _by_rows(module) else {}
         return {"dense": folded(module), **lookup}
 
     def in_training(self, module: nn.Module) -> Application:
         """Factored where rows need no table."""
         return "factored" if _by_rows(module) else "dense"
 
-    def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """The table."""
-        return "dense"
 
+class LSTMKind(ModuleKind):
+    """The LSTM over whole sequences, of one layer and one direction, with a map per gate.
 
-class LSTMKind:
-    """The LSTM over whole sequences; its shape is (input_size, hidden_size), its batch (sequences, length)."""
+    Its shape is (input_size, hidden_size), its batch (sequences, length). It is always dense: the fused kernel wants W.
+    """
 
     name = "lstm"
     reference = "nn.LSTM"
     sizes = Sizes(((300, 300),), ((256, 30),), ((256, 30),))
-    cold = False
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
         """One map of the inputs and one of the hidden vectors per gate."""
         return [(shape[1], shape[0]), (shape[1], shape[1])]
 
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> LSTM:
-        """One layer, one direction, a map per gate."""
+        """Ours."""
         return LSTM(*shape, batch_first=True, structure=structure, **options)
 
     def plain(self, shape: Shape) -> nn.LSTM:
-        """One layer, one direction."""
+        """Torch's."""
         return nn.LSTM(*shape, batch_first=True)
-
-    def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
-        """Sequences of vectors."""
-        return (torch.randn(*batch, shape[0], dtype=dtype, requires_grad=True),)
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
         """Outputs of all steps."""
         outputs: Tensor = module(*inputs)[0]
         return outputs
 
-    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """Dense, and the module itself."""
-        return {"dense": folded(module), "unfolded": _evaluated(module)}
-
-    def in_training(self, module: nn.Module) -> Application:
-        """Always dense: the fused kernel wants W."""
-        return "dense"
-
-    def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """Dense."""
-        return "dense"
-
 
 class EinsumBiaffine(nn.Module):
-    """The usual dense biaffine form: vectors followed by a 1, and one ``torch.einsum``.
-
-    Args:
-        in_features: Size of x and y.
-        out_features: Labels.
-        bias_y: Whether y, too, is followed by a 1.
-    """
+    """The usual dense biaffine form: vectors followed by a 1 (y only if ``bias_y``), and one ``torch.einsum``."""
 
     def __init__(self, in_features: int, out_features: int, bias_y: bool) -> None:
         super().__init__()
@@ -238,7 +199,7 @@ class EinsumBiaffine(nn.Module):
         return torch.cat((x, one), -1), self.weight, torch.cat((y, one), -1) if self.bias_y else y
 
 
-class BiaffineKind:
+class BiaffineKind(ModuleKind):
     """The biaffine form; its shape is (in_features, labels): all pairs for one label, else dependents with their heads.
 
     The terms beside the bilinear one are those of :class:`phmrun.tasks.parse.biaffine_parser.BiaffineParser`.
@@ -247,7 +208,6 @@ class BiaffineKind:
     name = "biaffine"
     reference = "dense einsum"
     sizes = Sizes(((400, 1), (100, 37)), ((32, 40),), ((32, 40),))
-    cold = False
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
         """W of each label."""
@@ -265,8 +225,7 @@ class BiaffineKind:
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
         """Vectors of dependents and of heads."""
-        x, y = (torch.randn(*batch, shape[0], dtype=dtype, requires_grad=True) for _ in range(2))
-        return x, y
+        return super().draw(shape, batch, dtype) + super().draw(shape, batch, dtype)
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
         """Scores."""
@@ -278,7 +237,7 @@ class BiaffineKind:
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
         """Dense, and the module itself."""
         own: Form = "factored" if self.in_training(module) == "factored" else "unfolded"
-        return {"dense": folded(module), own: _evaluated(module)}
+        return {"dense": folded(module), own: frozen(module)}
 
     def in_training(self, module: nn.Module) -> Application:
         """Factored for diagonal and circulant W."""
@@ -306,6 +265,6 @@ def _by_rows(module: nn.Module) -> bool:
     return isinstance(module, Embedding) and type(module.structure).rows is not Structure.rows
 
 
-def _evaluated(module: nn.Module) -> nn.Module:
+def frozen(module: nn.Module) -> nn.Module:
     """A copy in evaluation mode that needs no gradient."""
     return copy.deepcopy(module).eval().requires_grad_(False)

@@ -24,14 +24,8 @@ def movements(
     """What a first step does to the output, the mean over fresh layers with fresh inputs and gradients.
 
     The step is the learning rate times the gradient's sign (Adam's first), or times the gradient ("sgd"). 64 inputs
-    and the gradient at their outputs are drawn from a normal distribution, the same for both layers.
-
-    Args:
-        structure: Name of a structure.
-        options: Its options.
-        shape: Rows and columns of the matrix.
-        optimizer: "adam", "adamw" or "sgd".
-        draws: Layers.
+    and the gradient at their outputs are drawn from a normal distribution, the same for both layers. ``shape`` is rows
+    and columns of the matrix, ``draws`` the number of layers.
 
     Raises:
         PhmrunError: The structure does not fit.
@@ -58,14 +52,11 @@ def _moved(linear: Linear, inputs: Tensor, gradient: Tensor, optimizer: str) -> 
     for rate, parameter in rates(linear, optimizer):
         slope = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
         step = 1e-4 * (slope if optimizer == "sgd" else slope.sign())
-        one, structured = (_distance(linear, parameter, step * each, inputs, before) for each in (1.0, rate.rate))
-        found[rate] = (one, structured)
+        distances = []
+        for share in (1.0, rate.rate):
+            with torch.no_grad():
+                parameter.add_(step * share)
+                distances.append(float((linear(inputs) - before).norm()))
+                parameter.sub_(step * share)
+        found[rate] = (distances[0], distances[1])
     return found
-
-
-@torch.no_grad()
-def _distance(linear: Linear, parameter: Tensor, step: Tensor, inputs: Tensor, before: Tensor) -> float:
-    parameter.add_(step)
-    distance = float((linear(inputs) - before).norm())
-    parameter.sub_(step)
-    return distance

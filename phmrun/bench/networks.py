@@ -5,6 +5,7 @@ Weights and sentences are random. All decode as many tokens as the sentences hav
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,13 +55,7 @@ class Amount:
 def measure(
     preset: str, configs: Mapping[str, SequenceToSequenceExperiment], amount: Amount, *, device: str = "cpu"
 ) -> list[Measured]:
-    """Measures all networks in the same rounds.
-
-    Args:
-        preset: Their sizes' name.
-        configs: By structure and options; the first is the dense network's.
-        amount: How much.
-        device: Where to compute.
+    """Measures all networks of some sizes in the same rounds: by structure and options, the first the dense one.
 
     Raises:
         PhmrunError: A structure does not fit the sizes.
@@ -70,8 +65,11 @@ def measure(
         label: Ours(build_sequence_to_sequence(config, *sizes), search_from(config.decoding), device)
         for label, config in configs.items()
     }
-    phases = {f"batch {size}": _decoding(size, amount, device) for size in amount.sentences}
-    phases[TRAINING] = _training(max(1, amount.tokens // amount.length), amount, device)
+    phases: dict[str, Callable[[Ours], Callable[[], None]]] = {}
+    for size in amount.sentences:
+        batch = Sources(_sentences(size, amount).to(device), [amount.length] * size, True)
+        phases[f"batch {size}"] = partial(decoding, batches=[batch], beam=BEAM)
+    phases[TRAINING] = _training(amount, device)
     timings = {}
     with progress("measuring", len(phases), "phases") as advance:
         for name, prepare in phases.items():
@@ -82,27 +80,15 @@ def measure(
     measured = []
     for label, config in configs.items():
         counts = count_parameters(config, sizes)
-        measured.append(
-            Measured(
-                preset,
-                label,
-                counts["total"],
-                counts["multiplications"],
-                {name: timing[label].median for name, timing in timings.items()},
-                {name: timing[label].ratio(timing[reference]) for name, timing in timings.items()},
-            )
-        )
+        seconds = {name: timing[label].median for name, timing in timings.items()}
+        shares = {name: timing[label].ratio(timing[reference]) for name, timing in timings.items()}
+        measured.append(Measured(preset, label, counts["total"], counts["multiplications"], seconds, shares))
     return measured
 
 
-def _decoding(size: int, amount: Amount, device: str) -> Callable[[Ours], Callable[[], None]]:
-    """Beam search over so many sentences at a time."""
-    batch = Sources(_sentences(size, amount).to(device), [amount.length] * size, True)
-    return lambda system: decoding(system, batches=[batch], beam=BEAM)
-
-
-def _training(sentences: int, amount: Amount, device: str) -> Callable[[Ours], Callable[[], None]]:
+def _training(amount: Amount, device: str) -> Callable[[Ours], Callable[[], None]]:
     """Optimizer steps on one batch."""
+    sentences = max(1, amount.tokens // amount.length)
     source, wanted = (_sentences(sentences, amount, seed).to(device) for seed in (1, 2))
     target = torch.cat([torch.full_like(wanted[:, :1], BOS), wanted[:, :-1]], dim=1)
     units = wanted.numel()

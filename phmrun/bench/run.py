@@ -16,25 +16,15 @@ import numpy as np
 
 from phmrun.bench.hugging_face import HuggingFace, has_place_for, transformers_library
 from phmrun.bench.machine import facts, peak_memory, waiter, warn_if_busy
-from phmrun.bench.profiling import Operation, profile_call
-from phmrun.bench.systems import (
-    Answering,
-    Converted,
-    Ours,
-    Sources,
-    System,
-    Training,
-    Untrained,
-    answering,
-    decoding,
-)
-from phmrun.bench.timing import Timing, interleave
+from phmrun.bench.systems import Answering, Converted, Ours, Sources, System, Training, Untrained, answering, decoding
+from phmrun.bench.timing import Operation, Timing, interleave, profile_call
 from phmrun.config import LayerConfig
 from phmrun.decoding import max_length
 from phmrun.engine.checkpoints import LAST
 from phmrun.engine.data import DataModule
 from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
 from phmrun.errors import PhmrunError
+from phmrun.export.ctranslate2 import Quantization
 from phmrun.families.sequence_to_sequence.data import ParallelData, padded_sources
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import converted_model, search_from
@@ -159,19 +149,14 @@ def bench_run(
     profiled: bool = False,
     device: str = "auto",
 ) -> Report:
-    """Measures a run's model, and opponents in the same rounds.
+    """Measures a run's model, be it trained for one step, and opponents in the same rounds.
 
-    Args:
-        run: A run that has been trained, be it for one step.
-        against: Other runs of the task; "dense": the same model with dense matrices and random weights; "hf": a model
-            of Hugging Face's, with the run's weights where it has a place for them, or of the same sizes; "ctranslate2"
-            and "ctranslate2-int8": the run's own weights in that engine, which decodes only. A task that does not
-            translate has "dense" alone, and measures it in training only, because what its random weights say may take
-            longer to decode.
-        amount: How much is measured.
-        parts: Training, decoding (or whatever answers the task gives), or both.
-        profiled: Also say which operations take the time.
-        device: "auto", "cpu", "cuda" …
+    Opponents are other runs of the task; "dense": the same model with dense matrices and random weights; "hf": a model
+    of Hugging Face's, with the run's weights where it has a place for them, or of the same sizes; "ctranslate2" and
+    "ctranslate2-int8": the run's own weights in that engine, which decodes only. A task that does not translate has
+    "dense" alone, and measures it in training only, because what its random weights say may take longer to decode.
+
+    "decoding" is whatever answers the task gives; ``profiled`` also says which operations take the time.
 
     Raises:
         PhmrunError: A run cannot be used, its data are missing, an opponent is of another task, or ``transformers`` is
@@ -199,7 +184,8 @@ def bench_run(
                 prepare(ours)()
                 phase.peak_memory = peak()
             advance(1)
-        opponents = {_name(opponent): _opponent(opponent, trained, ours) for opponent in against}
+        names = [opponent.id if isinstance(opponent, Run) else opponent for opponent in against]
+        opponents = {name: _opponent(each, trained, ours) for name, each in zip(names, against, strict=True)}
         for phase, prepare in plans:
             unable = Converted if phase.trains else Untrained
             able = {name: each for name, each in opponents.items() if not isinstance(each, unable)}
@@ -213,11 +199,7 @@ def bench_run(
 
 
 def opened(run: Run) -> tuple[TrainedModel, Any]:
-    """A run with its last weights, and its data, ready to be measured.
-
-    Raises:
-        PhmrunError: It cannot be used, or its data are missing.
-    """
+    """A run with its last weights, and its data, ready to be measured; refuses what cannot be used."""
     trained = open_run(run)
     alone = trained.config.hardware.model_copy(update={"workers": 0})
     config = trained.config.model_copy(update={"hardware": alone})
@@ -240,10 +222,6 @@ def _system(trained: TrainedModel, device: str) -> Ours | Answering:
     if isinstance(trained.module, SequenceToSequenceModule):
         return Ours(trained.module, search_from(trained.config.decoding), device)  # type: ignore[attr-defined]
     return Answering(trained, device)
-
-
-def _name(opponent: Opponent) -> str:
-    return opponent.id if isinstance(opponent, Run) else opponent
 
 
 def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering) -> None:
@@ -270,44 +248,39 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
         _load(other)
         return _system(other, ours.device)
     if opponent == "dense":
-        dense = config.model_copy(update={name: LayerConfig() for name, value in config if is_layer(value)})
+        layers = {name: LayerConfig() for name, value in config if isinstance(value, LayerConfig)}
+        dense = config.model_copy(update=layers)
         module = TASKS.get(config.task).load("module")(dense, *sizes)
         return Ours(module, ours.search, ours.device) if isinstance(ours, Ours) else Untrained(module, ours.device)
     ours = cast(Ours, ours)
     if opponent != "hf":
-        search = replace(
-            ours.search, engine="ctranslate2", quantization="none" if opponent == "ctranslate2" else "int8"
-        )
+        quantization: Quantization = "none" if opponent == "ctranslate2" else "int8"
+        search = replace(ours.search, engine="ctranslate2", quantization=quantization)
         place = trained.run.path / "exports" / search.directory
         network, vocabularies = ours.module.transformer, cast(Vocabularies, trained.vocabulary)
         return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
-    smoothing = config.training.label_smoothing
-    model = config.model
-    options: dict[str, Any] = {"smoothing": smoothing, "alpha": ours.search.alpha, "device": ours.device}
-    return HuggingFace(model, *sizes, **options, weights=_lent(trained, ours))
+    options: dict[str, Any] = {"alpha": ours.search.alpha, "device": ours.device, "weights": _lent(trained, ours)}
+    return HuggingFace(config.model, *sizes, smoothing=config.training.label_smoothing, **options)
 
 
 def _lent(trained: TrainedModel, ours: Ours | Answering) -> Transformer | None:
     """The network whose weights Hugging Face's model takes, if it has a place for them."""
-    network = ours.module.network
-    model = trained.config.model
+    network, model = ours.module.network, trained.config.model
     return network if isinstance(network, Transformer) and has_place_for(network, model) else None
 
 
-def is_layer(value: object) -> bool:
-    """Whether a part of a config says how weight matrices are structured."""
-    return isinstance(value, LayerConfig)
+def test_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
+    """Lines of some items of the test split, evenly spaced; how many items these are, of how many."""
+    items = list(data.inputs("test" if "test" in data.files else "dev"))
+    chosen = [items[number] for number in evenly(len(items), count)]
+    return [line for item in chosen for line in item.split("\n")], len(chosen), len(items)
 
 
 def _answering(data: DataModule, amount: Amount) -> Iterator[tuple[Phase, Prepare]]:
     """Answers to the test split's inputs, one at a time and many."""
-    split = "test" if "test" in data.files else "dev"
-    items = list(data.inputs(split))
     for size in sorted(amount.sizes):
-        count = amount.single if size == 1 else amount.sentences
-        chosen = [items[number] for number in evenly(len(items), count)]
-        lines = [line for item in chosen for line in item.split("\n")]
-        yield Phase(f"answering, batch {size}", "sentences", len(chosen)), partial(answering, lines=lines, batch=size)
+        lines, count, _ = test_lines(data, amount.single if size == 1 else amount.sentences)
+        yield Phase(f"answering, batch {size}", "sentences", count), partial(answering, lines=lines, batch=size)
 
 
 def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) -> Iterator[tuple[Phase, Prepare]]:
@@ -322,12 +295,8 @@ def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) ->
             chosen = order[number * size : (number + 1) * size]
             tokens, _ = padded_sources([np.array(sources[sentence]) for sentence in chosen])
             longest = max(len(targets[sentence]) + 1 for sentence in chosen)
-            limits = [
-                longest
-                if exact
-                else max_length(len(sources[sentence]) + 1, ours.search.max_length_ratio, ours.search.max_length_offset)
-                for sentence in chosen
-            ]
+            ratio, offset = ours.search.max_length_ratio, ours.search.max_length_offset
+            limits = [longest if exact else max_length(len(sources[one]) + 1, ratio, offset) for one in chosen]
             batches.append(Sources(tokens.to(ours.device), limits, exact))
         for beam in BEAMS:
             name = f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {size}"

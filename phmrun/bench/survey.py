@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from phmrun.bench.embeddings import large_tables
 from phmrun.bench.layers import ORDERS, Candidate, Case, cases
-from phmrun.bench.lookup_memory import large_tables
 from phmrun.bench.modules import MODULE_KINDS, Batch, Shape
 from phmrun.bench.third_party import missing, other_layers
 from phmrun.errors import PhmrunError
@@ -30,41 +30,34 @@ def survey(
     third_party: bool = True,
     rows: int = 0,
 ) -> Survey:
-    """Plans a benchmark.
+    """Plans a benchmark of kinds of modules, with structures named with their options.
 
-    Args:
-        modules: Names of kinds.
-        structures: Names with options.
-        orders: Values of n where a structure has it and none is given.
-        shapes: Sizes; each kind's own unless given.
-        dtype: What is computed in.
-        third_party: Whether layers of other packages stand beside ours.
-        rows: Vectors in the large tables; 0: none.
+    ``orders`` are the values of n where a structure has it and none is given, ``shapes`` those of each kind unless
+    given, ``rows`` the vectors in the large tables, 0 for none. ``third_party`` sets other packages' layers beside
+    ours.
 
     Raises:
         PhmrunError: There is no such structure or option, or none fits.
     """
     orders = orders or ORDERS
-    candidates: list[Candidate] = []
-    tables: list[Case] = []
-    left_out = [f"layers of {name}: not installed; pip install 'phmrun[bench]'" for name in missing() if third_party]
+    absent = missing() if third_party else []
+    plan = Survey([], [], [f"layers of {name}: not installed; pip install 'phmrun[bench]'" for name in absent])
     fitting = 0
     for kind in (MODULE_KINDS[name] for name in modules):
         found, reasons = cases(kind, structures, orders, shapes, dtype)
         fitting += len(found)
-        candidates += found
-        left_out += reasons
+        plan.candidates.extend(found)
+        plan.left_out.extend(reasons)
         if third_party:
-            candidates += other_layers(kind, orders, shapes)
+            plan.candidates.extend(other_layers(kind, orders, shapes))
         if kind.name == "embedding" and rows:
             layers = {case.label: (case.structure, case.options) for case in found if case.structure != "dense"}
-            widths = sorted({case.shape[1] for case in found})
-            large, reasons = large_tables(list(layers.values()), widths, rows)
-            tables += large
-            left_out += reasons
+            large, reasons = large_tables(list(layers.values()), sorted({case.shape[1] for case in found}), rows)
+            plan.tables.extend(large)
+            plan.left_out.extend(reasons)
     if not fitting:
-        raise PhmrunError(f"no layer fits: {left_out[-1]}", where="--shape")
-    return Survey(candidates, tables, left_out)
+        raise PhmrunError(f"no layer fits: {plan.left_out[-1]}", where="--shape")
+    return plan
 
 
 def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) -> None:
@@ -77,6 +70,5 @@ def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) 
         example = MODULE_KINDS[name].sizes.batches[0]
         for batch in batches:
             if len(batch) != len(example):
-                form = "x".join(map(str, example))
-                text = "x".join(map(str, batch))
+                form, text = ("x".join(map(str, each)) for each in (example, batch))
                 raise PhmrunError(f"{text!r} is no batch of {name}", where=where, hint=f"Write it like {form}.")

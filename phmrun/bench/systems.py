@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
@@ -52,23 +52,16 @@ class System(Protocol):
 class Translating(Protocol):
     """One that translates."""
 
-    def decode(self, sources: Sources, beam: int) -> None:
-        """Decodes the sentences, and throws the outputs away."""
+    def decode(self, sources: Sources, beam: int) -> object:
+        """Decodes the sentences."""
 
 
-class Answering:
-    """A run of any task, which answers as ``phmrun predict`` does.
+class Model:
+    """A model of ours, as its Lightning module trains it."""
 
-    Args:
-        trained: The run, with its weights loaded.
-        device: Where to compute.
-    """
-
-    def __init__(self, trained: TrainedModel, device: str) -> None:
-        self.trained = trained
+    def __init__(self, module: TrainingModule, device: str) -> None:
+        self.module = module.to(device)
         self.device = device
-        self.module = trained.module.to(device)
-        self.predictors: dict[int, Predictor] = {}
 
     @property
     def network(self) -> nn.Module:
@@ -78,6 +71,19 @@ class Answering:
     def loss(self, batch: Any) -> Tensor:
         """The module's own."""
         return self.module.loss(batch).total
+
+
+class Untrained(Model):
+    """A model of ours with random weights, for training alone."""
+
+
+class Answering(Model):
+    """A run of any task, its weights loaded, which answers as ``phmrun predict`` does."""
+
+    def __init__(self, trained: TrainedModel, device: str) -> None:
+        super().__init__(trained.module, device)
+        self.trained = trained
+        self.predictors: dict[int, Predictor] = {}
 
     def predictor(self, batch: int) -> Predictor:
         """The run with copies of its weights, made once for each number of items at a time."""
@@ -87,50 +93,18 @@ class Answering:
         return self.predictors[batch]
 
 
-class Untrained:
-    """A model of ours with random weights, for training alone.
-
-    Args:
-        module: The Lightning module.
-        device: Where to compute.
-    """
-
-    def __init__(self, module: TrainingModule, device: str) -> None:
-        self.module = module.to(device)
-
-    @property
-    def network(self) -> nn.Module:
-        """What is trained."""
-        return self.module
-
-    def loss(self, batch: Any) -> Tensor:
-        """The module's own."""
-        return self.module.loss(batch).total
-
-
-class Ours:
+class Ours(Model):
     """A model of ours that translates; it decodes with copies of its weights, whatever training does to them later.
 
-    Args:
-        module: The Lightning module.
-        search: How it searches; beam and batch are those of each call.
-        device: Where to compute.
+    Beam and batch are those of each call, whatever ``search`` says.
     """
 
+    module: SequenceToSequenceModule
+
     def __init__(self, module: SequenceToSequenceModule, search: Search, device: str) -> None:
-        self.module = module.to(device)
+        super().__init__(module, device)
         self.search = search
-        self.device = device
         self.decoders: dict[tuple[Choice, Choice], IncrementalTransformer] = {}
-
-    @property
-    def network(self) -> nn.Module:
-        """What is trained."""
-        return self.module
-
-    def loss(self, batch: Any) -> Tensor:
-        """The module's own."""
-        return self.module.loss(batch).total
 
     def parts(self, batch: int, beam: int) -> tuple[Choice, Choice]:
         """How decoder and encoder apply their weights."""
@@ -161,12 +135,7 @@ class Ours:
 
 
 class Converted:
-    """A translating run's model in the engine CTranslate2, which decodes and does not train.
-
-    Args:
-        model: The converted model.
-        search: How it searches; beam and batch are those of each call.
-    """
+    """A translating run's model in the engine CTranslate2, which decodes and does not train."""
 
     def __init__(self, model: CTranslate2Model, search: Search) -> None:
         self.model = model
@@ -198,13 +167,7 @@ class Endless:
 class Training:
     """Optimizer steps over the first batches of a run's stream, as training makes them; each call makes the same ones.
 
-    Args:
-        system: What to train.
-        optimizer: Over its parameters.
-        data: The prepared data.
-        training: Accumulation, clipping and precision.
-        batches: Micro-batches per call.
-        device: Where to compute.
+    The optimizer is over the parameters of the system, ``batches`` is the number of micro-batches per call.
     """
 
     def __init__(
@@ -230,9 +193,11 @@ class Training:
         """Makes the steps, and counts their units in ``units``."""
         self.units = 0
         network = self.system.network.train()
+        mixed = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(self.training.precision)
+        precision = torch.autocast(self.device.type, mixed) if mixed else nullcontext()
         for number, batch in enumerate(islice(self.data.train_dataloader(), self.batches), start=1):
             self.units += batch.units
-            with self._precision():
+            with precision:
                 loss = self.system.loss(move_data_to_device(batch, self.device))
             (loss / batch.window_units).backward()
             if number % self.training.accumulate == 0:
@@ -240,10 +205,6 @@ class Training:
                     nn.utils.clip_grad_norm_(network.parameters(), self.training.clip)
                 self.optimizer.step()
                 self.optimizer.zero_grad()
-
-    def _precision(self) -> AbstractContextManager[object]:
-        mixed = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(self.training.precision)
-        return torch.autocast(self.device.type, mixed) if mixed else nullcontext()
 
 
 def answering(system: Answering, lines: Sequence[str], batch: int) -> Callable[[], None]:

@@ -5,7 +5,6 @@ embeddings. Of the latter, a block tensor train of two cores and rank n has just
 PHM with that n.
 """
 
-import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from phmrun.bench.modules import Form, ModuleKind, Shape
+from phmrun.bench.modules import Form, ModuleKind, Shape, frozen
 
 PACKAGES = {"adapters": ("adapters",), "tensorly-torch": ("tensorly-torch", "tensorly")}
 """Packages, and what must be installed for them: the second needs another without saying so."""
@@ -27,15 +26,11 @@ class OtherLayer:
     kind: ModuleKind
     label: str
     shape: Shape
-    make: Callable[[], nn.Module]
-
-    def build(self) -> nn.Module:
-        """A newly drawn module."""
-        return self.make()
+    build: Callable[[], nn.Module]
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
         """The one that it has."""
-        return {"unfolded": copy.deepcopy(module).eval().requires_grad_(False)}
+        return {"unfolded": frozen(module)}
 
     def in_training(self, module: nn.Module) -> Form:
         """The one that it has."""
@@ -61,13 +56,7 @@ def installed(package: str) -> bool:
 
 
 def other_layers(kind: ModuleKind, orders: Sequence[int], shapes: Sequence[Shape] = ()) -> list[OtherLayer]:
-    """What the installed packages have for a kind of module.
-
-    Args:
-        kind: The kind of module.
-        orders: Values of n.
-        shapes: Sizes; the kind's own unless given.
-    """
+    """What the installed packages have for a kind of module, for each n, at some sizes or at the kind's own."""
     kinds: dict[str, dict[str, Callable[..., nn.Module]]] = {
         "nn.Linear": {"adapters": adapters_linear, "tensorly-torch": tensorly_linear},
         "nn.Embedding": {"tensorly-torch": tensorly_embedding},
@@ -98,9 +87,8 @@ def tensorly_linear(in_features: int, out_features: int, n: int) -> nn.Module:
     """A linear map whose matrix is a block tensor train."""
     from tltorch import FactorizedLinear
 
-    layer: nn.Module = FactorizedLinear(
-        (n, in_features // n), (n, out_features // n), factorization="blocktt", rank=(1, n, 1)
-    )
+    sizes = (n, in_features // n), (n, out_features // n)
+    layer: nn.Module = FactorizedLinear(*sizes, factorization="blocktt", rank=(1, n, 1))
     return layer
 
 

@@ -4,17 +4,16 @@ They are of this machine, and comparable with each other only where it had nothi
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any
 
 import torch
 
 from phmrun.bench.machine import facts, waiter
-from phmrun.bench.run import Amount, evenly, opened, training_phase
+from phmrun.bench.run import Amount, opened, test_lines, training_phase
 from phmrun.bench.systems import Answering, answering
 from phmrun.bench.timing import Timing, interleave
-from phmrun.engine.data import DataModule
 from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.trained_model import choose_device
 from phmrun.errors import PhmrunError
@@ -29,14 +28,10 @@ CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time
 def measure_times(
     run: Run, wanted: Collection[str], amount: Amount, device: str = "auto", clock: str = "wall"
 ) -> dict[str, Any]:
-    """Measures some of :data:`TIMES` on a run, and writes them into its directory.
+    """Measures some of :data:`TIMES` on a trained run, and writes them into its directory.
 
-    Args:
-        run: A run that has been trained, be it for one step.
-        wanted: Their names.
-        amount: Rounds, training batches (validation batches too) and test items of a measurement.
-        device: "auto", "cpu", "cuda" …
-        clock: "wall", or "cpu": what this process computes, over all threads, whatever else the machine does.
+    The amount is of rounds, training batches (validation batches too) and test items of a measurement; the clock is
+    "wall", or "cpu": what this process computes, over all threads, whatever else the machine does.
 
     Returns:
         By name, value in seconds and signature.
@@ -57,15 +52,21 @@ def measure_times(
         return interleave({"run": call}, rounds=amount.rounds, settle=waiter(place), clock=CLOCKS[clock])["run"]
 
     if {LINE, TEST} & {*wanted}:
-        lines, count = _lines(data, amount.sentences)
+        lines, count, total = test_lines(data, amount.sentences)
         batch = trained.config.model_dump().get("decoding", {}).get("batch", BATCH_SIZE)
         timing = timed(answering(system, lines, batch))
-        total = sum(1 for _ in data.inputs(_split(data)))
         for name, items in ((LINE, 1), (TEST, total)):
             found[name] = (timing.median * items / count, f"items:{count} of {total}", timing)
     if BATCH in wanted:
         batches = list(islice(data.validation_batches(), amount.batches))
-        timing = timed(lambda: _score(system, batches))
+
+        def score() -> None:  # as validation does
+            system.module.eval()
+            with torch.inference_mode():
+                for batch in batches:
+                    system.loss(move_data_to_device(batch, torch.device(place)))
+
+        timing = timed(score)
         found[BATCH] = (timing.median / len(batches), f"batches:{len(batches)}", timing)
     if {STEP, EPOCH} & {*wanted}:
         phase, prepare = training_phase(trained, data, amount, place)
@@ -85,22 +86,3 @@ def measure_times(
     }
     run.add_bench(times)
     return times
-
-
-def _score(system: Answering, batches: Iterable[Any]) -> None:
-    """What validation does with some batches."""
-    system.module.eval()
-    with torch.inference_mode():
-        for batch in batches:
-            system.loss(move_data_to_device(batch, torch.device(system.device)))
-
-
-def _split(data: DataModule) -> str:
-    return "test" if "test" in data.files else "dev"
-
-
-def _lines(data: DataModule, count: int) -> tuple[list[str], int]:
-    """Lines of some items of the test split, evenly spaced, and how many items these are."""
-    items = list(data.inputs(_split(data)))
-    chosen = [items[number] for number in evenly(len(items), count)]
-    return [line for item in chosen for line in item.split("\n")], len(chosen)

@@ -1,4 +1,4 @@
-"""Times of several candidates for one job, measured in turns.
+"""Times of several candidates for one job, measured in turns, and where the time of one goes.
 
 A machine's speed drifts, and so do the speeds of neighbours on it. Candidates are therefore not measured one after the
 other but in rounds: in every round each of them runs once, and every round starts with another one. A ratio is the
@@ -13,8 +13,10 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Timing:
     def ratio(self, reference: "Timing") -> float:
         """How many times as long as the reference, measured in the same rounds: the median of the quotients."""
         return statistics.median(mine / its for mine, its in zip(self.seconds, reference.seconds, strict=True))
+
+
+def ratios(timings: Mapping[str, Timing], reference: str) -> dict[str, float]:
+    """The ratios of all candidates but the reference to it."""
+    return {name: timing.ratio(timings[reference]) for name, timing in timings.items() if name != reference}
 
 
 def interleave(
@@ -50,15 +57,30 @@ def interleave(
         settle: Waits for work that a call has left unfinished, such as a GPU's; called before the clock is read.
         clock: Seconds from an arbitrary moment; CPU time where that is the whole of it, unless given.
     """
-    if clock is None:
-        clock = time.process_time if settle is None and counts_cpu_time() else time.perf_counter
-    calls = {name: _calls_in(candidate, at_least, settle, clock) for name, candidate in candidates.items()}
+    now = clock or (time.process_time if settle is None and counts_cpu_time() else time.perf_counter)
+
+    def measured(candidate: Callable[[], object], calls: int) -> float:
+        """Seconds per call, over ``calls`` calls."""
+        if settle is not None:
+            settle()
+        began = now()
+        for _ in range(calls):
+            candidate()
+        if settle is not None:
+            settle()
+        return (now() - began) / calls
+
+    calls = dict.fromkeys(candidates, 1)
+    for name, candidate in candidates.items():
+        measured(candidate, 1)  # which may set things up, and does not say how long a call takes
+        if at_least:
+            calls[name] = max(1, math.ceil(at_least / max(measured(candidate, 1), 1e-9)))
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     names = list(candidates)
     for number in range(rounds):
         first = number % len(names)
         for name in (*names[first:], *names[:first]):
-            seconds[name].append(_measure(candidates[name], calls[name], settle, clock))
+            seconds[name].append(measured(candidates[name], calls[name]))
     return {name: Timing(tuple(taken)) for name, taken in seconds.items()}
 
 
@@ -67,31 +89,33 @@ def counts_cpu_time() -> bool:
     return torch.get_num_threads() == 1
 
 
-def _calls_in(
-    candidate: Callable[[], object],
-    at_least: float,
-    settle: Callable[[], object] | None,
-    clock: Callable[[], float],
-) -> int:
-    """How many calls last ``at_least`` seconds; the first call, which may set things up, does not say."""
-    _measure(candidate, 1, settle, clock)
-    if not at_least:
-        return 1
-    return max(1, math.ceil(at_least / max(_measure(candidate, 1, settle, clock), 1e-9)))
+class Operation(NamedTuple):
+    """One kind of operation in a profile."""
+
+    name: str  # torch's name of it
+    calls: int  # how often it was called
+    seconds: float  # time inside it and not inside operations that it calls
+    share: float  # that in parts of all operations' time
 
 
-def _measure(
-    candidate: Callable[[], object],
-    calls: int,
-    settle: Callable[[], object] | None,
-    clock: Callable[[], float],
-) -> float:
-    """Seconds per call, over ``calls`` calls."""
-    if settle is not None:
-        settle()
-    began = clock()
-    for _ in range(calls):
-        candidate()
-    if settle is not None:
-        settle()
-    return (clock() - began) / calls
+def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.device | str = "cpu") -> list[Operation]:
+    """So many operations of one call that take the most time of their own, most first.
+
+    Args:
+        call: What to profile; it has been called before, so that nothing is set up in it.
+        most: How many operations to return.
+        device: On a GPU its kernels count, otherwise the processor's operations.
+    """
+    gpu = torch.device(device).type == "cuda"
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
+    with profile(activities=activities) as recorded:
+        call()
+        if gpu:
+            torch.cuda.synchronize()
+    taken = [
+        (event.key, event.count, (event.self_device_time_total if gpu else event.self_cpu_time_total) / 1e6)
+        for event in recorded.key_averages()
+    ]
+    total = sum(seconds for _, _, seconds in taken) or 1.0
+    taken.sort(key=lambda entry: -entry[2])
+    return [Operation(name, calls, seconds, seconds / total) for name, calls, seconds in taken[:most]]

@@ -7,6 +7,7 @@ of most heads: its *peaked* scores are drawn around a tree, from which a few wor
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -46,19 +47,15 @@ class Trees:
 def measure(
     lengths: Sequence[int] = LENGTHS, *, sentences: int = 64, rounds: int = 5, at_least: float = 0.01
 ) -> Iterator[Trees]:
-    """Measures trees with one root, beside those of supar where that is installed.
+    """Measures trees with one root over sentences of some lengths, beside those of supar where that is installed.
 
-    Args:
-        lengths: Words of a sentence.
-        sentences: Sentences per call.
-        rounds: Measurements of each; results are medians over them.
-        at_least: Seconds that one measurement lasts at least.
+    Results are medians over the rounds, in each of which a measurement lasts at least so many seconds.
     """
     for words in lengths:
         for kind in KINDS:
             scores = drawn(kind, words, sentences)
             counts = torch.full((sentences,), words + 1)
-            found = {OURS: _ours(scores, counts)}
+            found: dict[str, Callable[[], object]] = {OURS: partial(spanning_trees, scores, counts)}
             if has_supar():
                 found[SUPAR] = _supar(scores)
             timings = interleave(found, rounds=rounds, at_least=at_least)
@@ -100,10 +97,6 @@ def has_supar() -> bool:
     return True
 
 
-def _ours(scores: Tensor, counts: Tensor) -> Callable[[], object]:
-    return lambda: spanning_trees(scores, counts)
-
-
 def _supar(scores: Tensor) -> Callable[[], object]:
     """As supar's parsers call it."""
     from supar.structs.fn import mst
@@ -114,7 +107,7 @@ def _supar(scores: Tensor) -> Callable[[], object]:
     scores.diagonal(0, 1, 2)[1:].fill_(MIN)
     mask = torch.ones(scores.shape[:2], dtype=torch.bool)
     mask[:, 0] = False
-    return lambda: mst(scores, mask)
+    return partial(mst, scores, mask)
 
 
 def _searched(scores: Tensor, counts: Tensor) -> float:

@@ -12,8 +12,8 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
 
 if TYPE_CHECKING:
+    from phmrun.bench.embeddings import LookupMemory
     from phmrun.bench.layers import Measured
-    from phmrun.bench.lookup_memory import LookupMemory
 
 MODULES = ("linear", "lstm", "embedding", "output", "biaffine")
 ALL = "all"
@@ -114,7 +114,7 @@ def bench_layers(
         raise unknown("precision", precision, PRECISIONS, where="--precision")
     import torch
 
-    from phmrun.bench import layers, lookup_memory, machine
+    from phmrun.bench import embeddings, layers, machine
     from phmrun.bench.survey import check_batches, survey
     from phmrun.engine.trained_model import choose_device
 
@@ -127,7 +127,7 @@ def bench_layers(
         console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
     machine.warn_if_busy()
     facts = {**machine.facts(), "device": place, "precision": precision}
-    memory = list(lookup_memory.lookup_memory(plan.tables, device=place))
+    memory = list(embeddings.lookup_memory(plan.tables, device=place))
     found = list(
         layers.measure(plan.candidates, batches=batches, training=training, rounds=repeats, device=place, dtype=dtype)
     )

@@ -4,6 +4,10 @@
     not worse by more than δ    a one-sided test against "worse by δ or more" is below the level, corrected as well
     undecided                   neither; what it could have seen is said
 
+Holm's correction keeps the chance of any false alarm among several comparisons below the level: the i-th smallest of m
+p-values is multiplied by m - i + 1, and a later one is never smaller than an earlier one. It needs nothing to be known
+of how the comparisons depend on each other, such as the dense row that all of them share.
+
 "Undecided" is no proof of equality. The smallest difference that the comparison would have detected with a power of
 80 % is (t_{1-α/2} + t_{0.8}) · se (Card et al. 2020).
 
@@ -11,7 +15,7 @@ A row cannot be wrongly called both: where it differs by nothing, "not worse" is
 differ. So each of the two questions has the whole level (Goeman, Solari and Stijnen 2010).
 
 Sources: Card et al. 2020, "With little power comes great responsibility"; Schuirmann 1987 (equivalence by one-sided
-tests); Holm 1979.
+tests); Holm 1979, "A simple sequentially rejective multiple test procedure".
 """
 
 from collections.abc import Sequence
@@ -19,7 +23,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from phmrun.statistics.hierarchical import Comparison
-from phmrun.statistics.holm import holm
 from phmrun.statistics.student import t_cdf, t_quantile
 
 LEVEL = 0.05
@@ -53,15 +56,10 @@ def decide(
 ) -> list[Decision]:
     """The decisions on several rows, each compared with the same baseline.
 
-    Args:
-        comparisons: One for each row.
-        lower_is_better: The direction of the score.
-        margin: δ; ``None``: only differences are sought.
-        level: The chance of any false alarm.
+    ``margin`` is δ (without it only differences are sought), ``level`` the chance of any false alarm.
     """
     adjusted = holm([each.p for each in comparisons])
-    margins = [p_not_worse(each, margin, lower_is_better=lower_is_better) if margin else 1.0 for each in comparisons]
-    not_worse = holm(margins)
+    not_worse = holm([p_not_worse(each, margin or 0, lower_is_better=lower_is_better) for each in comparisons])
     found = []
     for place, each in enumerate(comparisons):
         one_seed = min(each.seeds) < 2
@@ -71,18 +69,20 @@ def decide(
         elif not one_seed and margin and not_worse[place] <= level:
             verdict = Verdict.NOT_WORSE
         better = each.value < 0 if lower_is_better else each.value > 0
-        found.append(
-            Decision(
-                verdict,
-                better,
-                adjusted[place],
-                not_worse[place] if margin else None,
-                margin,
-                detectable(each, level / len(comparisons)),
-                one_seed,
-            )
-        )
+        p_of_not_worse, least = not_worse[place] if margin else None, detectable(each, level / len(comparisons))
+        found.append(Decision(verdict, better, adjusted[place], p_of_not_worse, margin, least, one_seed))
     return found
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values, in the order of the given ones."""
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    adjusted = [1.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
 
 
 def p_not_worse(comparison: Comparison, margin: float, *, lower_is_better: bool) -> float:

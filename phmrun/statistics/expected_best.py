@@ -13,12 +13,7 @@ from collections.abc import Sequence
 
 
 def expected_best(scores: Sequence[float], *, lower_is_better: bool = False) -> list[float]:
-    """The expectation for 1, 2, … N trials.
-
-    Args:
-        scores: Of all trials.
-        lower_is_better: The direction of the score.
-    """
+    """The expectation for 1, 2, … N trials, by the scores of all."""
     ordered = sorted(scores, reverse=lower_is_better)
     count = len(ordered)
     return [

@@ -59,14 +59,9 @@ class Comparison:
 def compare_items(
     system: Sequence[Array], baseline: Sequence[Array], measure: Measure, *, paired: bool, draws: int = DRAWS
 ) -> Comparison:
-    """The comparison of two systems of which every item's counts are known.
+    """The comparison of two systems of which every item's counts are known, ``[items, kinds]`` for every seed.
 
-    Args:
-        system: What each test item adds to the counts, ``[items, kinds]``, for every seed.
-        baseline: The same of the other system, over the same items.
-        measure: The score of summed counts.
-        paired: Whether the n-th runs of both share their seed.
-        draws: Resampled sets of items.
+    ``paired`` says that the n-th runs of both share their seed; ``draws`` sets of items are resampled.
 
     Raises:
         ValueError: There is no run, or the runs were not measured on equally many items.
@@ -76,13 +71,13 @@ def compare_items(
         raise ValueError(f"a comparison needs the same items of every run, not {sorted(sizes)}")
     stream = np.random.default_rng(SEED)
     first, second = np.stack(system), np.stack(baseline)
-    on_all = [_scores(side.sum(axis=1), measure) for side in (first, second)]
+    on_all = [np.asarray(measure(side.sum(axis=1)), dtype=np.float64) for side in (first, second)]
     drawn = [np.empty((draws, len(side))) for side in (first, second)]
     (size,) = sizes
     for place in range(draws):
         weights = np.bincount(stream.integers(size, size=size), minlength=size).astype(np.float64)
         for each, side in zip(drawn, (first, second), strict=True):
-            each[place] = _scores(np.einsum("i,rik->rk", weights, side), measure)
+            each[place] = measure(np.einsum("i,rik->rk", weights, side))
     value = float(on_all[0].mean() - on_all[1].mean())
     of_items = float((drawn[0].mean(axis=1) - drawn[1].mean(axis=1)).var(ddof=1))
     of_seeds = 0.0
@@ -149,7 +144,3 @@ def _seed_variance(scores: Sequence[Array], paired: bool) -> float:
 
 def _several(scores: Sequence[Array]) -> bool:
     return all(len(side) > 1 for side in scores)
-
-
-def _scores(sums: Array, measure: Measure) -> Array:
-    return np.asarray(measure(sums), dtype=np.float64)

@@ -74,10 +74,7 @@ class Looked:
 def decisions(design: Design, rows: Sequence[Sequence[float]], baseline: Sequence[float]) -> list[Decision]:
     """What is known of some rows by the scores of their seeds, in the order of the seeds.
 
-    Args:
-        design: As it was fixed.
-        rows: The scores of each row; those beyond its last whole look are not looked at.
-        baseline: The scores of what all rows are compared with.
+    Scores beyond a row's last whole look are not looked at; all rows are compared with one baseline.
     """
     sign = -1.0 if design.lower_is_better else 1.0
     gains = [sign * np.asarray(row, dtype=np.float64) for row in rows]
@@ -106,14 +103,9 @@ def looked_at(design: Design, *counts: int) -> int:
 
 
 def crossing(row: Array, baseline: Array, design: Design, level: float, *, two_sided: bool) -> int | None:
-    """The seeds at the look at which the path crosses its boundary; ``None``: it has not.
+    """The seeds at the look at which the path of a row's scores (more is better) crosses its boundary at a level.
 
-    Args:
-        row: Scores, more is better.
-        baseline: Of what it is compared with.
-        design: The looks.
-        level: For this row.
-        two_sided: Whether both directions count.
+    ``None``: it has not. If ``two_sided``, both directions count.
     """
     stream = np.random.default_rng(SEED)
     paths, weight, total = np.zeros(1), 1.0, 1.0
@@ -147,10 +139,7 @@ def _holm(rows: Sequence[Array], baseline: Array, design: Design, *, two_sided: 
         place: [crossing(row, baseline, design, level, two_sided=two_sided) for level in levels]
         for place, row in enumerate(rows)
     }
-    while waiting:
-        new = {place: look for place, looks in waiting.items() if None not in looks and (look := looks[0]) is not None}
-        if not new:
-            break
+    while new := {place: look for place, looks in waiting.items() if None not in looks and (look := looks[0])}:
         found |= new
         waiting = {place: looks[len(new) :] for place, looks in waiting.items() if place not in new}
     return found

@@ -30,10 +30,7 @@ class SignFlip(NamedTuple):
 
 
 def sign_flip(differences: Sequence[float]) -> SignFlip:
-    """The test of some paired differences.
-
-    Args:
-        differences: One for each seed.
+    """The test of paired differences, one for each seed.
 
     Raises:
         ValueError: There is none.

@@ -27,49 +27,40 @@ def sequential(
 ) -> dict[str, Any]:
     """The group-sequential test on rows that all differ by an effect."""
     design = Design(max_seeds=FIXED, margin=margin)
-    alarms = wrong = 0
-    called, seeds = [], []
+    made = []
     for _ in range(trials):
         base = stream.normal(size=FIXED)
-        found = decisions(design, [stream.normal(effect, 1, FIXED).tolist() for _ in range(rows)], base.tolist())
-        different = [each.verdict is Verdict.DIFFERENT for each in found]
-        alarms += any(different)
-        wrong += any(each.verdict is Verdict.NOT_WORSE for each in found)
-        called += different
-        seeds += [each.seeds for each in found]
+        made.append(decisions(design, [stream.normal(effect, 1, FIXED).tolist() for _ in range(rows)], base.tolist()))
+    seeds = float(np.mean([each.seeds for found in made for each in found]))
     return {
         "test": "sequential",
         "rows": rows,
         "effect": effect,
         "margin": margin,
-        "any_different": alarms / trials,
-        "any_not_worse": wrong / trials,
-        "power": float(np.mean(called)),
-        "mean_seeds": float(np.mean(seeds)),
-        "saved": 1 - float(np.mean(seeds)) / FIXED,
+        "any_different": _any(made, Verdict.DIFFERENT),
+        "any_not_worse": _any(made, Verdict.NOT_WORSE),
+        "power": _power(made),
+        "mean_seeds": seeds,
+        "saved": 1 - seeds / FIXED,
     }
 
 
 def fixed(stream: np.random.Generator, trials: int, rows: int, effect: float, seeds: int) -> dict[str, Any]:
     """The table's decision by seeds alone: Welch's test with Holm's correction."""
-    alarms, called, held = 0, [], []
+    made, held = [], []
     for _ in range(trials):
-        base = stream.normal(size=seeds)
-        comparisons = [
-            compare_scores(stream.normal(effect, 1, seeds).tolist(), base.tolist(), paired=False) for _ in range(rows)
-        ]
-        made = [each for each in comparisons if each is not None]
-        different = [each.verdict is Verdict.DIFFERENT for each in decide(made, lower_is_better=False)]
-        alarms += any(different)
-        called += different
-        held += [low <= effect <= high for low, high in (each.interval() for each in made)]
+        base = stream.normal(size=seeds).tolist()
+        sides = [stream.normal(effect, 1, seeds).tolist() for _ in range(rows)]
+        compared = [each for side in sides if (each := compare_scores(side, base, paired=False))]
+        made.append(decide(compared, lower_is_better=False))
+        held += [low <= effect <= high for low, high in (each.interval() for each in compared)]
     return {
         "test": "fixed",
         "rows": rows,
         "effect": effect,
         "seeds": seeds,
-        "any_different": alarms / trials,
-        "power": float(np.mean(called)),
+        "any_different": _any(made, Verdict.DIFFERENT),
+        "power": _power(made),
         "coverage": float(np.mean(held)),
     }
 
@@ -86,36 +77,32 @@ def items_and_seeds(
         low, high = found.interval()
         held += low <= 0 <= high
         alarms += found.p <= 0.05
-    return {
-        "test": "items and seeds",
-        "seeds": seeds,
-        "spread": spread,
-        "paired": paired,
-        "coverage": held / trials,
-        "false_alarms": alarms / trials,
-    }
+    said = {"test": "items and seeds", "seeds": seeds, "spread": spread, "paired": paired}
+    return said | {"coverage": held / trials, "false_alarms": alarms / trials}
 
 
 def sequential_with_items(
     stream: np.random.Generator, trials: int, rows: int, spread: float, max_seeds: int
 ) -> dict[str, Any]:
     """The group-sequential test on accuracies over shared items, of systems that do not differ."""
-    design, alarms, seeds = Design(max_seeds=max_seeds), 0, []
+    made = []
     for _ in range(trials):
         chance = stream.uniform(0.5, 1.0, size=ITEMS)
         sides = [np.stack(_labels(stream, max_seeds, chance, spread)).sum(axis=1) for _ in range(rows + 1)]
         base, *others = [_share(side).tolist() for side in sides]
-        found = decisions(design, others, base)
-        alarms += any(each.verdict is Verdict.DIFFERENT for each in found)
-        seeds += [each.seeds for each in found]
-    return {
-        "test": "sequential over items",
-        "rows": rows,
-        "max_seeds": max_seeds,
-        "spread": spread,
-        "any_different": alarms / trials,
-        "mean_seeds": float(np.mean(seeds)),
-    }
+        made.append(decisions(Design(max_seeds=max_seeds), others, base))
+    said = {"test": "sequential over items", "rows": rows, "max_seeds": max_seeds, "spread": spread}
+    seeds = float(np.mean([each.seeds for found in made for each in found]))
+    return said | {"any_different": _any(made, Verdict.DIFFERENT), "mean_seeds": seeds}
+
+
+def _any(made: Sequence[Sequence[Any]], verdict: Verdict) -> float:
+    """The share of families with any row of a verdict."""
+    return sum(any(each.verdict is verdict for each in found) for found in made) / len(made)
+
+
+def _power(made: Sequence[Sequence[Any]]) -> float:
+    return float(np.mean([each.verdict is Verdict.DIFFERENT for found in made for each in found]))
 
 
 def _labels(stream: np.random.Generator, seeds: int, chance: Array, spread: float) -> list[Array]:
@@ -134,12 +121,9 @@ def _share(sums: Array) -> Array:
 def simulate(trials: int, seed: int = 1) -> Iterator[dict[str, Any]]:
     """All settings, one after the other."""
     stream = np.random.default_rng(seed)
-    for rows in (1, 2, 3, 4, 5, 6):
-        yield sequential(stream, trials, rows, 0.0, None)
-        yield fixed(stream, trials, rows, 0.0, 5)
-    for effect in (1.0, 2.0, 3.0, 5.0):
-        yield sequential(stream, trials, 3, effect, None)
-        yield fixed(stream, trials, 3, effect, 5)
+    for rows, effect in [*((rows, 0.0) for rows in range(1, 7)), *((3, effect) for effect in (1.0, 2.0, 3.0, 5.0))]:
+        yield sequential(stream, trials, rows, effect, None)
+        yield fixed(stream, trials, rows, effect, 5)
     for effect in (-2.0, 0.0):
         yield sequential(stream, trials, 3, effect, 2.0)
     for seeds in (2, 3, 5, 10):
@@ -149,15 +133,10 @@ def simulate(trials: int, seed: int = 1) -> Iterator[dict[str, Any]]:
         yield sequential_with_items(stream, max(trials // 2, 50), 3, 0.02, seeds)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints one JSON object per setting."""
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=1000, help="simulated tables per setting")
     parser.add_argument("--seed", type=int, default=1, help="of the simulation")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     for found in simulate(given.trials, given.seed):
         print(json.dumps(found), flush=True)
-
-
-if __name__ == "__main__":
-    main()

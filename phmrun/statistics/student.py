@@ -10,7 +10,7 @@ the regularised incomplete beta function by its continued fraction (Lentz 1976).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean, stdev
 
 _STEPS = 300
@@ -51,19 +51,19 @@ def two_sided_p(t: float, freedom: float) -> float:
 
 def interval_of_mean(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """Where the mean over all seeds lies; ``None`` of fewer than two runs."""
-    return _interval(values, level, lambda n: 1 / n)
+    return _interval(values, level, 0)
 
 
 def interval_of_one_run(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """Where a run with a further seed would come out; ``None`` of fewer than two runs."""
-    return _interval(values, level, lambda n: 1 + 1 / n)
+    return _interval(values, level, 1)
 
 
-def _interval(values: Sequence[float], level: float, share: Callable[[int], float]) -> tuple[float, float] | None:
+def _interval(values: Sequence[float], level: float, runs: int) -> tuple[float, float] | None:
     count = len(values)
     if count < 2:
         return None
-    half = t_quantile(0.5 + level / 2, count - 1) * stdev(values) * math.sqrt(share(count))
+    half = t_quantile(0.5 + level / 2, count - 1) * stdev(values) * math.sqrt(runs + 1 / count)
     return fmean(values) - half, fmean(values) + half
 
 

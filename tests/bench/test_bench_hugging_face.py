@@ -48,7 +48,7 @@ def test_as_many_weights_as_our_dense_model(run):
 def test_decodes_just_so_many_tokens(run, beam):
     marian = marian_of(run)
     with torch.inference_mode():
-        outputs = marian.generate(Sources(torch.tensor([[4, 5, 3], [6, 3, 0]]), [7, 7], True), beam)
+        outputs = marian.decode(Sources(torch.tensor([[4, 5, 3], [6, 3, 0]]), [7, 7], True), beam)
     assert outputs.shape == (2, 1 + 7)
     assert (outputs[:, 0] == BOS).all()
     assert not (outputs[:, 1:-1] == EOS).any()

@@ -1,6 +1,6 @@
 import torch
 
-from phmrun.bench.profiling import profile_call
+from phmrun.bench.timing import profile_call
 
 
 def test_the_operations_that_take_the_time():

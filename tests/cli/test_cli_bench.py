@@ -166,9 +166,8 @@ def test_shapes_and_structures():
 def measured(monkeypatch):
     """Stands in for ``phmrun.bench.run``, records what it is asked for, and answers with a report of two phases."""
     import phmrun.bench
-    from phmrun.bench.profiling import Operation
     from phmrun.bench.run import Amount, Phase, Report
-    from phmrun.bench.timing import Timing
+    from phmrun.bench.timing import Operation, Timing
 
     asked = {}
 

@@ -10,9 +10,8 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from phmrun.metrics.translation import bleu_counts, bleu_of
-from phmrun.statistics.decision import Verdict, decide, detectable, p_not_worse
+from phmrun.statistics.decision import Verdict, decide, detectable, holm, p_not_worse
 from phmrun.statistics.hierarchical import compare_items, compare_scores
-from phmrun.statistics.holm import holm
 from phmrun.statistics.sequential import Design, crossing, decisions
 from phmrun.statistics.sign_flip import sign_flip, smallest_p
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run, t_cdf, t_quantile
