@@ -24,8 +24,7 @@ def claims(
 
     Runs in reduced settings decide a claim in that setting alone, and it is said. Only the ledger is read.
     """
-    from phmrun.papers.claims import examine, load_claims
-    from phmrun.papers.evidence import Evidence
+    from phmrun.papers.claims import Evidence, examine, load_claims
 
     files = load_claims(paper)
     evidence = Evidence(runs_dir)

@@ -15,8 +15,8 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.record import restore
 from phmrun.ledger.wording import row_name
-from phmrun.papers.effects import Effect
 from phmrun.papers.layout import lay_out, sentence
+from phmrun.papers.results import Effect
 from phmrun.papers.significance import over_seeds, pairs
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_markdown
 from phmrun.report.environments import environments

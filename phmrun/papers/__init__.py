@@ -1,7 +1,16 @@
 """Published numbers, and ours beside them. Imports no torch until something is counted."""
 
-from phmrun.papers.published import Column, PaperRow, PaperTable, load_table, paper_names, table_names
-from phmrun.papers.verdict import Printed, Verdict, judge
+from phmrun.papers.published import (
+    Column,
+    PaperRow,
+    PaperTable,
+    Printed,
+    Verdict,
+    judge,
+    load_table,
+    paper_names,
+    table_names,
+)
 
 __all__ = [
     "Column",

@@ -3,25 +3,35 @@
 Nothing computed is ever stored: each row's network is built, on the meta device, by what ``train`` builds it with.
 """
 
+import importlib
+import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 import torch
+from torch import nn
 
 from phmrun.config import Experiment, Source, Task, resolve
 from phmrun.engine.counting import count_network, count_parameters
-from phmrun.errors import PhmrunError
-from phmrun.layers import options_of
-from phmrun.papers.networks import build_network
-from phmrun.papers.published import Column, PaperRow, PaperTable, load_table, table_names
-from phmrun.papers.verdict import Printed, Verdict, judge
+from phmrun.errors import PhmrunError, unknown
+from phmrun.layers import options_of, share_parameters
+from phmrun.papers.published import Column, PaperRow, PaperTable, Printed, Verdict, judge, load_table, table_names
 from phmrun.registry import TASKS
 
 Counts = dict[str, Any]
 
+NETWORKS = {
+    "transformer": "phmrun.models.transformer:Transformer",
+    "sva-encoder": "phmrun.tasks.sva.encoder_classifier:EncoderClassifier",
+    "nli-lstm": "phmrun.models.lstm_classifier:LSTMClassifier",
+    "biaffine-parser": "phmrun.tasks.parse.biaffine_parser:BiaffineParser",
+    "lstm-lm": "phmrun.tasks.lm.lstm:LSTMLanguageModel",
+    "transformer-xl": "phmrun.tasks.lm.transformer_xl:TransformerXL",
+}
+"""The papers' networks by name: where each one's class, or the function that builds it, is found."""
 OPTIONAL = ("norms", "embedding", "output", "define")
 """What a measure may name in a network that has none of it."""
 
@@ -45,10 +55,7 @@ class AuditRow:
 
 
 def audit(paper: str = "all") -> Iterator[AuditRow]:
-    """All parameter figures of a paper's tables.
-
-    Args:
-        paper: Short name of the paper, or "all".
+    """All parameter figures of the tables of one paper, by its short name, or of all.
 
     Raises:
         PhmrunError: There is no such paper, or a table's file does not describe networks that can be built.
@@ -60,6 +67,7 @@ def audit(paper: str = "all") -> Iterator[AuditRow]:
 def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
     """All parameter figures of one table; ``name`` is its file, for messages."""
     networks = _Networks(table, name)
+    counting = sum(not column.metric for column in table.columns.values())
     for row in table.rows:
         for heading, cell in row.published.items():
             column = table.columns[heading]
@@ -67,18 +75,16 @@ def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
                 continue
             judged = _counted if column.counts else _derived
             computed, verdict, note = judged(networks, row, heading, networks.printed(row, heading))
-            label = row.name if _counting_columns(table) == 1 else f"{row.name} / {heading}"
-            yield AuditRow(table.paper, table.table, label, cell, _plain(computed), verdict, note)
+            if isinstance(computed, Fraction):
+                computed = round(float(computed), 4)
+            label = row.name if counting == 1 else f"{row.name} / {heading}"
+            yield AuditRow(table.paper, table.table, label, cell, computed, verdict, note)
 
 
 def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Counts:
-    """What :func:`~phmrun.engine.counting.count_network` says of the network of a row.
+    """What :func:`~phmrun.engine.counting.count_network` says of the network of a row of a table.
 
-    Args:
-        table: The table.
-        row: One of its rows.
-        name: The table's file, for messages.
-        overrides: Settings laid over the row's own.
+    ``name`` is the table's file, for messages; ``overrides`` are laid over the row's own settings.
     """
     label = f"{name}, row {row.name}"
     if table.task is None or row.network is not None:
@@ -86,7 +92,31 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
         arguments = {**base, **row.set, **(overrides or {})}
         with torch.device("meta"):
             return count_network(build_network(row.network or str(table.network), arguments, where=label))
-    return count_parameters(row_config(table, row, name, overrides), _sizes(table, row))
+    sizes = row.vocabulary or table.vocabulary
+    return count_parameters(row_config(table, row, name, overrides), tuple(sizes) if sizes else None)
+
+
+def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None = None) -> nn.Module:
+    """One of :data:`NETWORKS` on the current default device, from the arguments of its constructor.
+
+    Raises:
+        PhmrunError: Unknown network or argument, a missing argument, or values that do not go together.
+    """
+    if name not in NETWORKS:
+        raise unknown("network", name, NETWORKS, where=where)
+    module, _, attribute = NETWORKS[name].partition(":")
+    build: Callable[..., nn.Module] = getattr(importlib.import_module(module), attribute)
+    parameters = inspect.signature(build).parameters
+    for argument in arguments:
+        if argument not in parameters:
+            raise unknown(f"argument of the network {name!r}", argument, parameters, where=where)
+    required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
+    missing = [key for key in required if key not in arguments]
+    if missing:
+        raise PhmrunError(f"the network {name!r} needs {', '.join(missing)}", where=where)
+    network = build(**arguments)
+    share_parameters(network)
+    return network
 
 
 def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
@@ -96,11 +126,6 @@ def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[s
     sources = [*table.sources(name), *row.sources(label), Source(label, overrides or {})]
     config: Experiment = resolve(task.load("schema"), sources, options_of).config
     return config
-
-
-def _sizes(table: PaperTable, row: PaperRow) -> tuple[int, ...] | None:
-    sizes = row.vocabulary or table.vocabulary
-    return tuple(sizes) if sizes else None
 
 
 class _Networks:
@@ -123,12 +148,6 @@ class _Networks:
     def printed(self, row: PaperRow, heading: str) -> Printed:
         """A cell as it is printed."""
         return Printed.parse(row.published[heading], self.table.columns[heading].unit, row.digits.get(heading))
-
-    def shares(self, row: PaperRow, fold: Column) -> list[str]:
-        """The columns in which a row prints as per cent what ``fold`` says as a fold."""
-        columns = self.table.columns.items()
-        kind = ("percent", fold.of, fold.against)
-        return [name for name, one in columns if (one.derived, one.of, one.against) == kind and name in row.published]
 
     def weakest(self, cells: Sequence[tuple[PaperRow, str]]) -> Verdict:
         """The weakest verdict on some printed counts, from which another figure follows."""
@@ -195,9 +214,8 @@ def _retraced(
         cells = [(row, name) for name in parts]
         amounts = (sign * networks.printed(*cell).amount for cell, sign in zip(cells, parts.values(), strict=True))
         if judge(printed, sum(amounts, Fraction())) is Verdict.EXACT:
-            return networks.weakest(
-                cells
-            ), f"follows from the printed {', '.join(row.published[name] for name in parts)}"
+            source = f"follows from the printed {', '.join(row.published[name] for name in parts)}"
+            return networks.weakest(cells), source
     if heading in row.repeats:
         name, column = row.repeats[heading]
         other = networks.table.row(name)
@@ -227,13 +245,15 @@ def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     if verdict is not Verdict.EXACT and counting in row.published and counting in other.published:
         cells = [(row, counting), (other, counting)]
         if judge(printed, _derive(column, *(networks.printed(*cell).amount for cell in cells))) is Verdict.EXACT:
-            remark = _joined(
-                remark, f"follows from the printed {row.published[counting]} and {other.published[counting]}"
-            )
+            source = f"follows from the printed {row.published[counting]} and {other.published[counting]}"
+            remark = _joined(remark, source)
             if verdict is not Verdict.UNDERDETERMINED:
                 verdict = networks.weakest(cells)
     if verdict in (Verdict.DIFFERS, Verdict.TRUNCATED) and column.derived == "fold":
-        for name in networks.shares(row, column):
+        for name, other_column in networks.table.columns.items():  # which may print it as per cent, too
+            percent = ("percent", column.of, column.against)
+            if name not in row.published or (other_column.derived, other_column.of, other_column.against) != percent:
+                continue
             share = networks.printed(row, name)
             if judge(printed, 100 / share.amount) is Verdict.EXACT:
                 verdict = _derived(networks, row, name, share)[1]
@@ -247,14 +267,6 @@ def _derive(column: Column, count: int | Fraction, against: int | Fraction) -> F
         return Fraction(against) / Fraction(count)
     share = 100 * Fraction(count) / Fraction(against)
     return share if column.derived == "percent" else share - 100
-
-
-def _counting_columns(table: PaperTable) -> int:
-    return sum(not column.metric for column in table.columns.values())
-
-
-def _plain(value: int | Fraction | None) -> int | float | None:
-    return round(float(value), 4) if isinstance(value, Fraction) else value
 
 
 def _joined(*parts: str) -> str:

@@ -1,24 +1,35 @@
 """The papers' claims as files, ``configs/papers/<paper>/claims.yaml``, and what our runs say of each.
 
 A claim compares two cells of a table. It is decided by runs in the table's settings alone; runs in reduced settings
-decide it "in this reduced setting", and never the paper's.
+decide it "in this reduced setting", and never the paper's. Imports torch, to count networks.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from phmrun.config import config_source, packaged_names
+from phmrun.config import Experiment, config_source, packaged_names
 from phmrun.config.sections import Section
-from phmrun.errors import PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.layers import options_of
+from phmrun.ledger.listing import list_runs
+from phmrun.ledger.status import State
 from phmrun.ledger.listing import PREFIX as TIME
-from phmrun.papers.published import FOLDER, PaperTable, load_table, paper_names
-from phmrun.papers.verdict import Printed
+from phmrun.papers.audit import build_counts
+from phmrun.papers.audit import measured as count_of
+from phmrun.papers.entries import Entry, entry_of_run, settings_of
+from phmrun.papers.published import FOLDER, PaperTable, Printed, load_table, paper_names, validated
+from phmrun.papers.results import Figure, Numbers
+from phmrun.papers.significance import compared
 from phmrun.statistics.decision import LEVEL, p_not_worse
 from phmrun.statistics.hierarchical import Comparison
+from phmrun.sweeps import Inspected, load_sweep, plan
+from phmrun.sweeps.plan import column_groups
 
 CLAIMS = "claims.yaml"
 DEFAULT_MARGIN = 0.5
@@ -50,9 +61,9 @@ class Claim(Section):
         return self
 
     @property
-    def other(self) -> tuple[str, str]:
-        """Row and column of the cell that it is compared with."""
-        return self.against or self.row, self.against_column or self.column
+    def cells(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Row and column of its cell, and of the one that it is compared with."""
+        return (self.row, self.column), (self.against or self.row, self.against_column or self.column)
 
 
 class ClaimsFile(Section):
@@ -95,7 +106,7 @@ class Finding:
             "says": claim.says,
             "table": claim.table,
             "row": claim.row,
-            "against": " / ".join(claim.other),
+            "against": " / ".join(claim.cells[1]),
             "column": claim.column,
             "claim": claim.claim,
             "margin": claim.margin if claim.claim == "close" else None,
@@ -118,24 +129,31 @@ def load_claims(paper: str = "all") -> list[ClaimsFile]:
     """The claims of one paper, or of all.
 
     Raises:
-        PhmrunError: There is no such paper, or a file is malformed.
+        PhmrunError: There is no such paper, a file is malformed, or a claim is on a cell that its table does not have.
     """
-    from phmrun.errors import unknown
-
     if paper != "all" and paper not in paper_names():
         raise unknown("paper", paper, [*paper_names(), "all"], where="PAPER")
-    names = [name for name in packaged_names() if name.startswith(FOLDER) and name.endswith(f"/{CLAIMS}")]
-    return [_load(name) for name in names if paper in ("all", name.removeprefix(FOLDER).split("/")[0])]
+    found = []
+    for name in packaged_names():
+        if not name.startswith(FOLDER) or not name.endswith(f"/{CLAIMS}"):
+            continue
+        if paper not in ("all", name.removeprefix(FOLDER).split("/")[0]):
+            continue
+        found.append(validated(ClaimsFile, name))
+        for claim in found[-1].claims:
+            file = f"{FOLDER}{found[-1].paper}/table{claim.table}.yaml"
+            table = load_table(file)
+            for row, column in claim.cells:
+                if row not in [one.name for one in table.rows] or column not in table.columns:
+                    what = f"the claim {claim.name} names no cell of the table: {row} / {column}"
+                    raise PhmrunError(what, where=file)
+    return found
 
 
 def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[str, Claim], float]) -> Finding:
-    """What is known of a claim.
+    """What is known of a claim of a paper.
 
-    Args:
-        paper: Short name of the paper.
-        claim: The claim.
-        measured: Our runs' comparison.
-        share_of: The parameters of the row's network, as a share of the other's.
+    ``measured`` is our runs' comparison, ``share_of`` the parameters of the row's network as a share of the other's.
     """
     name = f"{FOLDER}{paper}/table{claim.table}.yaml"
     table = load_table(name)
@@ -144,24 +162,24 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
         share = share_of(name, claim)
         outcome = Outcome.HOLDS if claim.share is not None and share <= claim.share else Outcome.FAILS
         return Finding(paper, claim, printed, outcome, "counted, not trained", share)
-    score = table.columns[claim.column].score
+    score, metric = table.columns[claim.column].score, table.columns[claim.column].metric
     if not table.task or not score or str(score).startswith(TIME):  # seeds say nothing of a machine's times
-        metric = table.columns[claim.column].metric
         return Finding(paper, claim, printed, Outcome.UNTESTABLE, f"no run of ours has this figure: {metric}")
-    lower = "perplexity" in str(table.columns[claim.column].metric)
-    for file, reduced in ((name, ""), (_small(name), "reduced settings")):
-        if file is None or not _has(file, claim):
+    small = name.replace(".yaml", "-small.yaml")
+    for file in (name, small) if small in packaged_names() else (name,):
+        values = config_source(file).values
+        rows, columns = values.get("rows") or [], values.get("columns") or []
+        chosen = "table" in values and "paper" not in values  # some rows and columns of a table
+        if chosen and any((rows and row not in rows) or (columns and at not in columns) for row, at in claim.cells):
             continue
         comparison, seeds = measured(file, claim)
         if any(seeds):
+            lower = "perplexity" in str(metric)
             outcome, why = outcome_of(claim, comparison, seeds, lower_is_better=lower)
-            text = _reduction(file) or reduced if reduced else ""
-            found = Finding(
-                paper, claim, printed, outcome, why, seeds=seeds, reduced=text, command=_command(file, claim)
-            )
-            if comparison is None:
-                return found
-            return Finding(**{**found.__dict__, "effect": comparison.value, "interval": comparison.interval()})
+            effect, interval = (comparison.value, comparison.interval()) if comparison else (None, None)
+            reduced = str(values.get("reduced") or "reduced settings") if file == small else ""
+            command = _command(file, claim)
+            return Finding(paper, claim, printed, outcome, why, effect, interval, seeds, reduced, command)
     return Finding(paper, claim, printed, Outcome.UNDECIDED, "no run is done", command=_command(name, claim))
 
 
@@ -177,77 +195,89 @@ def outcome_of(
     if claim.claim == "close":
         if p_not_worse(comparison, claim.margin, lower_is_better=lower_is_better) <= LEVEL:
             return Outcome.HOLDS, f"not worse by more than {claim.margin:g}"
-        return (Outcome.FAILS, f"worse by more than {claim.margin:g}") if high < -claim.margin else (
-            Outcome.UNDECIDED, f"may be worse by more than {claim.margin:g}, or not"
-        )  # fmt: skip
-    wanted = low > 0 if claim.claim == "better" else high < 0
-    opposite = high < 0 if claim.claim == "better" else low > 0
-    if wanted:
+        if high < -claim.margin:
+            return Outcome.FAILS, f"worse by more than {claim.margin:g}"
+        return Outcome.UNDECIDED, f"may be worse by more than {claim.margin:g}, or not"
+    if low <= 0 <= high:
+        return Outcome.UNDECIDED, f"not told apart (p = {comparison.p:.2g})"
+    if (claim.claim == "better") == (low > 0):
         return Outcome.HOLDS, f"{claim.claim} (p = {comparison.p:.2g})"
-    if opposite:
-        return Outcome.FAILS, f"the other way round (p = {comparison.p:.2g})"
-    return Outcome.UNDECIDED, f"not told apart (p = {comparison.p:.2g})"
+    return Outcome.FAILS, f"the other way round (p = {comparison.p:.2g})"
 
 
 def printed_difference(table: PaperTable, claim: Claim) -> float | None:
     """What the paper prints: the row's figure minus the other's, or for a size their ratio."""
-    row, column = claim.other
     try:
         unit = table.columns[claim.column].unit
         ours, theirs = (
-            float(Printed.parse(table.row(one).published[heading].partition("/")[0].strip(), unit).amount)
-            for one, heading in ((claim.row, claim.column), (row, column))
+            float(Printed.parse(table.row(row).published[column].partition("/")[0].strip(), unit).amount)
+            for row, column in claim.cells
         )
     except (KeyError, StopIteration, PhmrunError):
         return None
     return ours / theirs if claim.claim == "size" else round(ours - theirs, 6)
 
 
-def _has(file: str, claim: Claim) -> bool:
-    """Whether a sweep's file has both cells of a claim."""
-    values: Mapping[str, Any] = config_source(file).values
-    if "table" not in values or "paper" in values:
-        return True
-    rows, columns = values.get("rows") or [], values.get("columns") or []
-    cells = ((claim.row, claim.column), claim.other)
-    return all((not rows or row in rows) and (not columns or column in columns) for row, column in cells)
-
-
-def _small(name: str) -> str | None:
-    small = name.replace(".yaml", "-small.yaml")
-    return small if small in packaged_names() else None
-
-
-def _reduction(file: str) -> str:
-    return str(config_source(file).values.get("reduced", ""))
-
-
 def _command(file: str, claim: Claim) -> str:
-    row, column = claim.other
-    only = [f"--only 'row={one}'" for one in dict.fromkeys((claim.row, row))]
+    (row, column), (other, against) = claim.cells
+    only = [f"--only 'row={one}'" for one in dict.fromkeys((row, other))]
     values = config_source(file).values
     table = load_table(file if "paper" in values else str(values["table"]))
     if len({str(each.set) for each in table.columns.values() if each.score}) > 1:
-        only += [f"--only 'column={one}'" for one in dict.fromkeys((claim.column, column))]
+        only += [f"--only 'column={one}'" for one in dict.fromkeys((column, against))]
     return f"phmrun sweep {file} {' '.join(only)} --seeds 5"
 
 
-def _load(name: str) -> ClaimsFile:
-    try:
-        file = ClaimsFile.model_validate(config_source(name).values)
-        for claim in file.claims:
-            _check(file.paper, claim)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise PhmrunError(f"{place}: {first['msg'].removeprefix('Value error, ')}", where=name) from None
-    return file
+class Evidence:
+    """The runs of a directory, read once: what they say of two cells of a table."""
+
+    def __init__(self, runs_dir: Path) -> None:
+        self._by_settings: dict[str, list[Entry]] = {}
+        for run in list_runs(runs_dir):
+            if run.state == State.DONE:
+                entry = entry_of_run(run, options_of)
+                self._by_settings.setdefault(_key(entry.settings), []).append(entry)
+
+    def measured(self, file: str, claim: Claim) -> tuple[Comparison | None, tuple[int, int]]:
+        """Our comparison of the two cells of a claim; the seeds that each has."""
+        sweep = load_sweep(file)
+        table = sweep.table
+        if table is None:
+            return None, (0, 0)
+        groups = column_groups(table, sweep.file.columns)
+        score = table.columns[claim.column].score
+        name = score if isinstance(score, str) else (score or [""])[0]
+        figures = []
+        for row, column in claim.cells:
+            only: dict[str, list[Any]] = {"row": [row]}
+            if len(set(groups.values())) > 1:
+                only["column"] = [groups[column]]
+            cells = plan(sweep, _unseen, options_of, seeds=1, only=only).cells
+            config = next((cell.config for cell in cells if cell.config), None)
+            entries = self._by_settings.get(_key(settings_of(config)), []) if config else []
+            having = tuple(each for each in entries if each.run and each.run.score(name) is not None)
+            values = tuple(each.run.score(name) or 0.0 for each in having if each.run)
+            figures.append(Figure((Numbers(values, (), None),), having))
+        seeds = (figures[0].runs, figures[1].runs)
+        if not all(seeds):
+            return None, seeds
+        found = compared(figures[0], figures[1], name)
+        return (found[0] if found else None), seeds
+
+    def share_of(self, file: str, claim: Claim) -> float:
+        """The parameters of a claim's row in parts of the other's, by the networks themselves."""
+        table = load_table(file)
+        counts = []
+        for row, column in claim.cells:
+            heading, one = table.columns[column], table.row(row)
+            measure = one.counts.get(column, heading.counts) or "total"
+            counts.append(count_of(build_counts(table, one, file), measure, heading.without, file))
+        return counts[0] / counts[1]
 
 
-def _check(paper: str, claim: Claim) -> None:
-    """Refuses a claim on cells that the table does not have."""
-    name = f"{FOLDER}{paper}/table{claim.table}.yaml"
-    table = load_table(name)
-    for row, column in ((claim.row, claim.column), claim.other):
-        if row not in [one.name for one in table.rows] or column not in table.columns:
-            raise PhmrunError(f"the claim {claim.name} names no cell of the table: {row} / {column}", where=name)
+def _unseen(config: Experiment) -> Inspected:
+    raise PhmrunError("the data are not looked at", code=ExitCode.DATA)
+
+
+def _key(settings: Any) -> str:
+    return json.dumps(dict(settings), sort_keys=True, default=str)

@@ -37,12 +37,7 @@ class Cost:
 
 
 def cost_of(entries: Iterable[Entry], name: str) -> float | None:
-    """The mean over the runs of some experiments that have it on record; ``None``: none has.
-
-    Args:
-        entries: The experiments.
-        name: One of :data:`COSTS`.
-    """
+    """The mean of one of :data:`COSTS` over the runs of experiments that have it on record; ``None``: none has."""
     found = [value for entry in entries if entry.run and (value := COSTS[name].of(entry.run)) is not None]
     return fmean(found) if found else None
 
@@ -59,13 +54,7 @@ def require_cost(name: str, where: str) -> str:
 
 
 def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
-    """The rows of a table that have a cost and a score in a column, named by what differs among them.
-
-    Args:
-        table: The table.
-        column: The place of the column.
-        cost: One of :data:`COSTS`.
-    """
+    """The rows of a table that have one of :data:`COSTS` and a score in a column, named by what differs among them."""
     found = []
     telling = [len({labels[place] for labels in table.rows}) > 1 for place in range(len(table.keys))]
     for labels, figures in zip(table.rows, table.figures, strict=True):
@@ -78,12 +67,7 @@ def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list
 
 
 def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
-    """The points that no other beats: none is as small and better, nor smaller and as good.
-
-    Args:
-        points: Of any number.
-        lower: Whether less of the score is better.
-    """
+    """The points that no other beats: none is as small and better (lower, if ``lower``), nor smaller and as good."""
     sign = -1 if lower else 1
     kept: list[Point] = []
     for point in sorted(points, key=lambda each: (each.size, -sign * each.score)):
@@ -93,12 +77,7 @@ def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
 
 
 def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
-    """What is to be said below a table of its costs, and on what the time of a step was measured.
-
-    Args:
-        figures: The cells.
-        names: Of the costs that it shows.
-    """
+    """What is to be said below a table of the costs that it shows, and on what the time of a step was measured."""
     for name in names:
         if COSTS[name].meaning:
             yield f"{COSTS[name].heading}: {COSTS[name].meaning}"
@@ -106,7 +85,11 @@ def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
         return
     runs = {entry.run.id: entry.run for figure in figures for entry in figure.entries if entry.run}
     measured = {name: phase for name, run in runs.items() if (phase := _training_phase(run))}
-    machines = dict.fromkeys(_machine(phase) for phase in measured.values())
+    machines: dict[str, None] = {}
+    for facts in (phase.get("machine", {}) for phase in measured.values()):
+        load = facts.get("load_average")
+        busy = f", load average {load}" if isinstance(load, int | float) else ""
+        machines[f"{facts.get('gpu') or facts.get('processor')}, threads: {facts.get('threads')}{busy}"] = None
     on = f", on {'; '.join(machines)}" if machines else ""
     unlike = ": not measured alike" if len(machines) > 1 else ""
     yield f"{COSTS['step-time'].heading}: on record for {len(measured)} of {len(runs)} runs{on}{unlike}"
@@ -143,13 +126,6 @@ def _training_phase(run: RunSummary) -> Mapping[str, Any]:
         return Run(run.path).bench().get(TRAINING, {})
     except PhmrunError:
         return {}
-
-
-def _machine(phase: Mapping[str, Any]) -> str:
-    facts = phase.get("machine", {})
-    load = facts.get("load_average")
-    busy = f", load average {load}" if isinstance(load, int | float) else ""
-    return f"{facts.get('gpu') or facts.get('processor')}, threads: {facts.get('threads')}{busy}"
 
 
 COSTS: Mapping[str, Cost] = {

@@ -52,22 +52,17 @@ class Entry:
             value = value.get(part) if isinstance(value, Mapping) else None
         if key == "layer":
             value = network_label(self.config)
-        elif key == DATA and self.own_data:
-            value = self._own_files()
+        elif key == DATA and self.own_data:  # ``train.en 1a2b3c``: the first of the files, and what is in all of them
+            train = next((each for name, each in self.config[DATA].items() if name.startswith("train") and each), "")
+            named = str(train[0] if isinstance(train, list) else train)
+            if not self.marks:
+                return f"{named} (no checksum on record)"
+            return f"{Path(named).name} {digest(self.marks)[:6]}"
         elif isinstance(value, Mapping):
             value = layer_label(value) if "structure" in value else value.get("name")
         if value is None:
             return self.marks.get(key, str(self.settings.get(key, "")))[:40]
         return str(value)
-
-    def _own_files(self) -> str:
-        """``train.en 1a2b3c``: the first of the files, and what is in all of them."""
-        section = self.config[DATA]
-        train = next((value for key, value in section.items() if key.startswith("train") and value), "")
-        named = str(train[0] if isinstance(train, list) else train)
-        if not self.marks:
-            return f"{named} (no checksum on record)"
-        return f"{Path(named).name} {digest(self.marks)[:6]}"
 
     @property
     def seed(self) -> Any:
@@ -93,34 +88,24 @@ def digest(marks: Mapping[str, str]) -> str:
 def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
     """A run as an entry; what is damaged in its directory is left out.
 
-    Args:
-        run: The run.
-        options_of: The options of a structure; without it those that are at their defaults count as settings.
+    Without ``options_of``, the options of a structure that are at their defaults count as settings.
     """
     try:
         config = _config(run, options_of)
-    except PhmrunError:
-        return _as_written(run)
+    except PhmrunError:  # this release does not accept it: as it is written
+        try:
+            values = config_values(run.path / CONFIG)
+        except PhmrunError:
+            return Entry({}, {}, run)
+        written = {key: value for key, value in values.items() if key != SEED}
+        return Entry({}, values, run, written, recorded_marks(run))
     marks, settings = recorded_marks(run), settings_of(config)
-    if options_of and _made_otherwise(run, config, marks):
-        settings[MADE] = "by another release, or from another run"
+    if options_of:
+        own = run.id.rpartition("-")[2]
+        now = run_id(config, fingerprints=marks).rpartition("-")[2]
+        if now != own if marks else layer_versions(config):  # without marks, a release that knew no versions of layers
+            settings[MADE] = "by another release, or from another run"
     return Entry({}, config.model_dump(mode="json"), run, settings, marks)
-
-
-def _made_otherwise(run: RunSummary, config: Experiment, marks: Mapping[str, str]) -> bool:
-    """Whether a run's name is not the one that its settings and data have now."""
-    if not marks:  # of a release that knew no versions of layers
-        return bool(layer_versions(config))
-    return run_id(config, fingerprints=marks).rpartition("-")[2] != run.id.rpartition("-")[2]
-
-
-def _as_written(run: RunSummary) -> Entry:
-    """A run whose configuration this release does not accept."""
-    try:
-        values = config_values(run.path / CONFIG)
-    except PhmrunError:
-        return Entry({}, {}, run)
-    return Entry({}, values, run, {key: value for key, value in values.items() if key != SEED}, recorded_marks(run))
 
 
 def settings_of(config: Experiment) -> dict[str, Any]:
@@ -143,13 +128,12 @@ def recorded_marks(run: RunSummary) -> dict[str, str]:
 
 
 def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:
-    path = run.path / CONFIG
     try:
-        return load_run_config(path, options_of=options_of)
+        return load_run_config(run.path / CONFIG, options_of=options_of)
     except PhmrunError:
         if options_of is None:
             raise
-        return load_run_config(path)  # a layer that is not loaded
+        return load_run_config(run.path / CONFIG)  # a layer that is not loaded
 
 
 def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
@@ -159,13 +143,18 @@ def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
         PhmrunError: No key can tell two of them apart.
     """
     found: dict[str, None] = {}
-    while mixed := _mixed(entries, [*keys, *found]):
+    while True:
+        groups: dict[tuple[str, ...], list[Entry]] = {}  # the experiments of each cell
+        for one in entries:
+            groups.setdefault(tuple(one.label(key) for key in (*keys, *found)), []).append(one)
+        mixed = next((group for group in groups.values() if len(set(_identities(group))) > 1), None)
+        if mixed is None:
+            return list(found)
         further = dict.fromkeys(_differing(mixed))
         new = [key for key in further if key not in found and len({one.label(key) for one in mixed}) > 1]
         if not new:
             raise not_seeds(mixed)
         found[new[0]] = None
-    return list(found)
 
 
 def require_seeds(entries: Sequence[Entry], where: str) -> None:
@@ -198,14 +187,6 @@ def not_seeds(entries: Sequence[Entry], where: str | None = None) -> PhmrunError
         where=where,
         hint="Make the difference a row or a column: --rows KEY,… or --cols KEY,…",
     )
-
-
-def _mixed(entries: Sequence[Entry], keys: Sequence[str]) -> list[Entry]:
-    """The experiments of one cell that are not seeds of one; none where there is no such cell."""
-    groups: dict[tuple[str, ...], list[Entry]] = {}
-    for one in entries:
-        groups.setdefault(tuple(one.label(key) for key in keys), []).append(one)
-    return next((group for group in groups.values() if len(set(_identities(group))) > 1), [])
 
 
 def _differing(entries: Sequence[Entry]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from phmrun.config import Experiment, load_run_config
+from phmrun.config import load_run_config
 from phmrun.documents import parse_json
 from phmrun.engine.experiment import build_data
 from phmrun.errors import PhmrunError
@@ -33,18 +33,6 @@ class Items(NamedTuple):
     counts: Counts  # ``[items, kinds]``
     mark: str  # checksum of what was asked: references, gold labels, gold trees
     file: str = ""  # checksum of the file where labels alone could be alike; empty: not on record
-
-
-def _kind(score: str) -> str:
-    """The score without its split and part: "accuracy" of "test/accuracy-matched"."""
-    name = score.partition("/")[2]
-    return "accuracy" if _part(score) else name
-
-
-def _part(score: str) -> str:
-    """The part of the items that an accuracy is of; empty: all, or no such score."""
-    name = score.partition("/")[2]
-    return "" if name.startswith("accuracy-of-") else name.partition("accuracy-")[2]
 
 
 class RunItems:
@@ -108,21 +96,24 @@ def _unpacked(text: str, number: int) -> Counts:
 
 def _counts(path: Path, score: str) -> Items | None:
     """Those of one run; ``None`` where its predictions or its data are not here."""
-    split = score.partition("/")[0]
+    split, _, name = score.partition("/")
     try:
         if (path / ITEMS).is_file():
             recorded = parse_json(read_regular(path / ITEMS))
             return from_json(recorded[score]) if score in recorded else None
-        if _kind(score) == "accuracy":
-            return _of_labels(Run(path), split, _part(score))
-        return _READERS[_kind(score)](Run(path), split)
+        # "matched" of "test/accuracy-matched" is the part of the items that it is of
+        part = "" if name.startswith("accuracy-of-") else name.partition("accuracy-")[2]
+        if part or name == "accuracy":
+            return _of_labels(Run(path), split, part)
+        return _READERS[name](Run(path), split)
     except (PhmrunError, OSError, ValueError):
         return None
 
 
 def _of_translations(run: Run, split: str) -> Items:
     outputs = (run.predictions / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    references = [target for _, target in read_parallel(*build_data(_config(run)).files[split])]
+    data = build_data(load_run_config(run.config_path))
+    references = [target for _, target in read_parallel(*data.files[split])]
     return Items(bleu_counts(outputs, references), _mark(references))
 
 
@@ -133,11 +124,12 @@ def _of_labels(run: Run, split: str, part: str) -> Items:
     predicted, gold, parts = (heading.index(name) for name in ("predicted", "label", "part"))
     rows = [row for row in (line.split("\t") for line in lines[1:]) if not part or row[parts] == part]
     counts = np.array([[row[predicted] == row[gold], 1] for row in rows], dtype=np.float64)
-    return Items(counts, _mark([row[gold] + "\t" + row[parts] for row in rows]), _test_file(run, split))
+    file = run.fingerprints().get(split, "")  # where it is on record; the gold labels alone may be alike
+    return Items(counts, _mark([row[gold] + "\t" + row[parts] for row in rows]), file)
 
 
 def _of_trees(run: Run, split: str) -> Items:
-    config = _config(run)
+    config = load_run_config(run.config_path)
     parsed = conllu.load(run.predictions / f"{split}.conllu")
     decoding = config.decoding  # type: ignore[attr-defined]
     gold = build_data(config).sentences(split)  # type: ignore[attr-defined]
@@ -145,21 +137,8 @@ def _of_trees(run: Run, split: str) -> Items:
     return Items(counts, _mark([conllu.dumps(gold)]))
 
 
-def _config(run: Run) -> Experiment:
-    return load_run_config(run.config_path)
-
-
-def _test_file(run: Run, split: str) -> str:
-    """The checksum of a split's own file where the run has it on record; the gold labels alone may be alike."""
-    return run.fingerprints().get(split, "")
-
-
 def _mark(lines: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-_READERS: Mapping[str, Callable[[Run, str], Items]] = {
-    "bleu": _of_translations,
-    "uas": _of_trees,
-    "las": _of_trees,
-}
+_READERS: Mapping[str, Callable[[Run, str], Items]] = {"bleu": _of_translations, "uas": _of_trees, "las": _of_trees}

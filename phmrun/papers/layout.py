@@ -13,7 +13,7 @@ from phmrun.ledger.wording import row_name
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.costs import COSTS, Point, cost_of, frontier, meanings
 from phmrun.papers.entries import Entry
-from phmrun.papers.results import Figure, Heading, Numbers, ResultTable, rounded
+from phmrun.papers.results import Figure, Numbers, ResultTable, rounded
 from phmrun.statistics.decision import LEVEL, Verdict
 from phmrun.statistics.sequential import Looked
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run
@@ -69,26 +69,25 @@ def lay_out(
     rows = []
     for number in _order(table, front):
         figures = table.figures[number]
-        entries = [entry for figure in figures for entry in figure.entries]
-        line: list[Any] = [*_labels(table, number)]
+        entries = table.entries(number)
+        edges = {key for entry in entries for key in entry.at_edge}
+        labels = zip(table.keys, table.rows[number], strict=True)
+        line: list[Any] = [f"{label} {EDGE}" if key in edges else label for key, label in labels]
         line += [] if apart else [_parameters(table.parameters[number]), *_costs(entries, shown)]
         for place, figure in enumerate(figures):
-            mark = (REDUCED if table.reduced and figure.runs else "") + _different(differences.get((number, place)))
-            line.append(_ours(figure, how) + mark if figure.runs else MISSING)
+            difference = differences.get((number, place))
+            mark = (REDUCED if table.reduced else "") + (MARKS[difference.decision.verdict] if difference else "")
+            line.append(" / ".join(_shown(one, how) for one in figure.numbers) + mark if figure.runs else MISSING)
             line += [_parameters(figure.parameters), *_costs(figure.entries, shown)] if apart else []
             if paper:
                 line += [figure.printed or MISSING, _delta(figure)]
             line += ["yes" if number in fronts[place] else ""] if front else []
-        rows.append([*line, _seeds(figures)])
+        # how many seeds the cells of a row have, of how many
+        counts = sorted({(figure.runs, len(figure.entries)) for figure in figures if figure.entries})
+        seeds = ", ".join(f"{runs}" if runs == planned else f"{runs} of {planned}" for runs, planned in counts)
+        rows.append([*line, seeds or MISSING])
     notes = [*_notes(table, differences, paper), *meanings((f for line in table.figures for f in line), shown)]
     return Laid(table.title, columns, rows, notes)
-
-
-def _labels(table: ResultTable, number: int) -> list[str]:
-    """What makes a row; a tuned value that lies at the edge of what was tried is marked."""
-    edges = {key for figure in table.figures[number] for entry in figure.entries for key in entry.at_edge}
-    pairs = zip(table.keys, table.rows[number], strict=True)
-    return [f"{label} {EDGE}" if key in edges else label for key, label in pairs]
 
 
 def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
@@ -101,7 +100,7 @@ def _order(table: ResultTable, front: str | None) -> list[int]:
     places = list(range(len(table.rows)))
     if front is None:
         return places
-    amounts = [cost_of([entry for figure in line for entry in figure.entries], front) for line in table.figures]
+    amounts = [cost_of(table.entries(place), front) for place in places]
     return sorted(places, key=lambda place: math.inf if (amount := amounts[place]) is None else amount)
 
 
@@ -128,7 +127,11 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                         **dict(zip(table.keys, labels, strict=True)),
                         "column": heading.name,
                         "score": score,
-                        **_values(numbers),
+                        "mean": numbers.mean,
+                        "std": numbers.deviation,
+                        "values": list(numbers.values),
+                        "interval_of_mean": interval_of_mean(numbers.values),
+                        "interval_of_one_run": interval_of_one_run(numbers.values),
                         "seeds": len(numbers.values),
                         "planned": len(figure.entries),
                         "parameters": table.parameters[number][0] if table.parameters[number] else None,
@@ -147,16 +150,6 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                     }
                 )
     return found
-
-
-def _values(numbers: Numbers) -> dict[str, Any]:
-    return {
-        "mean": numbers.mean,
-        "std": numbers.deviation,
-        "values": list(numbers.values),
-        "interval_of_mean": interval_of_mean(numbers.values),
-        "interval_of_one_run": interval_of_one_run(numbers.values),
-    }
 
 
 def _decided(difference: "Difference | Looked | None") -> dict[str, Any]:
@@ -184,12 +177,7 @@ def _decided(difference: "Difference | Looked | None") -> dict[str, Any]:
     }
 
 
-def _ours(figure: Figure, how: str) -> str:
-    """The numbers of a cell, each with its spread."""
-    return " / ".join(_one(numbers, how) for numbers in figure.numbers)
-
-
-def _one(numbers: Numbers, how: str) -> str:
+def _shown(numbers: Numbers, how: str) -> str:
     if how == "all":
         return " ".join(rounded(value) for value in numbers.values)
     if how == "mean±std":
@@ -214,25 +202,16 @@ def _parameters(counts: tuple[int, ...]) -> Any:
     return counts[0] if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
 
 
-def _seeds(figures: Iterable[Figure]) -> str:
-    """How many seeds the cells of a row have, of how many."""
-    counts = sorted({(figure.runs, len(figure.entries)) for figure in figures if figure.entries})
-    return ", ".join(f"{runs}" if runs == planned else f"{runs} of {planned}" for runs, planned in counts) or MISSING
-
-
-def _different(difference: "Difference | Looked | None") -> str:
-    if difference is None:
-        return ""
-    return MARKS[difference.decision.verdict]
-
-
 def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterable[str]:
     """What a reader must know of the marks, and the signatures of all scores."""
     if table.reduced:
         yield f"{REDUCED} reduced settings: {table.reduced}"
-    unsaid = {key: text for line in table.figures for figure in line for key, text in _unsaid(figure)} if paper else {}
-    if unsaid:
-        yield "not said by the paper: " + "; ".join(f"{key} ({text})" for key, text in unsaid.items())
+    if paper:
+        entries = [entry for row in range(len(table.rows)) for entry in table.entries(row)]
+        unsaid = [setting for entry in entries for setting in unsaid_values(entry.config).items()]
+        texts = {key if isinstance(value, Mapping) else f"{key} = {value}": text for key, (value, text) in unsaid}
+        if texts:
+            yield "not said by the paper: " + "; ".join(f"{key} ({text})" for key, text in texts.items())
     if differences:
         one = next(iter(differences.values()))
         test = f"p < {LEVEL} after Holm's correction over the rows of a column"
@@ -253,15 +232,18 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     if paper and any(figure.printed and not figure.comparable for figure in figures):
         yield "(Δ): not measured alike, or the paper does not say how; see the signatures"
     for place, heading in enumerate(table.headings):
-        for said in _signatures(heading, [line[place] for line in table.figures], paper):
-            yield f"{heading.name}: {said}"
+        numbers_below = [numbers for line in table.figures for numbers in line[place].numbers]
+        ours = dict.fromkeys(name for numbers in numbers_below for name in numbers.signatures if name)
+        yield from (f"{heading.name}: {name}" for name in ours)
+        if paper and ours and heading.column:
+            yield f"{heading.name}: paper: {heading.column.signature or heading.column.metric}"
 
 
 def _tuned(table: ResultTable) -> Iterable[str]:
     """Where tuned values lie, and what they are where they have no column of their own."""
     edge = False
     for number in range(len(table.rows)):
-        entries = [entry for figure in table.figures[number] for entry in figure.entries]
+        entries = table.entries(number)
         edge = edge or any(entry.at_edge for entry in entries)
         if table.keys == ("row",):
             tuned = {key: entry.at[key] for entry in entries for key in entry.at if "." in key}
@@ -271,13 +253,6 @@ def _tuned(table: ResultTable) -> Iterable[str]:
                 yield f"{table.rows[number][0]}: tuned on validation: {said}"
     if edge:
         yield f"{EDGE}: the best value is the least or the greatest that was tried; a better one may lie beyond"
-
-
-def _unsaid(figure: Figure) -> Iterable[tuple[str, str]]:
-    """What the settings of a cell say and its paper does not: the key with its value, and where that is from."""
-    for entry in figure.entries:
-        for key, (value, text) in unsaid_values(entry.config).items():
-            yield key if isinstance(value, Mapping) else f"{key} = {value}", text
 
 
 def sentence(difference: "Difference | Looked") -> str:
@@ -313,10 +288,3 @@ def _sentence_of_looks(looked: Looked) -> str:
     if decision.verdict is Verdict.UNDECIDED and looked.detectable is not None:
         verdict += f"; a difference of about {looked.detectable:.2f} would have been seen"
     return f"{verdict}: {looked.value:+.2f} at the look at {decision.seeds} seeds"
-
-
-def _signatures(heading: Heading, figures: Iterable[Figure], paper: bool) -> Iterable[str]:
-    ours = dict.fromkeys(name for f in figures for numbers in f.numbers for name in numbers.signatures if name)
-    yield from ours
-    if paper and ours and heading.column:
-        yield f"paper: {heading.column.signature or heading.column.metric}"

@@ -1,15 +1,81 @@
-"""The papers' tables as files: the settings of each row, and every cell as printed. Imports no torch."""
+"""The papers' tables as files: the settings of each row, every cell as printed, and what a number of ours is to it.
 
-from typing import Any, Literal, Self
+Imports no torch.
+"""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from phmrun.config import Source, config_source, packaged_names
 from phmrun.config.sections import Section
 from phmrun.errors import PhmrunError, unknown
-from phmrun.papers.verdict import Printed
 
 FOLDER = "configs/papers/"
+File = TypeVar("File", bound=Section)
+UNITS = {"": 1, "%": 1, "×": 1, "K": 10**3, "M": 10**6, "B": 10**9, "MB": 10**6}
+"""What one of each printed unit is worth; a byte, a parameter, a percent point or a fold is 1."""
+
+_NUMBER = re.compile(r"([-+]?)([\d,]+(?:\.\d+)?|\.\d+) ?(MB|[KMB%×])?")
+
+
+class Verdict(StrEnum):
+    """What the computed number says of the published one."""
+
+    EXACT = "exact"
+    """Equal after rounding half up to the printed digits."""
+    TRUNCATED = "truncated"
+    """Equal after cutting at the printed digits."""
+    DIFFERS = "differs"
+    UNDERDETERMINED = "underdetermined"
+    """The paper does not say all that the number depends on."""
+    QUOTED = "quoted"
+    """The paper takes the number from another."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number as a table prints it."""
+
+    value: Decimal  # in its own unit: 5.5 of "5.5M"
+    unit: int  # what one of it is worth
+
+    @classmethod
+    def parse(cls, text: str, unit: str = "", digits: int | None = None) -> "Printed":
+        """The number in ``text``, with the unit printed behind it or else the column's.
+
+        Only so many ``digits`` of it count, where the zeros behind them only fill up.
+
+        Raises:
+            PhmrunError: It is no number, or the unit is unknown.
+        """
+        match = _NUMBER.fullmatch(text.strip().replace("−", "-"))
+        if match is None:
+            raise PhmrunError(f"{text!r} is not a printed number such as 5.5M, 721K, 29,421,568 or -75.0%")
+        sign, number, own = match.groups()
+        value = Decimal(sign + number.replace(",", ""))
+        return cls(value if digits is None else Decimal(f"{value:.{digits - 1}E}"), UNITS[own or unit])
+
+    @property
+    def amount(self) -> Fraction:
+        """The number in single parameters, bytes, percent points or folds."""
+        return Fraction(self.value) * self.unit
+
+
+def judge(printed: Printed, computed: Fraction | int) -> Verdict:
+    """Whether ``computed`` rounds to what is printed, is cut to it, or differs."""
+    exponent = int(printed.value.as_tuple().exponent)
+    scaled = Fraction(computed) / printed.unit / Fraction(10) ** exponent  # in units of the last digit
+    target = Fraction(printed.value) / Fraction(10) ** exponent
+    size, sign = abs(scaled), 1 if scaled >= 0 else -1
+    if sign * ((2 * size + 1) // 2) == target:  # to the nearest with halves away from zero
+        return Verdict.EXACT
+    return Verdict.TRUNCATED if sign * (size // 1) == target else Verdict.DIFFERS
 
 
 class Column(Section):
@@ -84,11 +150,7 @@ class PaperRow(Section):
     note: str | dict[str, str] = Field("", description="Why a count is not exact; for all counts, or by column.")
 
     def sources(self, where: str) -> list[Source]:
-        """What the row lays over the table's own sources.
-
-        Args:
-            where: Table and row.
-        """
+        """What the row lays over the table's own sources; ``where`` is table and row."""
         return [*(config_source(name) for name in self.config), Source(where, self.set)]
 
     def missing_in(self, column: str) -> str:
@@ -145,23 +207,16 @@ class PaperTable(Section):
             if column not in next((one.published for one in self.rows if one.name == other), ()):
                 raise ValueError(f"row {row.name}: no row {other!r} prints {column!r}, which it is said to repeat")
         for key, cell in row.published.items():
-            if not self.columns[key].metric:
-                self._check_cell(row.name, key, cell)
+            try:
+                if not self.columns[key].metric:
+                    Printed.parse(cell, self.columns[key].unit)
+            except PhmrunError as error:
+                raise ValueError(f"row {row.name}, column {key}: {error.what}") from error
         if row.missing and not isinstance(row.quoted, str) and not row.readings:
             raise ValueError(f"row {row.name}: something is missing, but no other reading is given")
 
-    def _check_cell(self, row: str, column: str, cell: str) -> None:
-        try:
-            Printed.parse(cell, self.columns[column].unit)
-        except PhmrunError as error:
-            raise ValueError(f"row {row}, column {column}: {error.what}") from error
-
     def sources(self, where: str) -> list[Source]:
-        """What all rows are laid over: the table's own files alone, never a task's quick start.
-
-        Args:
-            where: The table's file.
-        """
+        """What all rows are laid over: the files of the table ``where`` alone, never a task's quick start."""
         return [*(config_source(name) for name in self.config), Source(where, self.base)]
 
     def row(self, name: str) -> PaperRow:
@@ -170,19 +225,13 @@ class PaperTable(Section):
 
 
 def table_names(paper: str = "all") -> list[str]:
-    """Files of the papers' tables, such as ``configs/papers/phm/table2.yaml``.
-
-    Args:
-        paper: One paper's short name, or "all".
+    """Files of the tables of one paper, or of all, such as ``configs/papers/phm/table2.yaml``.
 
     Raises:
         PhmrunError: There is no such paper.
     """
-    names = [
-        name
-        for name in packaged_names()
-        if name.startswith(FOLDER) and not name.endswith(("-small.yaml", "/claims.yaml"))
-    ]
+    files = [name for name in packaged_names() if name.startswith(FOLDER)]
+    names = [name for name in files if not name.endswith(("-small.yaml", "/claims.yaml"))]
     if paper == "all":
         return names
     if paper not in paper_names():
@@ -196,17 +245,18 @@ def paper_names() -> list[str]:
 
 
 def load_table(name: str) -> PaperTable:
-    """One table's file.
-
-    Args:
-        name: A path, or a name as :func:`table_names` gives.
+    """One table's file: a path, or a name as :func:`table_names` gives.
 
     Raises:
         PhmrunError: The file is missing or malformed, with the place.
     """
-    source = config_source(name)
+    return validated(PaperTable, name)
+
+
+def validated(kind: type[File], name: str) -> File:
+    """The content of a file; refuses a malformed one with the first place that is."""
     try:
-        return PaperTable.model_validate(source.values)
+        return kind.model_validate(config_source(name).values)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

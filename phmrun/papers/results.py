@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
+from typing import NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.listing import RunSummary, score_names
 from phmrun.papers.entries import Entry, require_seeds
-from phmrun.papers.published import Column, PaperTable
-from phmrun.papers.verdict import Printed
+from phmrun.papers.published import Column, PaperTable, Printed
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": fmean,
@@ -91,6 +91,21 @@ class ResultTable:
     parameters: tuple[tuple[int, ...], ...]  # of the networks of each row; several where they differ
     reduced: str = ""  # in what the settings fall short of the paper's; empty: in nothing
 
+    def entries(self, row: int) -> list[Entry]:
+        """The experiments in all cells of a row, by its place."""
+        return [entry for figure in self.figures[row] for entry in figure.entries]
+
+
+class Effect(NamedTuple):
+    """A row beside the dense one, as plots and pages show it."""
+
+    label: str  # what the row is called
+    value: float  # the difference of its score
+    low: float  # the lower end of its 95 % interval
+    high: float  # the upper end
+    seeds: int  # so many pairs of runs
+    different: bool  # whether the comparison has decided that it differs
+
 
 def tabulate(
     entries: Sequence[Entry],
@@ -103,13 +118,8 @@ def tabulate(
 ) -> ResultTable:
     """The table of some experiments; a cell holds the seeds of one.
 
-    Args:
-        entries: The experiments.
-        keys: What makes a row: keys of the sweep or dotted keys of the configuration.
-        headings: The columns.
-        title: What it shows.
-        paper: Whose published cells stand beside them; its rows are the rows.
-        reduced: In what the settings fall short of the paper's.
+    A row is made by keys of the sweep or dotted keys of the configuration. The rows of a paper whose published cells
+    stand beside ours are the rows, ``reduced`` says in what the settings fall short of its.
 
     Raises:
         PhmrunError: Experiments that differ in more than the seed would stand in one cell.
@@ -122,7 +132,8 @@ def tabulate(
     figures, parameters = [], []
     rows = []
     for labels, found in groups.items():
-        rows.append((*labels[:-1], _with_departure(labels[-1], found)))
+        departures = dict.fromkeys(entry.departs for entry in found if entry.departs)
+        rows.append((*labels[:-1], f"{labels[-1]} ({'; '.join(departures)})" if departures else labels[-1]))
         printed = paper.row(labels[0]).published if paper and labels[0] in {r.name for r in paper.rows} else {}
         figures.append(tuple(_figure(heading, found, printed.get(heading.name), reduced) for heading in headings))
         parameters.append(parameters_of(found))
@@ -131,12 +142,9 @@ def tabulate(
 
 
 def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
-    """The columns of a paper's table that are scores of ours.
+    """The columns of a paper's table that are scores of ours, or those named of them.
 
-    Args:
-        table: The table.
-        groups: By heading, the column under which its experiments are named in the sweep; empty where there is one.
-        only: Only these.
+    ``groups`` has by heading the column under which its experiments are named in the sweep; empty where there is one.
     """
     return [
         Heading(
@@ -151,12 +159,7 @@ def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[
 
 
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
-    """The columns of a sweep: every value of some keys, times every score.
-
-    Args:
-        entries: The experiments.
-        keys: What makes a column.
-        scores: Names of scores; empty: the main one of each experiment.
+    """The columns of a sweep: every value of some keys, times every score, or else the main one of each experiment.
 
     Raises:
         PhmrunError: No run has a score of that name.
@@ -194,14 +197,9 @@ def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, red
                 signatures[_signature(entry.run, score)] = None
         numbers.append(Numbers(tuple(values), tuple(signatures), published[place]))
     wanted = heading.column.signature if heading.column else ""
-    agree = bool(wanted) and all(_agrees(wanted, given) for number in numbers for given in number.signatures)
+    ours = [given.split("|") for number in numbers for given in number.signatures]
+    agree = bool(wanted) and all({*wanted.split("|")} <= {*given} for given in ours)
     return Figure(tuple(numbers), chosen, agree and not reduced and not _made_up(chosen), printed)
-
-
-def _with_departure(label: str, entries: Iterable[Entry]) -> str:
-    """The label of a row; with what its network is, where that is not the paper's."""
-    departures = dict.fromkeys(entry.departs for entry in entries if entry.departs)
-    return f"{label} ({'; '.join(departures)})" if departures else label
 
 
 def _published(printed: str | None, count: int) -> list[float | None]:
@@ -219,11 +217,6 @@ def _signature(run: RunSummary, score: str) -> str:
     """How a score was computed; the step of a checkpoint, which differs from seed to seed, is left out."""
     entry = run.entry(score)
     return re.sub(r"@\d+", "", str(entry.get("signature", ""))) if isinstance(entry, Mapping) else ""
-
-
-def _agrees(wanted: str, given: str) -> bool:
-    """Whether a signature has all the parts that the paper's has."""
-    return set(wanted.split("|")) <= set(given.split("|"))
 
 
 def _made_up(entries: Iterable[Entry]) -> str:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from phmrun.errors import PhmrunError
-from phmrun.papers.networks import NETWORKS, build_network
+from phmrun.papers.audit import NETWORKS, build_network
 
 SMALLEST = {
     "transformer": {"source_size": 8, "target_size": 8, "width": 8, "inner": 8, "heads": 2},

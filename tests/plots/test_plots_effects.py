@@ -1,6 +1,6 @@
 """Differences from the dense network as a picture."""
 
-from phmrun.papers.effects import Effect
+from phmrun.papers.results import Effect
 from phmrun.plots.canvas import save_figure
 from phmrun.plots.sweeps import draw_effects
 
