@@ -273,7 +273,7 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import cancel_jobs
-    from phmrun.sweeps.stopping import cancel as end
+    from phmrun.sweeps.scheduler import cancel as end
 
     made = sweep_work.planned(file, seeds=seeds)
     place = sweep_work.workplace(made, runs_dir)

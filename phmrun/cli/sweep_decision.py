@@ -10,8 +10,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.card import duration
 from phmrun.progress import note
 from phmrun.statistics.decision import Verdict
-from phmrun.sweeps.cell_status import CellState, CellStatus, survey
-from phmrun.sweeps.estimate import Estimate
+from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, survey
 from phmrun.sweeps.sequential import Known, Terms, families, fix_terms, known, main_score, scores_of, wanted
 
 

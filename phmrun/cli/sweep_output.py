@@ -7,8 +7,7 @@ from phmrun.cli import console
 from phmrun.errors import ExitCode, counted
 from phmrun.ledger.card import duration
 from phmrun.sweeps import Plan
-from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, distinct, tally
-from phmrun.sweeps.estimate import Estimate, progress
+from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, Estimate, distinct, progress, tally
 from phmrun.sweeps.plan import SEED
 from phmrun.sweeps.workplace import LOG, last_lines
 

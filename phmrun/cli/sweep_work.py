@@ -16,13 +16,12 @@ from phmrun.progress import note, waiting
 from phmrun.registry import load_plugins
 from phmrun.sweeps import Cell, Plan, load_sweep, plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct
-from phmrun.sweeps.executors.executor import Executor
+from phmrun.sweeps.executors import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
 from phmrun.sweeps.file import Sweep
-from phmrun.sweeps.plan import Inspect, varied
+from phmrun.sweeps.plan import Inspect, read_selection, varied
 from phmrun.sweeps.scheduler import Event, Scheduler
-from phmrun.sweeps.selection import read_selection
 from phmrun.sweeps.tuning import Tuned, settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
 from phmrun.sweeps.workplace import Workplace
@@ -46,8 +45,7 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
     """A look at networks and data, and the options of the structures, the sweep's own layers among them."""
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
     from phmrun.layers import options_of  # imports torch, and only now is it needed
-    from phmrun.sweeps.inspection import inspector
-    from phmrun.sweeps.ledger import recorded_data
+    from phmrun.sweeps.inspection import inspector, recorded_data
 
     return inspector(plugins, recorded_data(ledger, options_of) if ledger else None), options_of
 

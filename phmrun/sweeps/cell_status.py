@@ -1,17 +1,24 @@
-"""How far the cells of a sweep are, read from their run directories. Imports no torch."""
+"""How far the cells of a sweep are, read from their run directories, and how long what is left will take.
 
+Imports no torch.
+"""
+
+import json
 import os
 import socket
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 
+from phmrun.config import semantic_values
 from phmrun.ledger.listing import RunSummary, summarise
 from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.run import directory_of
 from phmrun.ledger.status import State
-from phmrun.sweeps.plan import Cell, Plan
+from phmrun.sweeps.plan import SEED, Cell, Plan
 
 CLAIM = ".claim"
 """A planner's lock on a run directory: it has started that run, or is about to."""
@@ -39,14 +46,6 @@ class CellState(StrEnum):
 LEFT = (CellState.MISSING, CellState.QUEUED, CellState.RUNNING, CellState.INTERRUPTED)
 """Where work is still to be done."""
 NOT_BEGUN = (CellState.MISSING, CellState.QUEUED)
-
-_STATES = {
-    State.QUEUED: CellState.QUEUED,
-    State.RUNNING: CellState.RUNNING,
-    State.INTERRUPTED: CellState.INTERRUPTED,
-    State.DONE: CellState.DONE,
-    State.FAILED: CellState.FAILED,
-}
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def look(cell: Cell, runs_dir: Path) -> CellStatus:
     elsewhere = claim is not None and (claim.host, claim.pid) != (socket.gethostname(), os.getpid())
     if holder or elsewhere:
         return CellStatus(cell, CellState.RUNNING, run, holder or claim, claim is not None)
-    state = _STATES[run.status.state] if run.status else CellState.QUEUED  # made, but not yet written to
+    state = CellState[run.status.state.name] if run.status else CellState.QUEUED  # made, but not yet written to
     return CellStatus(cell, CellState.INTERRUPTED if state is CellState.RUNNING else state, run)
 
 
@@ -132,3 +131,62 @@ def orphans(statuses: Sequence[CellStatus]) -> int:
         and status.holder.host == here
         for status in statuses
     )  # fmt: skip
+
+
+class Estimate:
+    """Seconds of training that cells take, by those that are done.
+
+    A cell takes as long as the mean of its other seeds; where none is done, as the mean of its task's cells with the
+    same number of steps; else as the mean of its task's.
+    """
+
+    def __init__(self, statuses: Iterable[CellStatus]) -> None:
+        self._measured: dict[str, list[float]] = defaultdict(list)
+        for status in statuses:
+            if status.state is CellState.DONE and status.run and status.run.status:
+                self.learn(status.cell, status.run.status.seconds)
+
+    def learn(self, cell: Cell, seconds: float) -> None:
+        """Takes in one more measurement."""
+        for likeness in _likenesses(cell):
+            self._measured[likeness].append(seconds)
+
+    def whole(self, cell: Cell) -> float | None:
+        """Seconds that a cell takes from its beginning; ``None`` where nothing was measured that it resembles."""
+        found = (self._measured.get(likeness) for likeness in _likenesses(cell))
+        return next((fmean(seconds) for seconds in found if seconds), None)
+
+    def left(self, status: CellStatus) -> float | None:
+        """Seconds that a cell still takes; its own pace decides where it has begun."""
+        if status.state not in LEFT:
+            return 0.0
+        whole = self.whole(status.cell)
+        if status.run is None or status.run.status is None or not status.run.status.seconds:
+            return whole
+        spent, share = status.run.status.seconds, progress(status)
+        if share:
+            return spent * (1 / share - 1)
+        return None if whole is None else max(0.0, whole - spent)
+
+    def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
+        """Seconds until all are done, so many at a time; ``None`` where that cannot be told of every one."""
+        left = [self.left(status) for status in statuses]
+        known = [seconds for seconds in left if seconds is not None]
+        return sum(known) / max(slots, 1) if len(known) == len(left) else None
+
+
+def progress(status: CellStatus) -> float | None:
+    """The share of its optimizer steps that a run has made, where their number is fixed."""
+    steps = status.cell.config.training.max_steps if status.cell.config else None
+    if not steps or status.run is None or status.run.status is None:
+        return None
+    return min(1.0, status.run.status.step / steps)
+
+
+def _likenesses(cell: Cell) -> tuple[str, ...]:
+    """What it shares with cells that take as long: all but the seed; the task and the steps; the task."""
+    if cell.config is None:
+        return ("",)
+    task, values = cell.config.task, semantic_values(cell.config)
+    values.pop(SEED, None)
+    return json.dumps([task, values], sort_keys=True), f"{task} {cell.config.training.max_steps}", task

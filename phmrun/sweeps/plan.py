@@ -11,14 +11,15 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from phmrun.config import Experiment, Source, Task, config_source, nested, resolve, run_id, task_defaults
+from phmrun.config import Experiment, LayerConfig, Source, Task, config_source, nested, resolve, run_id, task_defaults
 from phmrun.config.layering import OptionsOf
+from phmrun.config.sections import Section
+from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.status import layer_label
 from phmrun.papers import PaperRow, PaperTable
 from phmrun.registry import TASKS
 from phmrun.sweeps.file import Sweep
-from phmrun.sweeps.selection import fits
 
 SEED = "seed"
 LAYERS = {"layer", "embedding", "output"}
@@ -70,6 +71,10 @@ class Cell:
     def blocked(self) -> bool:
         """Whether only its data are missing."""
         return self.fault is not None and self.fault.code == ExitCode.DATA
+
+
+Make = Callable[[Cell, Mapping[str, Any]], Cell]
+"""From a cell and further values by dotted key to a cell."""
 
 
 @dataclass(frozen=True)
@@ -126,69 +131,50 @@ def plan(
         inspect: Looks at an experiment; called once for all its seeds.
         options_of: The options of a structure, by its name.
         seeds: So many seeds instead of the file's.
-        only: Keep the cells that have one of these values at every one of these keys; see
-            :func:`phmrun.sweeps.selection.fits`.
+        only: Keep the cells that have one of these values at every one of these keys; see :func:`fits`.
 
     Raises:
         PhmrunError: The file names what does not exist, or no cell is left.
     """
-    numbers = sweep.seeds(seeds)
-    _check_size(sweep, len(numbers))
-    wanted = {key: values for key, values in (only or {}).items() if key != SEED}
-    kept_seeds = [seed for seed in numbers if fits({SEED: seed}, None, _seeds_of(only))]
-    remembered: OptionsOf = cache(options_of)  # which reads the metadata of packages each time
-    cells: list[Cell] = []
-    for outline in _outlines(sweep, remembered):
-        config, origin, fault = _resolved(outline, remembered)
-        if any(fits(outline.at, config, pattern) for pattern in _exclusions(sweep)):
-            continue
-        if fits(outline.at, config, wanted):
-            cells += _with_seeds(outline, config, origin, fault, kept_seeds, inspect)
-    if not cells:
-        raise _nothing_left(sweep, only or {}, remembered)
-    return Plan(sweep, cells)
-
-
-def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
-    """A cell with further values: resolved, named and checked anew.
-
-    Args:
-        cell: A cell whose configuration is valid.
-        values: By dotted key.
-        inspect: As for :func:`plan`.
-        options_of: As for :func:`plan`.
-    """
-    if cell.config is None:
-        raise ValueError(f"the cell {cell.label} cannot be run")
-    seed = cell.config.seed
-    own = Source(cell.label, cell.config.model_dump(mode="json"))
-    outline = _Outline({**cell.at, **values}, cell.config.task, [own, Source("a trial", nested(values))])
-    config, origin, fault = _resolved(outline, options_of)
-    said = {**cell.origin, **{key: origin[key] for key in values if key in origin}}
-    (one,) = _with_seeds(outline, config, said, fault, [seed], inspect)
-    return one
-
-
-def _check_size(sweep: Sweep, seeds: int) -> None:
-    """Refuses a grid that nobody can run, before it is written out."""
-    file = sweep.file
-    cells = (prod(len(values) for values in file.grid.values()) + len(file.include)) * max(len(file.tasks), 1) * seeds
-    if cells > MOST_CELLS:
+    file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
+    count = prod(len(values) for values in file.grid.values()) + len(file.include)
+    count *= max(len(file.tasks), 1) * len(numbers)
+    if count > MOST_CELLS:  # which nobody can run: refused before it is written out
         raise PhmrunError(
-            f"{'10^' + str(len(str(cells)) - 1) if cells > 10**15 else f'{cells:,}'} cells are more than the "
+            f"{'10^' + str(len(str(count)) - 1) if count > 10**15 else f'{count:,}'} cells are more than the "
             f"{MOST_CELLS:,} of one sweep",
             where=sweep.source.at("grid"),
             hint="Take fewer seeds or values, or several files.",
         )
-
-
-def _nothing_left(sweep: Sweep, only: Mapping[str, Sequence[Any]], options_of: OptionsOf) -> PhmrunError:
+    wanted = {key: values for key, values in only.items() if key != SEED}
+    kept_seeds = [seed for seed in numbers if SEED not in only or fits({SEED: seed}, None, {SEED: only[SEED]})]
+    left_out = [{key: each if isinstance(each, list) else [each] for key, each in at.items()} for at in file.exclude]
+    remembered: OptionsOf = cache(options_of)  # which reads the metadata of packages each time
+    cells: list[Cell] = []
+    for outline in _outlines(sweep, remembered):
+        config, origin, fault = _resolved(outline, remembered)
+        if fits(outline.at, config, wanted) and not any(fits(outline.at, config, pattern) for pattern in left_out):
+            cells += _with_seeds(outline, config, origin, fault, kept_seeds, inspect)
+    if cells:
+        return Plan(sweep, cells)
     if not only:
-        return PhmrunError("every cell of the sweep is excluded", where=sweep.where)
+        raise PhmrunError("every cell of the sweep is excluded", where=sweep.where)
     asked = ", ".join(f"{key}={label_of(value)}" for key, values in only.items() for value in values)
-    names = dict.fromkeys(name for outline in _outlines(sweep, options_of) for name in (*outline.at, SEED))
+    names = dict.fromkeys(name for outline in _outlines(sweep, remembered) for name in (*outline.at, SEED))
     hint = f"A key is one of the sweep ({', '.join(names)}) or a dotted one of the configuration."
-    return PhmrunError(f"no cell of the sweep fits {asked}", where=sweep.where, hint=hint)
+    raise PhmrunError(f"no cell of the sweep fits {asked}", where=sweep.where, hint=hint)
+
+
+def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:
+    """A cell whose configuration is valid, with further values by dotted key: resolved, named and checked anew."""
+    if cell.config is None:
+        raise ValueError(f"the cell {cell.label} cannot be run")
+    own = Source(cell.label, cell.config.model_dump(mode="json"))
+    outline = _Outline({**cell.at, **values}, cell.config.task, [own, Source("a trial", nested(values))])
+    config, origin, fault = _resolved(outline, options_of)
+    said = {**cell.origin, **{key: origin[key] for key in values if key in origin}}
+    (one,) = _with_seeds(outline, config, said, fault, [cell.config.seed], inspect)
+    return one
 
 
 def label_of(value: Any) -> str:
@@ -210,22 +196,20 @@ def _with_seeds(
 ) -> Iterator[Cell]:
     """One outline's cells; what does not depend on the seed is shared by them."""
     inspected = None
-    if config is not None:
-        try:
-            inspected = inspect(config)
-        except PhmrunError as error:
-            fault = error
+    try:
+        inspected = inspect(config) if config else None
+    except PhmrunError as error:
+        fault = error
+    departs = outline.departs(config)
     for seed in seeds:
         at = {**outline.at, SEED: seed}
-        if config is None or inspected is None:
-            seeded = None if config is None else config.model_copy(update={SEED: seed})
-            yield Cell(at, seeded, origin, None, None, fault, departs=outline.departs(config))
-            continue
-        seeded = config.model_copy(update={SEED: seed})
-        name = run_id(seeded, fingerprints=inspected.fingerprints)
-        departs = outline.departs(seeded)
-        marks, exact = inspected.fingerprints, inspected.exact
-        yield Cell(at, seeded, origin, name, inspected.parameters, None, marks, departs, exact)
+        seeded = config.model_copy(update={SEED: seed}) if config else None
+        if seeded is None or inspected is None:
+            yield Cell(at, seeded, origin, None, None, fault, departs=departs)
+        else:
+            parameters, marks, exact = inspected
+            name = run_id(seeded, fingerprints=marks)
+            yield Cell(at, seeded, origin, name, parameters, None, marks, departs, exact)
 
 
 def _resolved(outline: _Outline, options_of: OptionsOf) -> tuple[Experiment | None, dict[str, str], PhmrunError | None]:
@@ -235,9 +219,7 @@ def _resolved(outline: _Outline, options_of: OptionsOf) -> tuple[Experiment | No
         resolved = resolve(task.load("schema"), outline.sources, options_of)
     except PhmrunError as error:
         return None, {}, error
-    said = {key: label for key, label in resolved.origin.items() if label != "default"}
-    config: Experiment = resolved.config
-    return config, said, None
+    return resolved.config, {key: label for key, label in resolved.origin.items() if label != "default"}, None
 
 
 def _outlines(sweep: Sweep, options_of: OptionsOf) -> Iterator[_Outline]:
@@ -255,7 +237,9 @@ def _outlines(sweep: Sweep, options_of: OptionsOf) -> Iterator[_Outline]:
         at = {"task": name} if file.tasks else {}
         first = [task_defaults(task.name), *files, base, own]
         for values in _combinations(sweep, options_of):
-            cell = [Source(f"{sweep.where} ({key}={label_of(v)})", nested({key: v})) for key, v in _ordered(values)]
+            # a preset before all, and a key before those below it, so that `layer.n` refines `layer` in either order
+            ordered = sorted(values.items(), key=lambda item: (not item[0].endswith("preset"), item[0].count(".")))
+            cell = [Source(f"{sweep.where} ({key}={label_of(v)})", nested({key: v})) for key, v in ordered]
             yield _Outline(at | values, task.name, [*first, *cell])
 
 
@@ -299,11 +283,6 @@ def _foreign_options(
             yield key, value, sorted(somewhere - names)
 
 
-def _ordered(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """A preset before all, and a key before those below it, so that `layer.n` refines `layer` in either order."""
-    return sorted(values.items(), key=lambda item: (not item[0].endswith("preset"), item[0].count(".")))
-
-
 def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterator[_Outline]:
     """The rows of a table times its columns; columns that are scores of the same experiment are one."""
     file, task = sweep.file, str(table.task)
@@ -330,12 +309,7 @@ def is_trained(row: PaperRow) -> bool:
 
 
 def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
-    """By column that is a score of ours, the first one that is filled by the same experiments.
-
-    Args:
-        table: A paper's table.
-        asked: Only these columns; empty: all.
-    """
+    """By column (of those asked for, if any) that is a score of ours, the first one filled by the same experiments."""
     groups: dict[str, str] = {}
     for heading, column in table.columns.items():
         if column.score and (not asked or heading in asked):
@@ -344,18 +318,60 @@ def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str
     return groups
 
 
-def _exclusions(sweep: Sweep) -> list[dict[str, list[Any]]]:
-    """The patterns of cells that are left out."""
-    return [
-        {key: value if isinstance(value, list) else [value] for key, value in pattern.items()}
-        for pattern in sweep.file.exclude
-    ]
-
-
-def _seeds_of(only: Mapping[str, Sequence[Any]] | None) -> dict[str, Sequence[Any]]:
-    return {key: values for key, values in (only or {}).items() if key == SEED}
-
-
 def _below(lines: Mapping[str, int], prefix: str) -> dict[str, int]:
     """The line numbers of the keys below one."""
     return {key.removeprefix(f"{prefix}."): line for key, line in lines.items() if key.startswith(f"{prefix}.")}
+
+
+def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
+    """What ``--only key=value`` asks for (``layer=phm``, ``row=Transformer``); a key given again has further values.
+
+    Raises:
+        PhmrunError: A text is not of that form.
+    """
+    wanted: dict[str, list[Any]] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise PhmrunError(
+                f"{text!r} is not of the form key=value", where="--only", hint="As in --only layer=phm --only seed=1."
+            )
+        wanted.setdefault(key.strip(), []).append(parse_yaml(value, f"--only {text}"))
+    return wanted
+
+
+def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Mapping[str, Sequence[Any]]) -> bool:
+    """Whether a cell has one of the wanted values at every wanted key.
+
+    A key is one of those where the cell stands in its sweep (row, column, or of the grid), or a dotted one of its
+    configuration; a section with a name or a structure may be named for that: ``layer=phm``, ``data=multi30k``.
+    """
+    return all(
+        any(_is(there, value) for there in _there(at, config, key) for value in values)
+        for key, values in wanted.items()
+    )
+
+
+def _there(at: Mapping[str, Any], config: Experiment | None, key: str) -> list[Any]:
+    """What a cell has at a key: in the sweep, and in its configuration."""
+    found = [at[key]] if key in at else []
+    value: Any = config
+    for part in key.split("."):
+        if isinstance(value, LayerConfig) and part in value.options:
+            value = value.options[part]
+        elif isinstance(value, Section) and part in type(value).model_fields:
+            value = getattr(value, part)
+        else:
+            return found
+    return [*found, value]
+
+
+def _is(there: Any, wanted: Any) -> bool:
+    """Whether a value is the wanted one, as it is or as it is written."""
+    if isinstance(there, LayerConfig):
+        there = {"structure": there.structure, **there.options}
+    elif isinstance(there, Section):
+        there = getattr(there, "name", object())  # which nothing is
+    if isinstance(there, Mapping) and "structure" in there and not isinstance(wanted, Mapping):
+        return str(wanted) in (there["structure"], layer_label(there))
+    return bool(there == wanted) or str(there) == str(wanted)

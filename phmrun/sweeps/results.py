@@ -7,7 +7,7 @@ from phmrun.errors import PhmrunError
 from phmrun.ledger.listing import RunSummary
 from phmrun.ledger.status import State
 from phmrun.papers.entries import Entry, entry_of_run, recorded_marks, settings_of, telling_keys
-from phmrun.papers.results import Heading, ResultTable, paper_headings, score_headings, tabulate
+from phmrun.papers.results import ResultTable, paper_headings, score_headings, tabulate
 from phmrun.sweeps.cell_status import CellStatus
 from phmrun.sweeps.plan import SEED, Plan, column_groups
 
@@ -25,19 +25,14 @@ def table_of_sweep(
 ) -> ResultTable:
     """The results of a sweep; of a paper's table in its shape, else the keys of the grid as rows.
 
-    Args:
-        plan: The sweep's plan.
-        statuses: Its cells, as they stand.
-        rows: Keys that make a row instead.
-        columns: Keys that make a column instead.
-        scores: Only these scores of every run.
+    Other keys make a row or a column if they are named, and of every run only the scores named are shown.
     """
     entries = [_entry(status) for status in statuses]
-    sweep = plan.sweep
-    if sweep.table and not (rows or columns or scores):
-        return tabulate(
-            entries, ["row"], _headings(plan), title=sweep.title, paper=sweep.table, reduced=sweep.file.reduced
-        )
+    sweep, table, asked = plan.sweep, plan.sweep.table, plan.sweep.file.columns
+    if table and not (rows or columns or scores):
+        groups = column_groups(table, asked)
+        headings = paper_headings(table, groups if len(set(groups.values())) > 1 else {}, asked)
+        return tabulate(entries, ["row"], headings, title=sweep.title, paper=table, reduced=sweep.file.reduced)
     keys = list(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
     return _pivot(entries, keys, rows, columns, scores, sweep.title)
 
@@ -50,15 +45,7 @@ def table_of_runs(
     scores: Sequence[str] = (),
     options_of: OptionsOf | None = None,
 ) -> ResultTable:
-    """The results of some runs, by layer and by what else tells them apart; arguments as for :func:`table_of_sweep`.
-
-    Args:
-        runs: The runs.
-        rows: Keys that make a row instead.
-        columns: Keys that make a column instead.
-        scores: Only these scores of every run.
-        options_of: The options of a structure.
-    """
+    """The results of some runs, by layer and by what else tells them apart; arguments as for :func:`table_of_sweep`."""
     entries = [entry_of_run(run, options_of) for run in runs]
     varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
     return _pivot(entries, ["layer", *varied], rows, columns, scores, "")
@@ -87,29 +74,12 @@ def _pivot(
     return tabulate(entries, down, score_headings(entries, across, scores), title=title)
 
 
-def _headings(plan: Plan) -> list[Heading]:
-    sweep = plan.sweep
-    if sweep.table is None:
-        return []
-    groups = column_groups(sweep.table, sweep.file.columns)
-    several = len(set(groups.values())) > 1
-    return paper_headings(sweep.table, groups if several else {}, sweep.file.columns)
-
-
 def _entry(status: CellStatus) -> Entry:
     """A cell; the scores of a run count once it is done."""
     cell = status.cell
-    done = status.run is not None and status.run.status is not None and status.run.status.state is State.DONE
-    run = status.run if done else None
+    run = status.run if status.run and status.run.status and status.run.status.state is State.DONE else None
     if cell.config is None:
         return Entry(cell.labels, {}, run)
+    config, settings = cell.config.model_dump(mode="json"), settings_of(cell.config)
     marks = cell.marks or (recorded_marks(run) if run else {})
-    return Entry(
-        cell.labels,
-        cell.config.model_dump(mode="json"),
-        run,
-        settings_of(cell.config),
-        marks,
-        cell.departs,
-        cell.at_edge,
-    )
+    return Entry(cell.labels, config, run, settings, marks, cell.departs, cell.at_edge)

@@ -1,21 +1,29 @@
 """Runs what is not done: hands cells to an executor, one after the other, and reads in the ledger what came of them.
 
+A sweep is cancelled by ending its planners, then the runs that are left.
+
 Nothing is remembered beside the run directories. A planner claims a cell by a lock in its run directory before it
 looks at it, so two planners never start the same cell; the run itself holds the run's own lock, so a run whose planner
 was killed is left to finish. What other processes work at is waited for, and taken over if they die.
 """
 
+import os
+import signal
+import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Lock, Run, State
+from phmrun.ledger.lock import Holder
 from phmrun.ledger.run import directory_of
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import CellState, CellStatus, look, orphans
-from phmrun.sweeps.executors.executor import Ended, Executor, Job
+from phmrun.sweeps.executors import Ended, Executor, Job
+from phmrun.sweeps.executors.local import GRACE
 from phmrun.sweeps.plan import Cell
 from phmrun.sweeps.workplace import Workplace, last_lines
 
@@ -23,6 +31,8 @@ POLL = 0.2
 """Seconds between two looks at the processes of this planner."""
 LOOK = 2.0
 """Seconds between two looks at the runs of others."""
+PATIENCE = 60.0
+"""Seconds that a planner is given to interrupt its runs and leave, when a sweep is cancelled."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,11 @@ class Scheduler:
                 note("stopping the runs, which write what they have")
             raise
         finally:
-            self._leave()
+            self.executor.stop()
+            for ended in self.executor.poll():
+                self._settle(ended, stopped=True)
+            for _, claim, _ in self._mine.values():
+                claim.release()
 
     def _step(self) -> bool:
         """Takes in what has ended, starts what there is room for; whether there is anything left to wait for."""
@@ -86,22 +100,17 @@ class Scheduler:
             self._settle(ended)
         if time.monotonic() - self._looked >= LOOK:
             self._look_elsewhere()
-        jobs = list(self._next_jobs())
+        jobs: list[Job] = []
+        room = self.executor.room() - orphans(list(self._elsewhere.values()))
+        while len(jobs) < room and self._pending and not self._exhausted():
+            job = self._claimed(self._pending.popleft())
+            jobs += [job] if job else []
         if jobs:
             self.executor.submit(jobs)
         return bool(self._mine or self._elsewhere or (self._pending and not self._exhausted()))
 
     def _exhausted(self) -> bool:
         return self.limit is not None and self._started >= self.limit
-
-    def _next_jobs(self) -> Iterator[Job]:
-        """The jobs that there is room for, claimed."""
-        room = self.executor.room() - orphans(list(self._elsewhere.values()))
-        while room > 0 and self._pending and not self._exhausted():
-            job = self._claimed(self._pending.popleft())
-            if job:
-                room -= 1
-                yield job
 
     def _claimed(self, cell: Cell) -> Job | None:
         """The job of a cell, if it needs to be run and nobody else does."""
@@ -184,10 +193,54 @@ class Scheduler:
             else:
                 self._pending.appendleft(before.cell)
 
-    def _leave(self) -> None:
-        """Ends the runs of this planner, if any are left, and gives up its claims."""
-        self.executor.stop()
-        for ended in self.executor.poll():
-            self._settle(ended, stopped=True)
-        for _, claim, _ in self._mine.values():
-            claim.release()
+
+@dataclass
+class Cancelled:
+    """What came of it."""
+
+    planners: int = 0  # planners that were ended
+    runs: list[str] = field(default_factory=list)  # runs that were ended, planners' included
+    left: dict[str, str] = field(default_factory=dict)  # runs that still go on, with the machine that they are on
+
+
+def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
+    """Interrupts the planners of a sweep on this machine, then its runs; all of them can be continued."""
+    before = [status for status in statuses if status.state is CellState.RUNNING]
+    planners = [holder for holder in workplace.planners() if _is_here(holder)]
+    for which, seconds in ((signal.SIGINT, PATIENCE), (signal.SIGTERM, 5.0)):
+        _end([holder for holder in planners if _lives(holder)], which, seconds, group=False)
+    at_work = [look(status.cell, workplace.runs_dir).holder for status in before]
+    runs = [holder for holder in at_work if holder and _is_here(holder)]
+    for which, seconds in GRACE:
+        _end([holder for holder in runs if _lives(holder)], which, seconds, group=True)
+    result = Cancelled(planners=sum(not _lives(holder) for holder in planners))
+    for status in before:
+        after = look(status.cell, workplace.runs_dir)
+        name = str(status.cell.run_id)
+        if after.state is CellState.RUNNING:
+            result.left[name] = after.holder.host if after.holder else "an unknown machine"
+        else:
+            result.runs.append(name)
+    return result
+
+
+def _end(holders: Sequence[Holder], which: signal.Signals, seconds: float, *, group: bool) -> None:
+    """Signals processes, or the groups that they lead, and waits until they are gone, or for so long."""
+    for holder in holders:
+        # it may have ended, or not be ours to end; the caller looks again
+        with suppress(ProcessLookupError, PermissionError):
+            if group and os.getpgid(holder.pid) == holder.pid:
+                os.killpg(holder.pid, which)
+            else:
+                os.kill(holder.pid, which)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and any(_lives(holder) for holder in holders):
+        time.sleep(0.05)
+
+
+def _is_here(holder: Holder) -> bool:
+    return (holder.host, holder.space) == (socket.gethostname(), Holder.this_process().space)
+
+
+def _lives(holder: Holder) -> bool:
+    return holder.lives(0.0)

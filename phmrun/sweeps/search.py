@@ -5,7 +5,7 @@ trial that was cut off is run to its end first. Trials are compared by their val
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from phmrun.errors import PhmrunError
 from phmrun.ledger.history import BEST
 from phmrun.metrics.kinds import kind_of
 from phmrun.sweeps.cell_status import CellState, CellStatus
-from phmrun.sweeps.plan import Cell
+from phmrun.sweeps.plan import Cell, Make
 
 DIGITS = 3
 """Significant digits of a tried number: more would tell runs apart that are the same to any reader."""
@@ -34,13 +34,13 @@ class Interval:
     def suggest(self, trial: Any) -> float:
         """The value that an Optuna trial takes."""
         logarithmic = 0 < self.low * 10 <= self.high
-        if isinstance(self.low, int) and isinstance(self.high, int):
+        if isinstance(self.low, int):
             return int(trial.suggest_int(self.key, self.low, self.high, log=logarithmic))
         return float(trial.suggest_float(self.key, self.low, self.high, log=logarithmic))
 
     def rounded(self, value: Any) -> float:
         """A tried value as it is written in the configuration."""
-        if isinstance(self.low, int) and isinstance(self.high, int):
+        if isinstance(self.low, int):
             return int(value)
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
@@ -108,25 +108,19 @@ class Result(NamedTuple):
 
 
 class Search:
-    """The trials around one cell.
+    """The trials around one cell that can be run.
 
     Args:
-        cell: A cell that can be run.
+        cell: The cell.
         variations: What to vary.
         journal: The file that keeps what was tried.
-        make: From the values of a trial to its experiment.
+        make: From the cell and the values of a trial to its experiment.
 
     Raises:
         PhmrunError: Optuna is not installed.
     """
 
-    def __init__(
-        self,
-        cell: Cell,
-        variations: Sequence[Variation],
-        journal: Path,
-        make: Callable[[Cell, Mapping[str, Any]], Cell],
-    ) -> None:
+    def __init__(self, cell: Cell, variations: Sequence[Variation], journal: Path, make: Make) -> None:
         try:
             import optuna
             from optuna.storages.journal import JournalFileBackend
@@ -153,12 +147,7 @@ class Search:
         self._study.sampler = optuna.samplers.TPESampler(seed=cell.config.seed + begun, constant_liar=True)
 
     def next(self, count: int, trials: int) -> list[Trial]:
-        """The trials to run now: those cut off before, and new ones.
-
-        Args:
-            count: At most so many.
-            trials: Of the whole search, with those that are over.
-        """
+        """At most so many trials to run now, of all those of the search: those cut off before, and new ones."""
         known = self._study.get_trials(deepcopy=False)
         open_ = [self._trial(one.number, one.params) for one in known if one.state == self._states.RUNNING]
         wanted = max(0, min(count - len(open_), trials - len(known)))

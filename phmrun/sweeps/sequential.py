@@ -87,14 +87,8 @@ def kept_terms(folder: Path) -> Terms | None:
 def terms_of(folder: Path, max_seeds: int | None, margin: float | None, seeds: int | None) -> Terms | None:
     """The terms by which a sweep was stopped, on record or asked for; ``None``: it was not.
 
-    Args:
-        folder: The sweep's folder.
-        max_seeds: As asked for, where nothing is on record.
-        margin: Likewise.
-        seeds: Another number of seeds that was asked for.
-
     Raises:
-        PhmrunError: Others are on record.
+        PhmrunError: Others are on record, or another number of ``seeds`` was asked for.
     """
     kept = kept_terms(folder)
     if kept is None:
@@ -139,14 +133,10 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
         rows.setdefault(family, {}).setdefault(labels, []).append(status)
     found = []
     for family, by_labels in rows.items():
-        made = [
-            Row(
-                row_name(dict(labels)),
-                tuple(sorted(each, key=lambda status: int(status.cell.at[SEED]))),
-                _entry(each[0].cell).dense,
-            )
-            for labels, each in by_labels.items()
-        ]
+        made = []
+        for labels, each in by_labels.items():
+            ordered = sorted(each, key=lambda status: int(status.cell.at[SEED]))
+            made.append(Row(row_name(dict(labels)), tuple(ordered), _entry(each[0].cell).dense))
         baseline = next((row for row in made if row.dense), None)
         found.append(Family(family, baseline, tuple(row for row in made if row is not baseline)))
     return found
@@ -193,15 +183,10 @@ def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
 def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -> dict[tuple[int, int], Looked]:
     """The decisions of the looks so far, by row and column of a table; of the score that decides alone.
 
-    Args:
-        table: The results of the sweep.
-        statuses: All its cells: those that a table leaves out have their share of the level, too.
-        terms: As they were fixed.
+    ``statuses`` are all cells of the sweep: those that the table leaves out have their share of the level, too.
     """
     score, found = main_score(statuses), {}
-    by_run = {
-        status.run.id: each.looked for each in known(statuses, terms) for status in each.row.statuses if status.run
-    }
+    by_run = {each.run.id: one.looked for one in known(statuses, terms) for each in one.row.statuses if each.run}
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
             runs = [entry.run.id for entry in figure.entries if entry.run]

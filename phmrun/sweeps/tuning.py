@@ -6,7 +6,7 @@ of a row lies at an edge of the space, the space is extended for all rows, twice
 then every row tries two more, half a step on either side of its best.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import sqrt
@@ -19,7 +19,7 @@ from phmrun.ledger.wording import row_name
 from phmrun.metrics.kinds import kind_of
 from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.file import RATE
-from phmrun.sweeps.plan import SEED, Cell, Plan
+from phmrun.sweeps.plan import SEED, Cell, Make, Plan
 
 EXTENSIONS = 2
 """How often a space is extended at most."""
@@ -29,8 +29,6 @@ STEP = sqrt(10)
 Space = Mapping[str, Sequence[Any]]
 Tune = Literal[True] | Space
 """What a sweep's file asks for."""
-Make = Callable[[Cell, Mapping[str, Any]], Cell]
-"""From a cell and values by dotted key to a cell."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +63,7 @@ class Tuned:
 
 
 def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make) -> list[Tuned]:
-    """Every row that can be run, its space as far as it was extended: what is left to try is in its trials.
-
-    Args:
-        plan: The sweep's plan.
-        runs_dir: The directory of all runs.
-        tune: What the sweep's file asks for.
-        make: Makes a trial's cell.
-    """
+    """Every row that can be run, its space as far as it was extended: what is left to try is in its trials."""
     by_row: dict[tuple[str, ...], list[Cell]] = {}
     for cell in plan.cells:
         if cell.run_id is not None:
@@ -105,12 +96,11 @@ def extended(rows: Sequence[Tuned]) -> list[Space] | None:
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     """The plan whose rows have the values of their best trials; rows without stay as they are."""
     chosen = {cell.run_id: row for row in rows if row.values is not None for cell in row.cells}
-    cells = [_with_choice(cell, chosen[cell.run_id], make) if cell.run_id in chosen else cell for cell in plan.cells]
+    cells = []
+    for cell in plan.cells:
+        row = chosen.get(cell.run_id)
+        cells.append(replace(make(cell, row.values or {}), at_edge=row.at_edge) if row else cell)
     return replace(plan, cells=cells)
-
-
-def _with_choice(cell: Cell, row: Tuned, make: Make) -> Cell:
-    return replace(make(cell, row.values or {}), at_edge=row.at_edge)
 
 
 def _around(cell: Cell) -> Space:

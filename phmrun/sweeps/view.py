@@ -17,8 +17,7 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.listing import RunSummary
 from phmrun.progress import note
-from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, look, tally
-from phmrun.sweeps.estimate import Estimate, progress
+from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, Estimate, look, progress, tally
 from phmrun.sweeps.scheduler import Event
 
 SUMMARY_EVERY = 30.0

@@ -12,7 +12,7 @@ from phmrun.ledger import Lock, Run
 from phmrun.ledger.lock import Holder, living_holder
 from phmrun.ledger.run import directory_of
 from phmrun.sweeps.cell_status import CLAIM
-from phmrun.sweeps.executors.executor import Job
+from phmrun.sweeps.executors import Job
 from phmrun.sweeps.plan import Cell
 
 FOLDER = ".sweeps"
@@ -25,19 +25,11 @@ LOG = "output.log"
 class Workplace:
     """The folder of one sweep; everything in it can be made again.
 
-    Args:
-        runs_dir: The directory of all runs.
-        name: The sweep's name.
-        plugins: Python files that every run loads.
-        program: What is called with the arguments of ``phmrun``.
+    Every run loads the plug-ins; ``program`` is what is called with the arguments of ``phmrun``.
     """
 
     def __init__(
-        self,
-        runs_dir: Path,
-        name: str,
-        plugins: Sequence[str] = (),
-        program: Sequence[str] = PROGRAM,
+        self, runs_dir: Path, name: str, plugins: Sequence[str] = (), program: Sequence[str] = PROGRAM
     ) -> None:
         self.runs_dir = runs_dir
         self.path = runs_dir / FOLDER / name
@@ -50,11 +42,9 @@ class Workplace:
         return self.path / "slurm"
 
     def job(self, cell: Cell, threads: int = 0) -> Job:
-        """Writes the configuration of a cell, makes its run directory, and says how it is run.
+        """Writes the configuration of a cell that can be run, makes its run directory, and says how it is run.
 
-        Args:
-            cell: A cell that can be run.
-            threads: CPU threads for arithmetic where the cell's configuration leaves them open.
+        ``threads`` are those for arithmetic where the cell's configuration leaves them open.
         """
         if cell.config is None or cell.run_id is None:
             raise ValueError(f"the cell {cell.label} cannot be run")
@@ -62,8 +52,7 @@ class Workplace:
         text = to_yaml(cell.config, cell.origin)
         write_text(config, text)
         Run.create(self.runs_dir, cell.run_id, text)
-        command = [*self.program, "train", cell.config.task, "--config", str(config)]
-        command += ["--runs-dir", str(self.runs_dir)]
+        command = [*self.program, "train", cell.config.task, "--config", str(config), "--runs-dir", str(self.runs_dir)]
         for plugin in self.plugins:
             command += ["--plugin", plugin]
         if threads and not cell.config.hardware.threads:

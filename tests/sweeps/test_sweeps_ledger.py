@@ -11,8 +11,7 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.cell_status import CellState, survey
-from phmrun.sweeps.inspection import inspector
-from phmrun.sweeps.ledger import recorded_data
+from phmrun.sweeps.inspection import inspector, recorded_data
 from phmrun.sweeps.results import table_of_sweep
 
 

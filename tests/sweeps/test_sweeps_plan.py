@@ -183,7 +183,7 @@ def test_a_grid_is_a_product_that_grows(planned, widths, clips, orders, seeds, m
 
 
 def test_planning_needs_no_torch(written):
-    code = "import sys, phmrun.sweeps.plan, phmrun.sweeps.view, phmrun.sweeps.stopping\nprint('torch' in sys.modules)"
+    code = "import sys, phmrun.sweeps.plan, phmrun.sweeps.view, phmrun.sweeps.scheduler\nprint('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 

@@ -16,8 +16,7 @@ from toy_planner import PROGRAM, planned
 from phmrun.ledger import Run, State
 from phmrun.sweeps.cell_status import CellState, look, survey
 from phmrun.sweeps.executors.local import LocalExecutor
-from phmrun.sweeps.scheduler import Event, Scheduler
-from phmrun.sweeps.stopping import cancel
+from phmrun.sweeps.scheduler import Event, Scheduler, cancel
 from phmrun.sweeps.workplace import Workplace, last_lines
 
 PLANNER = Path(__file__).with_name("toy_planner.py")

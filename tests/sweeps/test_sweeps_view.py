@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from phmrun.ledger import Run, State
-from phmrun.sweeps.cell_status import CLAIM, CellState, distinct, look, orphans, survey, tally
-from phmrun.sweeps.estimate import Estimate, progress
+from phmrun.sweeps.cell_status import CLAIM, CellState, Estimate, distinct, look, orphans, progress, survey, tally
 from phmrun.sweeps.scheduler import Event
 from phmrun.sweeps.view import Tracker, said, shown
 

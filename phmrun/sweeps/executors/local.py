@@ -9,10 +9,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from phmrun.ledger.status import now
-from phmrun.sweeps.executors.executor import Ended, Job
+from phmrun.sweeps.executors import Ended, Job
 
 GRACE = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
 """How a run is ended: the signals, and the seconds that each is given."""
@@ -28,11 +29,9 @@ class _Running:
 
 
 class LocalExecutor:
-    """Starts jobs as child processes.
+    """Starts jobs as child processes, one in each slot.
 
-    Args:
-        slots: How many at a time.
-        devices: The GPUs that the slots take turns on, by their numbers; none: the jobs see what this process sees.
+    The slots take turns on the GPUs of these numbers; if there are none, the jobs see what this process sees.
     """
 
     def __init__(self, slots: int, devices: Sequence[str] = ()) -> None:
@@ -65,7 +64,9 @@ class LocalExecutor:
         """Interrupts all jobs, more firmly if they do not listen, and waits for them."""
         for which, seconds in GRACE:
             for running in self._running.values():
-                _signal_group(running.process, which)
+                with suppress(ProcessLookupError):  # it has ended in this instant
+                    if running.process.poll() is None:
+                        os.killpg(running.process.pid, which)
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline and any(r.process.poll() is None for r in self._running.values()):
                 time.sleep(0.05)
@@ -90,12 +91,3 @@ class LocalExecutor:
                 env=environment,
                 start_new_session=True,
             )
-
-
-def _signal_group(process: subprocess.Popen[bytes], which: signal.Signals) -> None:
-    """Signals a child and the processes that it has started."""
-    if process.poll() is None:
-        try:
-            os.killpg(process.pid, which)
-        except ProcessLookupError:  # it has ended in this instant
-            return

@@ -14,7 +14,7 @@ from typing import Any
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger.status import now
-from phmrun.sweeps.executors.executor import Ended, Job
+from phmrun.sweeps.executors import Ended, Job
 from phmrun.sweeps.executors.local import GRACE
 
 RETRIES = 3
@@ -24,13 +24,10 @@ WAIT = sum(seconds for _, seconds in GRACE)
 
 
 class RayExecutor:
-    """Starts jobs as Ray tasks.
+    """Starts jobs as Ray tasks, each of which takes so many CPUs and GPUs, or a part of one.
 
-    Args:
-        address: Of a cluster; ``None``: what ``RAY_ADDRESS`` says, else one of this machine alone.
-        cpus: CPUs that a job takes.
-        gpus: GPUs that a job takes; may be a part of one.
-        jobs: Jobs at a time; ``None``: as many as the cluster has room for.
+    Without an address it is what ``RAY_ADDRESS`` says, else a cluster of this machine alone. So many jobs are at work
+    at a time, or as many as the cluster has room for.
 
     Raises:
         PhmrunError: Ray is not installed, or the cluster cannot be reached, or is too small for one job.

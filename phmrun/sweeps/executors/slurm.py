@@ -12,7 +12,7 @@ from pathlib import Path
 from phmrun.errors import PhmrunError
 from phmrun.escaping import shell_word
 from phmrun.files import write_text
-from phmrun.sweeps.executors.executor import Job
+from phmrun.sweeps.executors import Job
 
 SCRIPT, COMMANDS, RUNS, JOB = "array.sh", "commands.txt", "runs.txt", "job"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -49,13 +49,9 @@ wait "$run"
 
 
 class Slurm:
-    """Hands jobs over to SLURM.
+    """Hands the jobs of a sweep over to SLURM, at most so many at a time, with options of sbatch (``partition=gpu``).
 
-    Args:
-        folder: Where the scripts of this sweep lie, each in a folder of its own.
-        name: The sweep's name.
-        most: Tasks at a time; ``None``: as many as SLURM allows.
-        options: Options of sbatch, as ``partition=gpu``.
+    Its scripts lie in a folder, each in one of its own.
     """
 
     def __init__(self, folder: Path, name: str, most: int | None = None, options: Sequence[str] = ()) -> None:
@@ -65,9 +61,20 @@ class Slurm:
         self.options = options
 
     def write(self, jobs: Sequence[Job]) -> Path:
-        """Writes the script of one array job, and what it reads; returns its path."""
+        """Writes the script of one array job, and what it reads; returns its path.
+
+        Raises:
+            PhmrunError: An option is none.
+        """
+        for option in self.options:
+            if not option.isprintable():  # it would make further lines
+                what = f"{option!r} is no option of sbatch"
+                raise PhmrunError(what, where="--sbatch", hint="As in --sbatch partition=gpu.")
         folder = (self.folder / str(len(list(self.folder.glob("*"))) + 1)).resolve()
-        write_text(folder / COMMANDS, "".join(f"{_command(job)}\n" for job in jobs))
+        words = [" ".join(map(shell_word, job.command)) for job in jobs]
+        logs = [shell_word(str(job.log.resolve())) for job in jobs]
+        commands = [f"{command} >> {log} 2>&1\n" for command, log in zip(words, logs, strict=True)]
+        write_text(folder / COMMANDS, "".join(commands))
         write_text(folder / RUNS, "".join(f"{job.run_id}\n" for job in jobs))
         plain = not _UNSAFE.search(str(folder).replace("/", ""))
         script = _TEMPLATE.format(
@@ -79,7 +86,7 @@ class Slurm:
             folder_quoted=shell_word(str(folder)),
             here=shell_word(str(Path.cwd())),
             warning=WARNING_SECONDS,
-            options="".join(f"#SBATCH --{_option(option)}\n" for option in self.options),
+            options="".join(f"#SBATCH --{option.removeprefix('--')}\n" for option in self.options),
             count=len(jobs),
             commands=COMMANDS,
             runs=RUNS,
@@ -114,23 +121,6 @@ def cancel_jobs(folder: Path) -> list[str]:
     for job in alive:
         _call("scancel", job)
     return alive
-
-
-def _command(job: Job) -> str:
-    """A job as a line of shell, its output appended to its log."""
-    words = " ".join(map(shell_word, job.command))
-    return f"{words} >> {shell_word(str(job.log.resolve()))} 2>&1"
-
-
-def _option(text: str) -> str:
-    """An option of sbatch as a line of the script.
-
-    Raises:
-        PhmrunError: It would make further lines.
-    """
-    if not text.isprintable():
-        raise PhmrunError(f"{text!r} is no option of sbatch", where="--sbatch", hint="As in --sbatch partition=gpu.")
-    return text.removeprefix("--")
 
 
 def _tasks(job: str) -> list[int]:
