@@ -5,7 +5,8 @@ data), which its maker is free to remember.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from math import prod
@@ -94,28 +95,6 @@ class Plan:
         return found
 
 
-class _Outline(NamedTuple):
-    """A cell before its configuration is resolved, and without a seed."""
-
-    at: dict[str, Any]
-    task: str
-    sources: list[Source]
-    published: Sequence[Source] = ()
-    """Of a paper's row: the sources without what the sweep lays over them."""
-
-    def departs(self, config: Experiment | None) -> str:
-        """In what the network is another than the paper's: ``lstm for encoder``; empty: in nothing."""
-        if config is None or not self.published:
-            return ""
-        task: Task = TASKS.get(self.task)
-        try:
-            paper = resolve(task.load("schema"), self.published, None).config
-        except PhmrunError:
-            return ""
-        ours, theirs = getattr(config.model, "network", None), getattr(paper.model, "network", None)
-        return "" if ours == theirs else f"{ours} for the paper's {theirs}"
-
-
 def plan(
     sweep: Sweep,
     inspect: Inspect,
@@ -151,16 +130,16 @@ def plan(
     left_out = [{key: each if isinstance(each, list) else [each] for key, each in at.items()} for at in file.exclude]
     remembered: OptionsOf = cache(options_of)  # which reads the metadata of packages each time
     cells: list[Cell] = []
-    for outline in _outlines(sweep, remembered):
-        config, origin, fault = _resolved(outline, remembered)
-        if fits(outline.at, config, wanted) and not any(fits(outline.at, config, pattern) for pattern in left_out):
-            cells += _with_seeds(outline, config, origin, fault, kept_seeds, inspect)
+    names: dict[str, None] = {}
+    for cell in _without_seeds(sweep, remembered):
+        names |= dict.fromkeys((*cell.at, SEED))
+        if fits(cell.at, cell.config, wanted) and not any(fits(cell.at, cell.config, pattern) for pattern in left_out):
+            cells += _with_seeds(cell, kept_seeds, inspect)
     if cells:
         return Plan(sweep, cells)
     if not only:
         raise PhmrunError("every cell of the sweep is excluded", where=sweep.where)
     asked = ", ".join(f"{key}={label_of(value)}" for key, values in only.items() for value in values)
-    names = dict.fromkeys(name for outline in _outlines(sweep, remembered) for name in (*outline.at, SEED))
     hint = f"A key is one of the sweep ({', '.join(names)}) or a dotted one of the configuration."
     raise PhmrunError(f"no cell of the sweep fits {asked}", where=sweep.where, hint=hint)
 
@@ -169,11 +148,10 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     """A cell whose configuration is valid, with further values by dotted key: resolved, named and checked anew."""
     if cell.config is None:
         raise ValueError(f"the cell {cell.label} cannot be run")
-    own = Source(cell.label, cell.config.model_dump(mode="json"))
-    outline = _Outline({**cell.at, **values}, cell.config.task, [own, Source("a trial", nested(values))])
-    config, origin, fault = _resolved(outline, options_of)
-    said = {**cell.origin, **{key: origin[key] for key in values if key in origin}}
-    (one,) = _with_seeds(outline, config, said, fault, [cell.config.seed], inspect)
+    sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("a trial", nested(values))]
+    made = _resolved({**cell.at, **values}, cell.config.task, sources, options_of)
+    said = {**cell.origin, **{key: made.origin[key] for key in values if key in made.origin}}
+    (one,) = _with_seeds(replace(made, origin=said), [cell.config.seed], inspect)
     return one
 
 
@@ -186,49 +164,51 @@ def label_of(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _with_seeds(
-    outline: _Outline,
-    config: Experiment | None,
-    origin: Mapping[str, str],
-    fault: PhmrunError | None,
-    seeds: Iterable[int],
-    inspect: Inspect,
-) -> Iterator[Cell]:
-    """One outline's cells; what does not depend on the seed is shared by them."""
+def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[Cell]:
+    """A cell with each of some seeds; what does not depend on them is shared."""
     inspected = None
     try:
-        inspected = inspect(config) if config else None
+        inspected = inspect(cell.config) if cell.config else None
     except PhmrunError as error:
-        fault = error
-    departs = outline.departs(config)
+        cell = replace(cell, fault=error)
     for seed in seeds:
-        at = {**outline.at, SEED: seed}
-        seeded = config.model_copy(update={SEED: seed}) if config else None
-        if seeded is None or inspected is None:
-            yield Cell(at, seeded, origin, None, None, fault, departs=departs)
-        else:
-            parameters, marks, exact = inspected
-            name = run_id(seeded, fingerprints=marks)
-            yield Cell(at, seeded, origin, name, parameters, None, marks, departs, exact)
+        config = cell.config.model_copy(update={SEED: seed}) if cell.config else None
+        one = replace(cell, at={**cell.at, SEED: seed}, config=config)
+        if config and inspected:
+            size, marks, exact = inspected
+            name = run_id(config, fingerprints=marks)
+            one = replace(one, run_id=name, parameters=size, marks=marks, exact=exact)
+        yield one
 
 
-def _resolved(outline: _Outline, options_of: OptionsOf) -> tuple[Experiment | None, dict[str, str], PhmrunError | None]:
-    """The configuration of an outline, where its values come from, and what is wrong with it."""
-    task: Task = TASKS.get(outline.task)
+def _resolved(
+    at: dict[str, Any], task: str, sources: list[Source], options_of: OptionsOf, published: Sequence[Source] = ()
+) -> Cell:
+    """A cell that is not inspected yet, or what is wrong with it.
+
+    ``published`` are the sources of a paper's row without what the sweep lays over them.
+    """
+    schema = TASKS.get(task).load("schema")
     try:
-        resolved = resolve(task.load("schema"), outline.sources, options_of)
+        resolved = resolve(schema, sources, options_of)
     except PhmrunError as error:
-        return None, {}, error
-    return resolved.config, {key: label for key, label in resolved.origin.items() if label != "default"}, None
+        return Cell(at, None, {}, None, None, error)
+    origin = {key: label for key, label in resolved.origin.items() if label != "default"}
+    departs = ""
+    with suppress(PhmrunError):
+        paper = resolve(schema, published, None).config if published else resolved.config
+        ours, theirs = (getattr(each.model, "network", None) for each in (resolved.config, paper))
+        departs = "" if ours == theirs else f"{ours} for the paper's {theirs}"
+    return Cell(at, resolved.config, origin, None, None, None, departs=departs)
 
 
-def _outlines(sweep: Sweep, options_of: OptionsOf) -> Iterator[_Outline]:
-    """Every cell without its seed."""
+def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
+    """Every cell without its seed, not inspected yet."""
     file = sweep.file
     files = [config_source(name) for name in file.config]
     base = Source(sweep.where, file.base, _below(sweep.source.lines, "base"))
     if sweep.table:
-        yield from _of_table(sweep, sweep.table, [*files, base])
+        yield from _of_table(sweep, sweep.table, [*files, base], options_of)
         return
     tasks = file.tasks or {str(file.task): {}}
     for name, settings in tasks.items():
@@ -240,7 +220,7 @@ def _outlines(sweep: Sweep, options_of: OptionsOf) -> Iterator[_Outline]:
             # a preset before all, and a key before those below it, so that `layer.n` refines `layer` in either order
             ordered = sorted(values.items(), key=lambda item: (not item[0].endswith("preset"), item[0].count(".")))
             cell = [Source(f"{sweep.where} ({key}={label_of(v)})", nested({key: v})) for key, v in ordered]
-            yield _Outline(at | values, task.name, [*first, *cell])
+            yield _resolved(at | values, task.name, [*first, *cell], options_of)
 
 
 def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any]]:
@@ -283,15 +263,14 @@ def _foreign_options(
             yield key, value, sorted(somewhere - names)
 
 
-def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterator[_Outline]:
+def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_of: OptionsOf) -> Iterator[Cell]:
     """The rows of a table times its columns; columns that are scores of the same experiment are one."""
     file, task = sweep.file, str(table.task)
     where = str(file.table)
     columns = list(dict.fromkeys(column_groups(table, file.columns).values()))
     if not columns:
-        raise PhmrunError(
-            "no column of this table is a score of ours", where=where, hint="Give the columns to fill a key `score`."
-        )
+        hint = "Give the columns to fill a key `score`."
+        raise PhmrunError("no column of this table is a score of ours", where=where, hint=hint)
     first = table.sources(where)
     for row in table.rows:
         if not is_trained(row) or (file.rows and row.name not in file.rows):
@@ -300,7 +279,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source]) -> Iterat
             at = {"row": row.name, **({"column": heading} if len(columns) > 1 else {})}
             settings = table.columns[heading].set
             own = [Source(f"{where}, column {heading}", settings), *row.sources(f"{where}, row {row.name}")]
-            yield _Outline(at, task, [*first, *own, *over], [*first, *own])
+            yield _resolved(at, task, [*first, *own, *over], options_of, [*first, *own])
 
 
 def is_trained(row: PaperRow) -> bool:

@@ -1,11 +1,10 @@
 """What a sweep is doing, for somebody who looks on: a live table on a terminal, plain lines elsewhere; on stderr."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -28,13 +27,7 @@ MOST_SHOWN = 12
 
 
 class Tracker:
-    """How far a sweep is, kept from events.
-
-    Args:
-        statuses: Its cells, as they stand at the beginning.
-        runs_dir: The directory of all runs.
-        slots: How many runs there are at a time.
-    """
+    """How far a sweep is, kept from events: its cells at the beginning, and how many runs there are at a time."""
 
     def __init__(self, statuses: Sequence[CellStatus], runs_dir: Path, slots: int) -> None:
         self.statuses = {status.cell.run_id or f"#{place}": status for place, status in enumerate(statuses)}
@@ -89,22 +82,44 @@ class Tracker:
         return " · ".join(parts)
 
 
-class View(Protocol):
-    """Shows how far a sweep is."""
-
-    def __call__(self, event: Event | None) -> None:
-        """Shows an event, or that time has passed."""
+View = Callable[[Event | None], None]
+"""Shows an event, or that time has passed."""
 
 
 @contextmanager
 def shown(tracker: Tracker, console: Console) -> Iterator[View]:
     """A view of a sweep: live where the console is a terminal, lines otherwise."""
+    looked = time.monotonic()
+
+    def lines(event: Event | None) -> None:
+        """One line per event, and now and then one on the whole."""
+        nonlocal looked
+        if event is not None:
+            tracker.take(event)
+            note(said(event))
+        elif time.monotonic() - looked >= SUMMARY_EVERY:
+            looked = time.monotonic()
+            note(tracker.summary(tracker.refresh()))
+
+    def table(event: Event | None) -> None:
+        """Events scroll by above a table of the runs at work."""
+        nonlocal looked
+        if event is not None:
+            tracker.take(event)
+            if event.status.state is not CellState.RUNNING:
+                console.print(said(event), markup=False, highlight=False, soft_wrap=True)
+        if event is not None or time.monotonic() - looked >= REFRESH:
+            looked = time.monotonic()
+            running = tracker.refresh()
+            live.update(Group(_running(tracker, running), Text(tracker.summary(running))), refresh=True)
+
     if not console.is_terminal:
         note(tracker.summary([]))
-        yield _Lines(tracker)
+        yield lines
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield _Table(tracker, live)
+        looked = -REFRESH  # at once
+        yield table
 
 
 def said(event: Event) -> str:
@@ -139,41 +154,6 @@ def pace_of(run: RunSummary | None) -> float | None:
         return None
     pace = (last or {}).get("train/units_per_second")
     return float(pace) if isinstance(pace, int | float) else None
-
-
-class _Lines:
-    """One line per event, and now and then one on the whole."""
-
-    def __init__(self, tracker: Tracker) -> None:
-        self.tracker = tracker
-        self._told = time.monotonic()
-
-    def __call__(self, event: Event | None) -> None:
-        if event is not None:
-            self.tracker.take(event)
-            note(said(event))
-        elif time.monotonic() - self._told >= SUMMARY_EVERY:
-            self._told = time.monotonic()
-            note(self.tracker.summary(self.tracker.refresh()))
-
-
-class _Table:
-    """Events scroll by above a table of the runs at work."""
-
-    def __init__(self, tracker: Tracker, live: Live) -> None:
-        self.tracker = tracker
-        self.live = live
-        self._looked = 0.0
-
-    def __call__(self, event: Event | None) -> None:
-        if event is not None:
-            self.tracker.take(event)
-            if event.status.state is not CellState.RUNNING:
-                self.live.console.print(said(event), markup=False, highlight=False, soft_wrap=True)
-        if event is not None or time.monotonic() - self._looked >= REFRESH:
-            self._looked = time.monotonic()
-            running = self.tracker.refresh()
-            self.live.update(Group(_running(self.tracker, running), Text(self.tracker.summary(running))), refresh=True)
 
 
 def _running(tracker: Tracker, statuses: Sequence[CellStatus]) -> Table:
