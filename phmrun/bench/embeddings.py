@@ -9,7 +9,7 @@ Where a structured table is never built, a lookup takes a few vectors' worth of 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from phmrun.bench.layers import MEASUREMENT, Case
 from phmrun.bench.machine import memory_in_use, peak_memory, waiter
 from phmrun.bench.modules import EmbeddingKind
-from phmrun.bench.timing import interleave, ratios
+from phmrun.bench.timing import Result, interleave, ratios
 from phmrun.layers import DeFINE, build_embedding, folded
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES
@@ -27,13 +27,12 @@ from phmrun.registry import STRUCTURES
 REFERENCE = "nn.Embedding"
 ROWS = 10_000_000
 TOKENS = 640
-MOST = 2 * 2**30
-"""Bytes of parameters up to which a large table is drawn."""
+MOST = 2 * 2**30  # bytes of parameters up to which a large table is drawn
 BYTES = 4
 
 
 @dataclass(frozen=True)
-class Lookup:
+class Lookup(Result):
     """What a lookup takes of time."""
 
     embedding: str  # its name and options
@@ -45,13 +44,9 @@ class Lookup:
     ratios: dict[str, float]  # that in parts of ``nn.Embedding``'s in the same rounds
     difference: float  # the largest difference of a looked-up number to the computed one
 
-    def to_json(self) -> dict[str, Any]:
-        """All of it by name."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class LookupMemory:
+class LookupMemory(Result):
     """What a table of a structure takes, in bytes of single precision."""
 
     layer: str  # structure and options
@@ -61,10 +56,6 @@ class LookupMemory:
     table: int  # bytes of the dense table
     parameters: int  # bytes of the structure's own numbers
     lookup: int  # bytes that the lookup took at its peak, beyond what the process held before, its result included
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it by name."""
-        return asdict(self)
 
 
 def measure(

@@ -19,10 +19,8 @@ from phmrun.models.incremental import joined
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Transformer, with_tables
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
-LONGEST = 1024
-"""Positions; longer sentences would need more."""
-IGNORED = -100
-"""The label of a position without a next token."""
+LONGEST = 1024  # positions; longer sentences would need more
+IGNORED = -100  # the label of a position without a next token
 
 
 def transformers_library() -> Any:

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -20,18 +20,15 @@ from torch import Tensor, nn
 from phmrun.bench.machine import last_level_cache, waiter
 from phmrun.bench.modules import Batch, Form, Inputs, ModuleKind, Shape, frozen
 from phmrun.bench.third_party import OtherLayer
-from phmrun.bench.timing import Timing, interleave, ratios
+from phmrun.bench.timing import Result, Timing, interleave, ratios
 from phmrun.layers.structure import checked_options, options_of
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES
 
 ORDERS = (2, 4, 8, 16)
-MEASUREMENT = 0.01
-"""Seconds that a measurement lasts at least."""
-BEYOND_CACHE = 1.25
-"""Cold copies take so many times the last-level cache …"""
-MOST_COPIES = 8192
-"""… but are no more than this: layers of a few kilobytes are never cold for long."""
+MEASUREMENT = 0.01  # seconds that a measurement lasts at least
+BEYOND_CACHE = 1.25  # cold copies take so many times the last-level cache …
+MOST_COPIES = 8192  # … but are no more than this: layers of a few kilobytes are never cold for long
 Mode = Literal["inference", "training"]
 
 
@@ -65,12 +62,11 @@ class Case(NamedTuple):
         return self.kind.chosen(module, tokens)
 
 
-Candidate = Case | OtherLayer
-"""What is measured against a module's reference, at one size."""
+Candidate = Case | OtherLayer  # what is measured against a module's reference, at one size
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Result):
     """One line of the result."""
 
     module: str  # the kind of module
@@ -84,10 +80,6 @@ class Measured:
     seconds: dict[str, float]  # median time per call: of the reference, and of ours in each form that it has
     ratios: dict[str, float]  # that of ours in parts of the reference's, by form
     auto: Form  # the form that training has, or that inference takes for such a batch
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it by name."""
-        return asdict(self)
 
 
 def cases(

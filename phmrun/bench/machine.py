@@ -16,10 +16,8 @@ from phmrun.ledger.environment import processor
 
 LOG = logging.getLogger("phmrun.bench")
 
-BUSY = 0.5
-"""Load average (runnable processes in the last minute) from which on other work disturbs the figures."""
-USUAL_CACHE = 32 * 2**20
-"""Bytes of the last-level cache where the system does not tell."""
+BUSY = 0.5  # load average (runnable processes in the last minute) from which on other work disturbs the figures
+USUAL_CACHE = 32 * 2**20  # bytes of the last-level cache where the system does not tell
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")

@@ -8,7 +8,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,8 @@ from phmrun.layers.linear import Application
 from phmrun.registry import STRUCTURES
 
 Form = Literal["dense", "factored", "unfolded"]
-Shape = tuple[int, int]
-"""(in_features, out_features), or what a kind's docstring says."""
-Batch = tuple[int, ...]
-"""The shape of a batch of vectors: tokens; or sentences and their length."""
+Shape = tuple[int, int]  # (in_features, out_features), or what a kind's docstring says
+Batch = tuple[int, ...]  # the shape of a batch of vectors: tokens; or sentences and their length
 Inputs = tuple[Tensor, ...]
 
 
@@ -41,18 +39,21 @@ class ModuleKind(ABC):
     reference: str  # the torch module that it is measured against
     sizes: Sizes
     cold = False  # whether to measure with weights that are not in the cache, too: where reading them takes the time
+    ours: type[nn.Module]
+    theirs: type[nn.Module]
+    arguments: ClassVar[Mapping[str, Any]] = {}  # further ones of both
 
     @abstractmethod
     def maps(self, shape: Shape) -> Sequence[Shape]:
         """(out_features, in_features) of each matrix that has the structure."""
 
-    @abstractmethod
     def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> nn.Module:
         """A newly drawn module over a structure."""
+        return self.ours(*shape, **self.arguments, structure=structure, **options)
 
-    @abstractmethod
     def plain(self, shape: Shape) -> nn.Module:
         """The reference."""
+        return self.theirs(*shape, **self.arguments)
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
         """Random inputs; vectors ask for gradients."""
@@ -84,18 +85,11 @@ class LinearKind(ModuleKind):
     sizes: Sizes
     reference = "nn.Linear"
     cold = True
+    ours, theirs = Linear, nn.Linear
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
         """W."""
         return [(shape[1], shape[0])]
-
-    def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Linear:
-        """Ours."""
-        return Linear(*shape, structure=structure, **options)
-
-    def plain(self, shape: Shape) -> nn.Linear:
-        """Torch's."""
-        return nn.Linear(*shape)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
         """Dense, and packed factors where the structure has them."""
@@ -122,18 +116,11 @@ class EmbeddingKind(ModuleKind):
     reference = "nn.Embedding"
     sizes = Sizes(((8192, 512),), ((640,),), ((640,),))
     cold = True
+    ours, theirs = Embedding, nn.Embedding
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
         """The table."""
         return [shape]
-
-    def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> Embedding:
-        """Ours."""
-        return Embedding(*shape, structure=structure, **options)
-
-    def plain(self, shape: Shape) -> nn.Embedding:
-        """Torch's."""
-        return nn.Embedding(*shape)
 
     def draw(self, shape: Shape, batch: Batch, dtype: torch.dtype) -> Inputs:
         """Numbers of tokens, all equally likely."""
@@ -158,18 +145,12 @@ class LSTMKind(ModuleKind):
     name = "lstm"
     reference = "nn.LSTM"
     sizes = Sizes(((300, 300),), ((256, 30),), ((256, 30),))
+    ours, theirs = LSTM, nn.LSTM
+    arguments: ClassVar = {"batch_first": True}
 
     def maps(self, shape: Shape) -> Sequence[Shape]:
         """One map of the inputs and one of the hidden vectors per gate."""
         return [(shape[1], shape[0]), (shape[1], shape[1])]
-
-    def build(self, shape: Shape, structure: str, options: Mapping[str, Any]) -> LSTM:
-        """Ours."""
-        return LSTM(*shape, batch_first=True, structure=structure, **options)
-
-    def plain(self, shape: Shape) -> nn.LSTM:
-        """Torch's."""
-        return nn.LSTM(*shape, batch_first=True)
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
         """Outputs of all steps."""

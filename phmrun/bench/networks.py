@@ -4,15 +4,14 @@ Weights and sentences are random. All decode as many tokens as the sentences hav
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 
 from phmrun.bench.machine import waiter
 from phmrun.bench.systems import Ours, Sources, decoding
-from phmrun.bench.timing import interleave
+from phmrun.bench.timing import Result, interleave
 from phmrun.engine.counting import count_parameters
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelBatch
@@ -26,7 +25,7 @@ TRAINING = "training"
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Result):
     """One network."""
 
     preset: str  # its sizes
@@ -35,10 +34,6 @@ class Measured:
     multiplications: int  # of its weight matrices, for one token
     seconds: dict[str, float]  # median time of a training step and of decoding, by what is done
     ratios: dict[str, float]  # these in parts of the dense network's, measured in the same rounds
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it by name."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

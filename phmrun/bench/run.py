@@ -43,8 +43,7 @@ Opponent = Literal["hf", "dense", "ctranslate2", "ctranslate2-int8"] | Run
 Part = Literal["training", "decoding"]
 BEAMS = (1, 5)
 
-Prepare = Callable[[Any], Callable[[], None]]
-"""Readies a system for a phase, and returns what is timed."""
+Prepare = Callable[[Any], Callable[[], None]]  # readies a system for a phase, and returns what is timed
 
 
 @dataclass(frozen=True)

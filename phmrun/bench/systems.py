@@ -26,8 +26,7 @@ from phmrun.layers.inference import Choice
 from phmrun.models.incremental import DecoderState, IncrementalTransformer
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
-NEVER = -1e9
-"""The logit of a token that is not to be chosen; finite, so that it can still end an output at its limit."""
+NEVER = -1e9  # the logit of a token that is not to be chosen; finite, so that it can still end an output at its limit
 
 
 class Sources(NamedTuple):

@@ -20,8 +20,7 @@ from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.listing import BATCH, EPOCH, LINE, STEP, TEST, TIMES
 
-BATCH_SIZE = 64
-"""Items answered at a time where a task's configuration does not say."""
+BATCH_SIZE = 64  # items answered at a time where a task's configuration does not say
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 

@@ -12,11 +12,20 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of what a benchmark finds."""
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it by name."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)

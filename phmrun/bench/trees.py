@@ -6,30 +6,28 @@ of most heads: its *peaked* scores are drawn around a tree, from which a few wor
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from phmrun.bench.timing import interleave
+from phmrun.bench.timing import Result, interleave
 from phmrun.decoding import spanning_trees
 
 Kind = Literal["random", "peaked"]
 KINDS: tuple[Kind, ...] = ("random", "peaked")
 LENGTHS = (10, 20, 40)
-SURE = 8.0
-"""What a peaked score adds to noise of unit variance."""
-STRAYING = 0.05
-"""Share of words whose peak is at a random head: a parser's errors."""
+SURE = 8.0  # what a peaked score adds to noise of unit variance
+STRAYING = 0.05  # share of words whose peak is at a random head: a parser's errors
 OURS = "phmrun"
 SUPAR = "supar"
 
 
 @dataclass(frozen=True)
-class Trees:
+class Trees(Result):
     """One line of the result."""
 
     scores: Kind  # their kind
@@ -38,10 +36,6 @@ class Trees:
     searched: float  # share of sentences whose best heads are no tree with one root
     rates: dict[str, float]  # sentences per second, by who finds the trees
     ratios: dict[str, float]  # ours in parts of another's
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it by name."""
-        return asdict(self)
 
 
 def measure(

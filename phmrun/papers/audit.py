@@ -32,8 +32,7 @@ NETWORKS = {
     "transformer-xl": "phmrun.tasks.lm.transformer_xl:TransformerXL",
 }
 """The papers' networks by name: where each one's class, or the function that builds it, is found."""
-OPTIONAL = ("norms", "embedding", "output", "define")
-"""What a measure may name in a network that has none of it."""
+OPTIONAL = ("norms", "embedding", "output", "define")  # what a measure may name in a network that has none of it
 
 
 @dataclass(frozen=True)

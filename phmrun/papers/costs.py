@@ -13,8 +13,7 @@ from phmrun.ledger.wording import row_name
 from phmrun.papers.entries import Entry
 from phmrun.papers.results import Figure, ResultTable
 
-TRAINING = "training"
-"""The phase of ``phmrun bench run`` that measures optimizer steps."""
+TRAINING = "training"  # the phase of ``phmrun bench run`` that measures optimizer steps
 
 
 class Point(NamedTuple):

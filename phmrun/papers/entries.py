@@ -19,8 +19,7 @@ from phmrun.registry import EMBEDDINGS
 
 SEED = "seed"
 DATA = "data"
-MADE = "made"
-"""Where it is said that a run is of another release."""
+MADE = "made"  # where it is said that a run is of another release
 OWN_FILES = "files"
 
 

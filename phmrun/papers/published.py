@@ -27,15 +27,11 @@ _NUMBER = re.compile(r"([-+]?)([\d,]+(?:\.\d+)?|\.\d+) ?(MB|[KMB%×])?")
 class Verdict(StrEnum):
     """What the computed number says of the published one."""
 
-    EXACT = "exact"
-    """Equal after rounding half up to the printed digits."""
-    TRUNCATED = "truncated"
-    """Equal after cutting at the printed digits."""
+    EXACT = "exact"  # equal after rounding half up to the printed digits
+    TRUNCATED = "truncated"  # equal after cutting at the printed digits
     DIFFERS = "differs"
-    UNDERDETERMINED = "underdetermined"
-    """The paper does not say all that the number depends on."""
-    QUOTED = "quoted"
-    """The paper takes the number from another."""
+    UNDERDETERMINED = "underdetermined"  # the paper does not say all that the number depends on
+    QUOTED = "quoted"  # the paper takes the number from another
 
 
 @dataclass(frozen=True)

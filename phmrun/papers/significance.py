@@ -15,8 +15,7 @@ from phmrun.statistics.decision import Decision, decide
 from phmrun.statistics.hierarchical import Comparison, compare_items, compare_scores
 from phmrun.statistics.sign_flip import SignFlip, sign_flip
 
-Place = tuple[int, int]
-"""Row and column."""
+Place = tuple[int, int]  # row and column
 
 
 @dataclass(frozen=True)

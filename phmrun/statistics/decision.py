@@ -33,8 +33,7 @@ class Verdict(StrEnum):
     """What is known of a row."""
 
     DIFFERENT = "different"
-    NOT_WORSE = "not worse"
-    """By more than δ."""
+    NOT_WORSE = "not worse"  # by more than δ
     UNDECIDED = "undecided"
 
 

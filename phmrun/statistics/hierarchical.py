@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from phmrun.statistics.student import t_quantile, two_sided_p
 
 Array = NDArray[np.float64]
-Measure = Callable[[Array], Array]
-"""A corpus score from sums of counts, ``[sets, kinds] -> [sets]``."""
+Measure = Callable[[Array], Array]  # a corpus score from sums of counts, ``[sets, kinds] -> [sets]``
 DRAWS = 1000
 SEED = 12345
 

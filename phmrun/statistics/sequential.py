@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from phmrun.statistics.decision import LEVEL, Verdict
 
 Array = NDArray[np.float64]
-FIRST = 5
-"""Seeds of the first look: with fewer no deal is rare enough."""
+FIRST = 5  # seeds of the first look: with fewer no deal is rare enough
 MOST_PATHS = 200_000
 SEED = 12345
 _TIE = 1e-9

@@ -13,10 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_EXACT = 20
-"""Differences whose signs are all enumerated."""
-DRAWS = 100_000
-"""Assignments of signs that are drawn where there are more."""
+MOST_EXACT = 20  # differences whose signs are all enumerated
+DRAWS = 100_000  # assignments of signs that are drawn where there are more
 SEED = 12345
 _TIE = 1e-12
 

@@ -20,31 +20,23 @@ from phmrun.ledger.run import directory_of
 from phmrun.ledger.status import State
 from phmrun.sweeps.plan import SEED, Cell, Plan
 
-CLAIM = ".claim"
-"""A planner's lock on a run directory: it has started that run, or is about to."""
+CLAIM = ".claim"  # a planner's lock on a run directory: it has started that run, or is about to
 
 
 class CellState(StrEnum):
     """What has become of a cell."""
 
     DONE = "done"
-    RUNNING = "running"
-    """A process works at it, or is about to."""
-    INTERRUPTED = "interrupted"
-    """It has begun, and goes on where it stopped."""
-    QUEUED = "queued"
-    """It has a run directory, and has not begun."""
-    MISSING = "missing"
-    """It has no run directory."""
+    RUNNING = "running"  # a process works at it, or is about to
+    INTERRUPTED = "interrupted"  # it has begun, and goes on where it stopped
+    QUEUED = "queued"  # it has a run directory, and has not begun
+    MISSING = "missing"  # it has no run directory
     FAILED = "failed"
-    BLOCKED = "blocked"
-    """Its data are not on this machine."""
-    INVALID = "invalid"
-    """Its settings do not go together."""
+    BLOCKED = "blocked"  # its data are not on this machine
+    INVALID = "invalid"  # its settings do not go together
 
 
-LEFT = (CellState.MISSING, CellState.QUEUED, CellState.RUNNING, CellState.INTERRUPTED)
-"""Where work is still to be done."""
+LEFT = (CellState.MISSING, CellState.QUEUED, CellState.RUNNING, CellState.INTERRUPTED)  # where work is still to be done
 NOT_BEGUN = (CellState.MISSING, CellState.QUEUED)
 
 

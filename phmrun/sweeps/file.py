@@ -25,8 +25,7 @@ EXAMPLE: dict[str, Any] = {
 }
 """A sweep over three models: dense, phm n=2, phm n=4."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-RATE = "training.optimizer.lr"
-"""What is tuned unless the file says otherwise."""
+RATE = "training.optimizer.lr"  # what is tuned unless the file says otherwise
 
 
 class SweepFile(Section):

@@ -23,10 +23,8 @@ from phmrun.registry import TASKS
 from phmrun.sweeps.file import Sweep
 
 SEED = "seed"
-LAYERS = {"layer", "embedding", "output"}
-"""Keys whose value is a layer with options of its own."""
-MOST_CELLS = 100_000
-"""Cells of a sweep, each of which is resolved and named before anything starts."""
+LAYERS = {"layer", "embedding", "output"}  # keys whose value is a layer with options of its own
+MOST_CELLS = 100_000  # cells of a sweep, each of which is resolved and named before anything starts
 
 
 class Inspected(NamedTuple):
@@ -74,8 +72,7 @@ class Cell:
         return self.fault is not None and self.fault.code == ExitCode.DATA
 
 
-Make = Callable[[Cell, Mapping[str, Any]], Cell]
-"""From a cell and further values by dotted key to a cell."""
+Make = Callable[[Cell, Mapping[str, Any]], Cell]  # from a cell and further values by dotted key to a cell
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,9 @@ from phmrun.sweeps.executors.local import GRACE
 from phmrun.sweeps.plan import Cell
 from phmrun.sweeps.workplace import Workplace, last_lines
 
-POLL = 0.2
-"""Seconds between two looks at the processes of this planner."""
-LOOK = 2.0
-"""Seconds between two looks at the runs of others."""
-PATIENCE = 60.0
-"""Seconds that a planner is given to interrupt its runs and leave, when a sweep is cancelled."""
+POLL = 0.2  # seconds between two looks at the processes of this planner
+LOOK = 2.0  # seconds between two looks at the runs of others
+PATIENCE = 60.0  # seconds that a planner is given to interrupt its runs and leave, when a sweep is cancelled
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from phmrun.metrics.kinds import kind_of
 from phmrun.sweeps.cell_status import CellState, CellStatus
 from phmrun.sweeps.plan import Cell, Make
 
-DIGITS = 3
-"""Significant digits of a tried number: more would tell runs apart that are the same to any reader."""
+DIGITS = 3  # significant digits of a tried number: more would tell runs apart that are the same to any reader
 _INTERVAL = re.compile(r"\s*([^\s.]\S*?)\.\.(\S+)\s*")
 _WHOLE = re.compile(r"[+-]?\d+")
 

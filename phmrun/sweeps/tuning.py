@@ -21,14 +21,11 @@ from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.file import RATE
 from phmrun.sweeps.plan import SEED, Cell, Make, Plan
 
-EXTENSIONS = 2
-"""How often a space is extended at most."""
-STEP = sqrt(10)
-"""The ratio of neighbouring learning rates."""
+EXTENSIONS = 2  # how often a space is extended at most
+STEP = sqrt(10)  # the ratio of neighbouring learning rates
 
 Space = Mapping[str, Sequence[Any]]
-Tune = Literal[True] | Space
-"""What a sweep's file asks for."""
+Tune = Literal[True] | Space  # what a sweep's file asks for
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,8 @@ from phmrun.progress import note
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, Estimate, look, progress, tally
 from phmrun.sweeps.scheduler import Event
 
-SUMMARY_EVERY = 30.0
-"""Seconds between two lines on the whole, where there is no terminal."""
-REFRESH = 1.0
-"""Seconds between two looks at the runs at work."""
+SUMMARY_EVERY = 30.0  # seconds between two lines on the whole, where there is no terminal
+REFRESH = 1.0  # seconds between two looks at the runs at work
 MOST_SHOWN = 12
 
 
@@ -82,8 +80,7 @@ class Tracker:
         return " · ".join(parts)
 
 
-View = Callable[[Event | None], None]
-"""Shows an event, or that time has passed."""
+View = Callable[[Event | None], None]  # shows an event, or that time has passed
 
 
 @contextmanager

@@ -18,8 +18,7 @@ from phmrun.sweeps.plan import Cell
 FOLDER = ".sweeps"
 PROGRAM = (sys.executable, "-P", "-m", "phmrun")
 """This very phmrun, whatever folder of that name the runs are started in."""
-LOG = "output.log"
-"""In the run directory: all that the process of a run has written, also before and after training."""
+LOG = "output.log"  # in the run directory: all that the process of a run has written, also before and after training
 
 
 class Workplace:

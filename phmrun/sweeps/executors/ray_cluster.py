@@ -17,10 +17,8 @@ from phmrun.ledger.status import now
 from phmrun.sweeps.executors import Ended, Job
 from phmrun.sweeps.executors.local import GRACE
 
-RETRIES = 3
-"""How often a task is started again after its machine or its worker was lost."""
-WAIT = sum(seconds for _, seconds in GRACE)
-"""Seconds that interrupted tasks are given to end."""
+RETRIES = 3  # how often a task is started again after its machine or its worker was lost
+WAIT = sum(seconds for _, seconds in GRACE)  # seconds that interrupted tasks are given to end
 
 
 class RayExecutor:

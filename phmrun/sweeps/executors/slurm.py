@@ -17,8 +17,7 @@ from phmrun.sweeps.executors import Job
 SCRIPT, COMMANDS, RUNS, JOB = "array.sh", "commands.txt", "runs.txt", "job"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 """What sbatch may read as something else in the lines that begin with #SBATCH: spaces, quotes, %, ends of lines."""
-WARNING_SECONDS = 120
-"""Seconds between the signal and the end of a task's time."""
+WARNING_SECONDS = 120  # seconds between the signal and the end of a task's time
 
 _TEMPLATE = """\
 #!/bin/bash
