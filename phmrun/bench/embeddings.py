@@ -1,11 +1,8 @@
 """Looking words up in an embedding: how long it takes at inference, and how much memory in a very large table.
 
 What a deep embedding makes of a word depends on that word alone, so that all vectors can be kept in a table once
-training is over (Mehta et al. 2020, section 3.4). Measured against ``nn.Embedding`` are that table as the module keeps
-it in evaluation ("kept"), as ``folded`` makes it a plain module, which is what scoring and prediction use ("folded"),
-and, for comparison, the vectors computed anew at each call ("computed").
-
-Where a structured table is never built, a lookup takes a few vectors' worth of memory, however large the table.
+training is over (Mehta et al. 2020, section 3.4): as the module keeps it in evaluation ("kept"), or as ``folded`` makes
+it a plain module, which is what scoring and prediction use. "computed" are the vectors made anew at each call.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phmrun.bench.layers import MEASUREMENT, Case
 from phmrun.bench.machine import memory_in_use, peak_memory, waiter
-from phmrun.bench.modules import EmbeddingKind
-from phmrun.bench.timing import Result, interleave, ratios
+from phmrun.bench.modules import Case, EmbeddingKind
+from phmrun.bench.timing import MEASUREMENT, Result, interleave, ratios
 from phmrun.layers import DeFINE, build_embedding, folded
 from phmrun.progress import progress
 from phmrun.registry import STRUCTURES

@@ -41,16 +41,10 @@ def transformers_library() -> Any:
 
 
 class HuggingFace:
-    """A Transformer of that library.
+    """A Transformer of that library, with sizes, dropouts and tying of a run's ``model`` section.
 
-    Args:
-        model: The run's ``model`` section: sizes, dropouts, tying.
-        source_size: Source vocabulary entries.
-        target_size: Target vocabulary entries.
-        smoothing: ε of the label smoothing.
-        alpha: Exponent of its own length penalty in beam search, which divides by ``length ** alpha``.
-        device: Where to compute.
-        weights: The network whose weights it takes (:func:`has_place_for`); unless given, they are random.
+    ``smoothing`` is ε of the label smoothing, ``alpha`` the exponent of its own length penalty in beam search, which
+    divides by ``length ** alpha``. Weights are those of a network (:func:`has_place_for`), or else random.
 
     Raises:
         PhmrunError: The package ``transformers`` is not installed.
@@ -92,8 +86,7 @@ class HuggingFace:
         }
         self.model: Any
         if weights is not None:
-            layers = {"encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}
-            config = transformers.M2M100Config(**sizes, **layers)
+            config = transformers.M2M100Config(**sizes, encoder_layerdrop=0.0, decoder_layerdrop=0.0)
             self.model = transformers.M2M100ForConditionalGeneration(config).to(device)
             _set_weights(self.model.model, with_tables(folded(weights)))
         else:

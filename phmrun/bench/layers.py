@@ -17,49 +17,17 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from phmrun.bench.embeddings import large_tables
 from phmrun.bench.machine import last_level_cache, waiter
-from phmrun.bench.modules import Batch, Form, Inputs, ModuleKind, Shape, frozen
-from phmrun.bench.third_party import OtherLayer
-from phmrun.bench.timing import Result, Timing, interleave, ratios
-from phmrun.layers.structure import checked_options, options_of
+from phmrun.bench.modules import MODULE_KINDS, ORDERS, Batch, Case, Form, Inputs, ModuleKind, Shape, cases, frozen
+from phmrun.bench.third_party import OtherLayer, missing, other_layers
+from phmrun.bench.timing import MEASUREMENT, Result, Timing, interleave, ratios
+from phmrun.errors import PhmrunError
 from phmrun.progress import progress
-from phmrun.registry import STRUCTURES
 
-ORDERS = (2, 4, 8, 16)
-MEASUREMENT = 0.01  # seconds that a measurement lasts at least
 BEYOND_CACHE = 1.25  # cold copies take so many times the last-level cache …
 MOST_COPIES = 8192  # … but are no more than this: layers of a few kilobytes are never cold for long
 Mode = Literal["inference", "training"]
-
-
-class Case(NamedTuple):
-    """A structure with its options, in one kind of module at one size."""
-
-    kind: ModuleKind
-    structure: str  # its registered name
-    options: Mapping[str, Any]
-    shape: Shape  # as its kind says
-
-    @property
-    def label(self) -> str:
-        """Name and options: ``phm n=8``."""
-        return " ".join([self.structure, *(f"{name}={value}" for name, value in self.options.items())])
-
-    def build(self) -> nn.Module:
-        """A newly drawn module."""
-        return self.kind.build(self.shape, self.structure, self.options)
-
-    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """As its kind says."""
-        return self.kind.forms(module)
-
-    def in_training(self, module: nn.Module) -> Form:
-        """As its kind says."""
-        return self.kind.in_training(module)
-
-    def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """As its kind says."""
-        return self.kind.chosen(module, tokens)
 
 
 Candidate = Case | OtherLayer  # what is measured against a module's reference, at one size
@@ -82,37 +50,66 @@ class Measured(Result):
     auto: Form  # the form that training has, or that inference takes for such a batch
 
 
-def cases(
-    kind: ModuleKind,
+class Survey(NamedTuple):
+    """The plan of a benchmark of layers."""
+
+    candidates: list[Candidate]
+    tables: list[Case]  # large ones, whose lookups' memory is measured
+    left_out: list[str]
+
+
+def survey(
+    modules: Sequence[str],
     structures: Sequence[tuple[str, Mapping[str, Any]]],
-    orders: Sequence[int] = ORDERS,
+    *,
+    orders: Sequence[int] = (),
     shapes: Sequence[Shape] = (),
     dtype: torch.dtype = torch.float32,
-) -> tuple[list[Case], list[str]]:
-    """What to measure of structures, by their names and options, and why some of it is left out.
+    third_party: bool = True,
+    rows: int = 0,
+) -> Survey:
+    """Plans a benchmark of kinds of modules, with structures named with their options.
 
-    A structure that has an option ``n`` is measured for each of ``orders`` unless n is given; any other once. Sizes are
-    the kind's own unless given.
+    ``orders`` are the values of n where a structure has it and none is given, ``shapes`` those of each kind unless
+    given, ``rows`` the vectors in the large tables, 0 for none. ``third_party`` sets other packages' layers beside
+    ours.
 
     Raises:
-        PhmrunError: There is no such structure or option.
+        PhmrunError: There is no such structure or option, or none fits.
     """
-    found, left_out = [], []
-    for shape in shapes or kind.sizes.shapes:
-        for name, options in structures:
-            checked = checked_options(name, options)
-            ordered = any(option.name == "n" for option in options_of(name)) and "n" not in checked
-            for extra in [{"n": n} for n in orders] if ordered else [{}]:
-                case, structure = Case(kind, name, {**extra, **checked}, shape), STRUCTURES.get(name)
-                misfits = (structure.misfit(*sizes, **case.options) for sizes in kind.maps(shape))
-                reason = next((misfit for misfit in misfits if misfit), None)
-                if dtype.itemsize < 4 and not structure.half_precision:
-                    reason = "no lower precision than single"
-                if reason:
-                    left_out.append(f"{kind.name}, {case.label}, {shape[0]} → {shape[1]}: {reason}")
-                else:
-                    found.append(case)
-    return found, left_out
+    orders = orders or ORDERS
+    absent = missing() if third_party else []
+    plan = Survey([], [], [f"layers of {name}: not installed; pip install 'phmrun[bench]'" for name in absent])
+    fitting = 0
+    for kind in (MODULE_KINDS[name] for name in modules):
+        found, reasons = cases(kind, structures, orders, shapes, dtype)
+        fitting += len(found)
+        plan.candidates.extend(found)
+        plan.left_out.extend(reasons)
+        if third_party:
+            plan.candidates.extend(other_layers(kind, orders, shapes))
+        if kind.name == "embedding" and rows:
+            layers = {case.label: (case.structure, case.options) for case in found if case.structure != "dense"}
+            large, reasons = large_tables(list(layers.values()), sorted({case.shape[1] for case in found}), rows)
+            plan.tables.extend(large)
+            plan.left_out.extend(reasons)
+    if not fitting:
+        raise PhmrunError(f"no layer fits: {plan.left_out[-1]}", where="--shape")
+    return plan
+
+
+def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) -> None:
+    """That every batch has the dimensions that the modules read.
+
+    Raises:
+        PhmrunError: One has not.
+    """
+    for name in modules:
+        example = MODULE_KINDS[name].sizes.batches[0]
+        for batch in batches:
+            if len(batch) != len(example):
+                form, text = ("x".join(map(str, each)) for each in (example, batch))
+                raise PhmrunError(f"{text!r} is no batch of {name}", where=where, hint=f"Write it like {form}.")
 
 
 def measure(
@@ -128,15 +125,8 @@ def measure(
 ) -> Iterator[Measured]:
     """Measures each candidate against the reference of its size, in the same rounds; results are medians over them.
 
-    Args:
-        candidates: From :func:`cases`, or other people's.
-        batches: Batches of inference; the kind's own unless given.
-        training: The same of training.
-        rounds: Measurements of each candidate.
-        device: Where to compute.
-        dtype: What to compute in: below single precision, training is under autocast and inference has such weights.
-        cache: Bytes of the last-level cache; the machine's own unless given.
-        at_least: Seconds that one measurement lasts at least.
+    Batches of inference and training are the kind's own unless given, and so are the bytes of the machine's last-level
+    cache. Below single precision, training is under autocast and inference has such weights.
     """
     beyond = math.ceil((last_level_cache() if cache is None else cache) * BEYOND_CACHE)
     plans = [list(_settings(each.kind, batches, training, beyond)) for each in candidates]

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear, Structure, folded, for_inference
 from phmrun.layers.inference import factors_pay, resolve_application
 from phmrun.layers.linear import Application
+from phmrun.layers.structure import checked_options, options_of
 from phmrun.registry import STRUCTURES
 
+ORDERS = (2, 4, 8, 16)
 Form = Literal["dense", "factored", "unfolded"]
 Shape = tuple[int, int]  # (in_features, out_features), or what a kind's docstring says
 Batch = tuple[int, ...]  # the shape of a batch of vectors: tokens; or sentences and their length
@@ -239,6 +241,69 @@ MODULE_KINDS: Mapping[str, ModuleKind] = {
         BiaffineKind(),
     )
 }
+
+
+class Case(NamedTuple):
+    """A structure with its options, in one kind of module at one size."""
+
+    kind: ModuleKind
+    structure: str  # its registered name
+    options: Mapping[str, Any]
+    shape: Shape  # as its kind says
+
+    @property
+    def label(self) -> str:
+        """Name and options: ``phm n=8``."""
+        return " ".join([self.structure, *(f"{name}={value}" for name, value in self.options.items())])
+
+    def build(self) -> nn.Module:
+        """A newly drawn module."""
+        return self.kind.build(self.shape, self.structure, self.options)
+
+    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
+        """As its kind says."""
+        return self.kind.forms(module)
+
+    def in_training(self, module: nn.Module) -> Form:
+        """As its kind says."""
+        return self.kind.in_training(module)
+
+    def chosen(self, module: nn.Module, tokens: int) -> Form:
+        """As its kind says."""
+        return self.kind.chosen(module, tokens)
+
+
+def cases(
+    kind: ModuleKind,
+    structures: Sequence[tuple[str, Mapping[str, Any]]],
+    orders: Sequence[int] = ORDERS,
+    shapes: Sequence[Shape] = (),
+    dtype: torch.dtype = torch.float32,
+) -> tuple[list[Case], list[str]]:
+    """What to measure of structures, by their names and options, and why some of it is left out.
+
+    A structure that has an option ``n`` is measured for each of ``orders`` unless n is given; any other once. Sizes are
+    the kind's own unless given.
+
+    Raises:
+        PhmrunError: There is no such structure or option.
+    """
+    found, left_out = [], []
+    for shape in shapes or kind.sizes.shapes:
+        for name, options in structures:
+            checked = checked_options(name, options)
+            ordered = any(option.name == "n" for option in options_of(name)) and "n" not in checked
+            for extra in [{"n": n} for n in orders] if ordered else [{}]:
+                case, structure = Case(kind, name, {**extra, **checked}, shape), STRUCTURES.get(name)
+                misfits = (structure.misfit(*sizes, **case.options) for sizes in kind.maps(shape))
+                reason = next((misfit for misfit in misfits if misfit), None)
+                if dtype.itemsize < 4 and not structure.half_precision:
+                    reason = "no lower precision than single"
+                if reason:
+                    left_out.append(f"{kind.name}, {case.label}, {shape[0]} → {shape[1]}: {reason}")
+                else:
+                    found.append(case)
+    return found, left_out
 
 
 def _by_rows(module: nn.Module) -> bool:

@@ -268,7 +268,7 @@ def _lent(trained: TrainedModel, ours: Ours | Answering) -> Transformer | None:
     return network if isinstance(network, Transformer) and has_place_for(network, model) else None
 
 
-def test_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
+def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
     """Lines of some items of the test split, evenly spaced; how many items these are, of how many."""
     items = list(data.inputs("test" if "test" in data.files else "dev"))
     chosen = [items[number] for number in evenly(len(items), count)]
@@ -278,7 +278,7 @@ def test_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
 def _answering(data: DataModule, amount: Amount) -> Iterator[tuple[Phase, Prepare]]:
     """Answers to the test split's inputs, one at a time and many."""
     for size in sorted(amount.sizes):
-        lines, count, _ = test_lines(data, amount.single if size == 1 else amount.sentences)
+        lines, count, _ = sampled_lines(data, amount.single if size == 1 else amount.sentences)
         yield Phase(f"answering, batch {size}", "sentences", count), partial(answering, lines=lines, batch=size)
 
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -133,12 +133,12 @@ class Ours(Model):
         )
 
 
+@dataclass(frozen=True)
 class Converted:
     """A translating run's model in the engine CTranslate2, which decodes and does not train."""
 
-    def __init__(self, model: CTranslate2Model, search: Search) -> None:
-        self.model = model
-        self.search = search
+    model: CTranslate2Model
+    search: Search
 
     def decode(self, sources: Sources, beam: int) -> None:
         """The engine's search, from token numbers to token numbers."""
@@ -163,41 +163,35 @@ class Endless:
         return logits
 
 
+@dataclass
 class Training:
     """Optimizer steps over the first batches of a run's stream, as training makes them; each call makes the same ones.
 
     The optimizer is over the parameters of the system, ``batches`` is the number of micro-batches per call.
     """
 
-    def __init__(
-        self,
-        system: System,
-        optimizer: Optimizer,
-        data: DataModule,
-        training: TrainingConfig,
-        batches: int,
-        device: torch.device | str,
-    ) -> None:
-        self.system = system
-        self.optimizer = optimizer
-        self.data = data
-        self.training = training
-        self.batches = batches
-        self.device = torch.device(device)
-        self.units = 0
-        if training.precision == "64":
-            system.network.double()
+    system: System
+    optimizer: Optimizer
+    data: DataModule
+    training: TrainingConfig
+    batches: int
+    device: str
+    units: int = 0
+
+    def __post_init__(self) -> None:
+        if self.training.precision == "64":
+            self.system.network.double()
 
     def __call__(self) -> None:
         """Makes the steps, and counts their units in ``units``."""
         self.units = 0
         network = self.system.network.train()
         mixed = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(self.training.precision)
-        precision = torch.autocast(self.device.type, mixed) if mixed else nullcontext()
+        precision = torch.autocast(torch.device(self.device).type, mixed) if mixed else nullcontext()
         for number, batch in enumerate(islice(self.data.train_dataloader(), self.batches), start=1):
             self.units += batch.units
             with precision:
-                loss = self.system.loss(move_data_to_device(batch, self.device))
+                loss = self.system.loss(move_data_to_device(batch, torch.device(self.device)))
             (loss / batch.window_units).backward()
             if number % self.training.accumulate == 0:
                 if self.training.clip:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from phmrun.bench.machine import facts, waiter
-from phmrun.bench.run import Amount, opened, test_lines, training_phase
+from phmrun.bench.run import Amount, opened, sampled_lines, training_phase
 from phmrun.bench.systems import Answering, answering
 from phmrun.bench.timing import Timing, interleave
 from phmrun.engine.lightning import move_data_to_device
@@ -51,7 +51,7 @@ def measure_times(
         return interleave({"run": call}, rounds=amount.rounds, settle=waiter(place), clock=CLOCKS[clock])["run"]
 
     if {LINE, TEST} & {*wanted}:
-        lines, count, total = test_lines(data, amount.sentences)
+        lines, count, total = sampled_lines(data, amount.sentences)
         batch = trained.config.model_dump().get("decoding", {}).get("batch", BATCH_SIZE)
         timing = timed(answering(system, lines, batch))
         for name, items in ((LINE, 1), (TEST, total)):

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+MEASUREMENT = 0.01  # seconds that a measurement lasts at least
+
 
 @dataclass(frozen=True)
 class Result:
@@ -110,10 +112,8 @@ class Operation(NamedTuple):
 def profile_call(call: Callable[[], object], *, most: int = 15, device: torch.device | str = "cpu") -> list[Operation]:
     """So many operations of one call that take the most time of their own, most first.
 
-    Args:
-        call: What to profile; it has been called before, so that nothing is set up in it.
-        most: How many operations to return.
-        device: On a GPU its kernels count, otherwise the processor's operations.
+    It has been called before, so that nothing is set up in it. On a GPU its kernels count, otherwise the processor's
+    operations.
     """
     gpu = torch.device(device).type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]

@@ -115,7 +115,7 @@ def bench_layers(
     import torch
 
     from phmrun.bench import embeddings, layers, machine
-    from phmrun.bench.survey import check_batches, survey
+    from phmrun.bench.layers import check_batches, survey
     from phmrun.engine.trained_model import choose_device
 
     check_batches(modules, batches, "--tokens")

@@ -7,7 +7,7 @@ import importlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -127,22 +127,22 @@ def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[s
     return config
 
 
+@dataclass
 class _Networks:
     """The counts of a table's rows; networks that are asked for again are not built again."""
 
-    def __init__(self, table: PaperTable, name: str) -> None:
-        self.table = table
-        self.name = name
-        self._built: dict[str, Counts] = {}
+    table: PaperTable
+    name: str
+    built: dict[str, Counts] = field(default_factory=dict)
 
     def count(self, row: PaperRow, heading: str, overrides: Mapping[str, Any] | None = None) -> int:
         """The parameters that a column counts in the network of a row."""
         key = json.dumps([row.network, row.config, row.set, row.vocabulary, overrides], sort_keys=True)
-        if key not in self._built:
-            self._built[key] = build_counts(self.table, row, self.name, overrides)
+        if key not in self.built:
+            self.built[key] = build_counts(self.table, row, self.name, overrides)
         column = self.table.columns[heading]
         measure = row.counts.get(heading, column.counts)
-        return measured(self._built[key], measure or "total", column.without, self.name) * column.bytes_each
+        return measured(self.built[key], measure or "total", column.without, self.name) * column.bytes_each
 
     def printed(self, row: PaperRow, heading: str) -> Printed:
         """A cell as it is printed."""

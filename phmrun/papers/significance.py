@@ -34,31 +34,23 @@ def differences(table: ResultTable, margin: float | None = None) -> dict[Place, 
     A cell is compared with the first dense one of its column, or of its row where the column has none, if both have
     the same score of the same data. Scores that add up over items (BLEU, accuracy, attachment) are compared over seeds
     and items, others over seeds. Runs that were scored on other items than the dense ones are not compared.
-
-    Args:
-        table: The results.
-        margin: δ; ``None``: the one that is usual for the score; 0: only differences are sought.
+    The margin δ is the usual one of the score unless given; 0: only differences are sought.
     """
     items = RunItems()
     found: dict[Place, tuple[Comparison, SignFlip | None]] = {}
-    scores: dict[Place, str] = {}
     compared_with = list(pairs(table))
     with progress("comparing with the dense cells", len(compared_with), "cells") as advance:
         for place, figure, dense, score in compared_with:
-            said = compared(figure, dense, score, items)
-            if said:
-                found[place], scores[place] = said, score
+            if said := compared(figure, dense, score, items):
+                found[place] = said
             advance(1)
     made = {}
-    for column in range(len(table.headings)):
+    for column, heading in enumerate(table.headings):
         places = [place for place in found if place[1] == column]
-        if not places:
-            continue
-        kind = kind_of(scores[places[0]])
-        chosen = kind.margin if margin is None else margin
-        decided = decide(
-            [found[place][0] for place in places], lower_is_better=kind.lower_is_better, margin=chosen or None
-        )
+        kind = kind_of(heading.scores[0])
+        chosen = (kind.margin if margin is None else margin) or None
+        comparisons = [found[place][0] for place in places]
+        decided = decide(comparisons, lower_is_better=kind.lower_is_better, margin=chosen)
         for place, decision in zip(places, decided, strict=True):
             made[place] = Difference(found[place][0], decision, found[place][1], len(places))
     return made

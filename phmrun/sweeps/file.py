@@ -102,11 +102,7 @@ class Sweep:
         return one_line(self.file.title or (self.table.title if self.table else ""))
 
     def seeds(self, count: int | None = None) -> list[int]:
-        """The seeds of every cell.
-
-        Args:
-            count: So many instead: the file's, then the next numbers after them.
-        """
+        """The seeds of every cell, or so many instead: the file's, then the next numbers after them."""
         given = self.file.seeds
         seeds = list(range(1, given + 1)) if isinstance(given, int) else list(given)
         missing = 0 if count is None else count - len(seeds)

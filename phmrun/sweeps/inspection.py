@@ -33,9 +33,7 @@ Answer = TypeVar("Answer")
 def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> Inspect:
     """A look that remembers: a network that is asked for again is not built again, nor are files read again.
 
-    Args:
-        plugins: SHA-256 of the user's own layers, by file.
-        recorded: The checksums of data that are not here, as runs have them on record; without it they are missing.
+    ``plugins`` are the checksums of the user's own layers, by file; without ``recorded``, data that are not here miss.
     """
     found: dict[str, Any] = {}
 

@@ -102,12 +102,8 @@ def plan(
 ) -> Plan:
     """The cells of a sweep: seeds vary fastest, then the last key of the grid.
 
-    Args:
-        sweep: The sweep.
-        inspect: Looks at an experiment; called once for all its seeds.
-        options_of: The options of a structure, by its name.
-        seeds: So many seeds instead of the file's.
-        only: Keep the cells that have one of these values at every one of these keys; see :func:`fits`.
+    An experiment is inspected once for all its seeds, which are so many instead of the file's if given. Only the cells
+    are kept that have one of these values at every one of these keys; see :func:`fits`.
 
     Raises:
         PhmrunError: The file names what does not exist, or no cell is left.

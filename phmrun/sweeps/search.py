@@ -107,13 +107,7 @@ class Result(NamedTuple):
 
 
 class Search:
-    """The trials around one cell that can be run.
-
-    Args:
-        cell: The cell.
-        variations: What to vary.
-        journal: The file that keeps what was tried.
-        make: From the cell and the values of a trial to its experiment.
+    """The trials around one cell that can be run; what was tried is kept in the file ``journal``.
 
     Raises:
         PhmrunError: Optuna is not installed.

@@ -10,22 +10,12 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from phmrun.ledger.status import now
 from phmrun.sweeps.executors import Ended, Job
 
 GRACE = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
 """How a run is ended: the signals, and the seconds that each is given."""
-
-
-@dataclass(frozen=True)
-class _Running:
-    """A job at work and the slot that it takes."""
-
-    job: Job
-    slot: int
-    process: subprocess.Popen[bytes]
 
 
 class LocalExecutor:
@@ -37,7 +27,7 @@ class LocalExecutor:
     def __init__(self, slots: int, devices: Sequence[str] = ()) -> None:
         self.devices = list(devices)
         self._free = list(range(slots))
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, tuple[int, subprocess.Popen[bytes]]] = {}  # slot and process of each run
 
     def room(self) -> int:
         """Free slots."""
@@ -47,30 +37,31 @@ class LocalExecutor:
         """Starts the jobs, each in the lowest free slot."""
         for job in jobs:
             slot = self._free.pop(0)
-            self._running[job.run_id] = _Running(job, slot, self._start(job, slot))
+            self._running[job.run_id] = slot, self._start(job, slot)
 
     def poll(self) -> list[Ended]:
         """The jobs whose processes are gone."""
         ended = []
-        for running in list(self._running.values()):
-            code = running.process.poll()
+        for run_id, (slot, process) in list(self._running.items()):
+            code = process.poll()
             if code is not None:
-                del self._running[running.job.run_id]
-                self._free = sorted([*self._free, running.slot])
-                ended.append(Ended(running.job.run_id, code))
+                del self._running[run_id]
+                self._free = sorted([*self._free, slot])
+                ended.append(Ended(run_id, code))
         return ended
 
     def stop(self) -> None:
         """Interrupts all jobs, more firmly if they do not listen, and waits for them."""
+        processes = [process for _, process in self._running.values()]
         for which, seconds in GRACE:
-            for running in self._running.values():
+            for process in processes:
                 with suppress(ProcessLookupError):  # it has ended in this instant
-                    if running.process.poll() is None:
-                        os.killpg(running.process.pid, which)
+                    if process.poll() is None:
+                        os.killpg(process.pid, which)
             deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline and any(r.process.poll() is None for r in self._running.values()):
+            while time.monotonic() < deadline and any(process.poll() is None for process in processes):
                 time.sleep(0.05)
-            if all(running.process.poll() is not None for running in self._running.values()):
+            if all(process.poll() is not None for process in processes):
                 return
 
     def _start(self, job: Job, slot: int) -> subprocess.Popen[bytes]:

@@ -7,6 +7,7 @@ its limit a task is signalled: it ends its run, asks to be queued again, and the
 import re
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from phmrun.errors import PhmrunError
@@ -47,17 +48,17 @@ wait "$run"
 """
 
 
+@dataclass(frozen=True)
 class Slurm:
     """Hands the jobs of a sweep over to SLURM, at most so many at a time, with options of sbatch (``partition=gpu``).
 
     Its scripts lie in a folder, each in one of its own.
     """
 
-    def __init__(self, folder: Path, name: str, most: int | None = None, options: Sequence[str] = ()) -> None:
-        self.folder = folder
-        self.name = name
-        self.most = most
-        self.options = options
+    folder: Path
+    name: str
+    most: int | None = None
+    options: Sequence[str] = ()
 
     def write(self, jobs: Sequence[Job]) -> Path:
         """Writes the script of one array job, and what it reads; returns its path.
