@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from phmrun.bench.embeddings import large_tables
 from phmrun.bench.machine import last_level_cache, waiter
 from phmrun.bench.modules import MODULE_KINDS, ORDERS, Batch, Case, Form, Inputs, ModuleKind, Shape, cases, frozen
-from phmrun.bench.third_party import OtherLayer, missing, other_layers
+from phmrun.bench.third_party import missing, other_layers
 from phmrun.bench.timing import MEASUREMENT, Result, Timing, interleave, ratios
 from phmrun.errors import PhmrunError
 from phmrun.progress import progress
@@ -28,9 +28,6 @@ from phmrun.progress import progress
 BEYOND_CACHE = 1.25  # cold copies take so many times the last-level cache …
 MOST_COPIES = 8192  # … but are no more than this: layers of a few kilobytes are never cold for long
 Mode = Literal["inference", "training"]
-
-
-Candidate = Case | OtherLayer  # what is measured against a module's reference, at one size
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Measured(Result):
 class Survey(NamedTuple):
     """The plan of a benchmark of layers."""
 
-    candidates: list[Candidate]
+    candidates: list[Case]
     tables: list[Case]  # large ones, whose lookups' memory is measured
     left_out: list[str]
 
@@ -113,7 +110,7 @@ def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) 
 
 
 def measure(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Case],
     *,
     batches: Sequence[Batch] = (),
     training: Sequence[Batch] = (),
@@ -151,11 +148,11 @@ def measure(
                     drawn = kind.draw(candidate.shape, batch, dtype)
                     inputs = tuple(one.detach().to(place).requires_grad_(one.requires_grad) for one in drawn)
                     if mode == "training":
-                        auto = candidate.in_training(module)
+                        auto = candidate.auto(module)
                         steps = {kind.reference: plain, auto: module}
                         timings = times({name: _step(kind, one, inputs, precision) for name, one in steps.items()})
                     else:
-                        auto = candidate.chosen(module, math.prod(batch))
+                        auto = candidate.auto(module, math.prod(batch))
                         with torch.inference_mode():
                             timings = times({name: _in_turn(kind, made, inputs) for name, made in forms.items()})
                     yield Measured(

@@ -6,7 +6,7 @@ A *form* is a way to hold a module for inference: "dense" has W built once, in a
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -244,12 +244,13 @@ MODULE_KINDS: Mapping[str, ModuleKind] = {
 
 
 class Case(NamedTuple):
-    """A structure with its options, in one kind of module at one size."""
+    """A structure with its options, in one kind of module at one size; or a layer of another package."""
 
     kind: ModuleKind
-    structure: str  # its registered name
+    structure: str  # its registered name, or the package
     options: Mapping[str, Any]
     shape: Shape  # as its kind says
+    make: Callable[[], nn.Module] | None = None  # of another package, used in training and in inference alike
 
     @property
     def label(self) -> str:
@@ -258,19 +259,17 @@ class Case(NamedTuple):
 
     def build(self) -> nn.Module:
         """A newly drawn module."""
-        return self.kind.build(self.shape, self.structure, self.options)
+        return self.make() if self.make else self.kind.build(self.shape, self.structure, self.options)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """As its kind says."""
-        return self.kind.forms(module)
+        """What it is for inference."""
+        return {"unfolded": frozen(module)} if self.make else self.kind.forms(module)
 
-    def in_training(self, module: nn.Module) -> Form:
-        """As its kind says."""
-        return self.kind.in_training(module)
-
-    def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """As its kind says."""
-        return self.kind.chosen(module, tokens)
+    def auto(self, module: nn.Module, tokens: int | None = None) -> Form:
+        """The form of training, or the one that inference takes for so many tokens, if there is such a form."""
+        if self.make:
+            return "unfolded"
+        return self.kind.in_training(module) if tokens is None else self.kind.chosen(module, tokens)
 
 
 def cases(

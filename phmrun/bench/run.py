@@ -174,7 +174,10 @@ def bench_run(
     if "decoding" in parts and isinstance(ours, Ours):
         plans += _decoding(ours, data, amount, exact=exact)
     elif "decoding" in parts:
-        plans += _answering(data, amount)
+        for size in sorted(amount.sizes):
+            lines, count, _ = sampled_lines(data, amount.single if size == 1 else amount.sentences)
+            phase = Phase(f"answering, batch {size}", "sentences", count)
+            plans.append((phase, partial(answering, lines=lines, batch=size)))
     if "training" in parts:
         plans.append(training_phase(trained, data, amount, place))
     with progress("measuring", 2 * len(plans), "phases") as advance:
@@ -273,13 +276,6 @@ def sampled_lines(data: DataModule, count: int) -> tuple[list[str], int, int]:
     items = list(data.inputs("test" if "test" in data.files else "dev"))
     chosen = [items[number] for number in evenly(len(items), count)]
     return [line for item in chosen for line in item.split("\n")], len(chosen), len(items)
-
-
-def _answering(data: DataModule, amount: Amount) -> Iterator[tuple[Phase, Prepare]]:
-    """Answers to the test split's inputs, one at a time and many."""
-    for size in sorted(amount.sizes):
-        lines, count, _ = sampled_lines(data, amount.single if size == 1 else amount.sentences)
-        yield Phase(f"answering, batch {size}", "sentences", count), partial(answering, lines=lines, batch=size)
 
 
 def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) -> Iterator[tuple[Phase, Prepare]]:

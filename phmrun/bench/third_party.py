@@ -7,38 +7,15 @@ PHM with that n.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from torch import nn
 
-from phmrun.bench.modules import Form, ModuleKind, Shape, frozen
+from phmrun.bench.modules import Case, ModuleKind, Shape
 
 PACKAGES = {"adapters": ("adapters",), "tensorly-torch": ("tensorly-torch", "tensorly")}
 """Packages, and what must be installed for them: the second needs another without saying so."""
-
-
-@dataclass(frozen=True)
-class OtherLayer:
-    """A layer of another package, used as it is in training and in inference alike."""
-
-    kind: ModuleKind
-    label: str
-    shape: Shape
-    build: Callable[[], nn.Module]
-
-    def forms(self, module: nn.Module) -> dict[str, nn.Module]:
-        """The one that it has."""
-        return {"unfolded": frozen(module)}
-
-    def in_training(self, module: nn.Module) -> Form:
-        """The one that it has."""
-        return "unfolded"
-
-    def chosen(self, module: nn.Module, tokens: int) -> Form:
-        """The one that it has."""
-        return "unfolded"
 
 
 def missing() -> list[str]:
@@ -55,7 +32,7 @@ def installed(package: str) -> bool:
     return True
 
 
-def other_layers(kind: ModuleKind, orders: Sequence[int], shapes: Sequence[Shape] = ()) -> list[OtherLayer]:
+def other_layers(kind: ModuleKind, orders: Sequence[int], shapes: Sequence[Shape] = ()) -> list[Case]:
     """What the installed packages have for a kind of module, for each n, at some sizes or at the kind's own."""
     kinds: dict[str, dict[str, Callable[..., nn.Module]]] = {
         "nn.Linear": {"adapters": adapters_linear, "tensorly-torch": tensorly_linear},
@@ -63,7 +40,7 @@ def other_layers(kind: ModuleKind, orders: Sequence[int], shapes: Sequence[Shape
     }
     absent = missing()
     return [
-        OtherLayer(kind, f"{package} n={n}", shape, functools.partial(make, *shape, n))
+        Case(kind, package, {"n": n}, shape, functools.partial(make, *shape, n))
         for shape in shapes or kind.sizes.shapes
         for package, make in kinds.get(kind.reference, {}).items()
         for n in orders

@@ -107,10 +107,6 @@ def _multiplications(run: RunSummary) -> float | None:
     return float(found) if isinstance(found, int) else None
 
 
-def _training_time(run: RunSummary) -> float | None:
-    return run.status.seconds if run.status and run.status.seconds else None
-
-
 def _step_time(run: RunSummary) -> float | None:
     """Seconds of an optimizer step, by the median of its rounds."""
     phase = _training_phase(run)
@@ -136,7 +132,10 @@ COSTS: Mapping[str, Cost] = {
         "of the weight matrices for one token, each W built once for 4,096 of them",
     ),
     "training-time": Cost(
-        "training", _training_time, duration, "the clock's time of a run, whatever else its machine did meanwhile"
+        "training",
+        lambda run: (run.status.seconds or None) if run.status else None,
+        duration,
+        "the clock's time of a run, whatever else its machine did meanwhile",
     ),
     "step-time": Cost(
         "ms per step",

@@ -32,17 +32,9 @@ def sequential(
         base = stream.normal(size=FIXED)
         made.append(decisions(design, [stream.normal(effect, 1, FIXED).tolist() for _ in range(rows)], base.tolist()))
     seeds = float(np.mean([each.seeds for found in made for each in found]))
-    return {
-        "test": "sequential",
-        "rows": rows,
-        "effect": effect,
-        "margin": margin,
-        "any_different": _any(made, Verdict.DIFFERENT),
-        "any_not_worse": _any(made, Verdict.NOT_WORSE),
-        "power": _power(made),
-        "mean_seeds": seeds,
-        "saved": 1 - seeds / FIXED,
-    }
+    said = {"test": "sequential", "rows": rows, "effect": effect, "margin": margin}
+    said |= {"any_different": _any(made, Verdict.DIFFERENT), "any_not_worse": _any(made, Verdict.NOT_WORSE)}
+    return said | {"power": _power(made), "mean_seeds": seeds, "saved": 1 - seeds / FIXED}
 
 
 def fixed(stream: np.random.Generator, trials: int, rows: int, effect: float, seeds: int) -> dict[str, Any]:
@@ -54,15 +46,9 @@ def fixed(stream: np.random.Generator, trials: int, rows: int, effect: float, se
         compared = [each for side in sides if (each := compare_scores(side, base, paired=False))]
         made.append(decide(compared, lower_is_better=False))
         held += [low <= effect <= high for low, high in (each.interval() for each in compared)]
-    return {
-        "test": "fixed",
-        "rows": rows,
-        "effect": effect,
-        "seeds": seeds,
-        "any_different": _any(made, Verdict.DIFFERENT),
-        "power": _power(made),
-        "coverage": float(np.mean(held)),
-    }
+    said = {"test": "fixed", "rows": rows, "effect": effect, "seeds": seeds}
+    coverage = float(np.mean(held))
+    return said | {"any_different": _any(made, Verdict.DIFFERENT), "power": _power(made), "coverage": coverage}
 
 
 def items_and_seeds(

@@ -1,7 +1,6 @@
 """What a sweep's file says: a base and a grid, or a paper's table, or a table in smaller settings. Imports no torch."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -79,7 +78,7 @@ class SweepFile(Section):
         count = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
         if count > MOST_SEEDS:
             raise ValueError(f"{count:,} seeds are more than the {MOST_SEEDS:,} of one sweep")
-        if tuned_keys(self.tune) & (self.grid.keys() | {"seed"}):
+        if ({RATE} if self.tune is True else self.tune.keys()) & (self.grid.keys() | {"seed"}):
             raise ValueError("what is tuned is neither the seed nor a key of the grid")
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is named twice")
@@ -109,11 +108,6 @@ class Sweep:
         if missing > 0:
             seeds += range(max(seeds) + 1, max(seeds) + 1 + missing)
         return seeds if count is None else seeds[:count]
-
-
-def tuned_keys(tune: Literal[True] | Mapping[str, Sequence[Any]]) -> set[str]:
-    """The dotted keys of which every row tries several values."""
-    return {RATE} if tune is True else set(tune)
 
 
 def json_schema() -> dict[str, Any]:

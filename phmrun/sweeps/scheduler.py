@@ -22,8 +22,7 @@ from phmrun.ledger.lock import Holder
 from phmrun.ledger.run import directory_of
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import CellState, CellStatus, look, orphans
-from phmrun.sweeps.executors import Ended, Executor, Job
-from phmrun.sweeps.executors.local import GRACE
+from phmrun.sweeps.executors import GRACE, Ended, Executor, Job
 from phmrun.sweeps.plan import Cell
 from phmrun.sweeps.workplace import Workplace, last_lines
 

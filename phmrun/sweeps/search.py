@@ -152,14 +152,11 @@ class Search:
 
     def settle(self, trial: Trial, status: CellStatus) -> bool:
         """Keeps what came of a trial; whether it has come to its end."""
-        if status.state is CellState.DONE and status.run is not None:
-            score = status.run.score(BEST)
-            state = None if score is not None else self._states.FAIL
-            self._study.tell(trial.number, score, state=state, skip_if_finished=True)
-        elif status.state in (CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
-            self._study.tell(trial.number, state=self._states.FAIL, skip_if_finished=True)
-        else:
+        if status.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID, CellState.BLOCKED):
             return False
+        score = status.run.score(BEST) if status.run and status.state is CellState.DONE else None
+        state = self._states.FAIL if score is None else None
+        self._study.tell(trial.number, score, state=state, skip_if_finished=True)
         return True
 
     def results(self) -> list[Result]:

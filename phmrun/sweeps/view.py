@@ -128,17 +128,11 @@ def said(event: Event) -> str:
     reason = f": {status.reason}" if status.reason and status.state is not CellState.DONE else ""
     if event.code is not None and event.code < 0 and status.state is not CellState.DONE:
         reason = f": killed by signal {-event.code}"
-    best = headline(status.run) if status.state is CellState.DONE and status.run else ""
-    scores = f": {best}" if best else ""
+    run = status.run if status.state is CellState.DONE else None
+    best = run.score(run.main_score) if run and run.main_score else None
+    scores = f": {run.main_score} {number(best)}" if run and best is not None else ""
     word = "not begun" if status.state in NOT_BEGUN else str(status.state)
     return f"{word}{took} {status.cell.label}{scores}{reason}"
-
-
-def headline(run: RunSummary) -> str:
-    """Its main score, with the name; nothing without one."""
-    name = run.main_score
-    value = run.score(name) if name else None
-    return f"{name} {number(value)}" if value is not None else ""
 
 
 def pace_of(run: RunSummary | None) -> float | None:

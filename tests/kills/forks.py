@@ -22,7 +22,7 @@ from pytorch_lightning.strategies.launchers import subprocess_script
 from phmrun.cli.app import main
 from phmrun.config import Task
 from phmrun.registry import TASKS
-from phmrun.sweeps.executors import local
+from phmrun.sweeps import executors
 
 PHMRUN = Path(sys.executable).with_name("phmrun")
 PATIENCE = 1800.0
@@ -140,7 +140,7 @@ def forked(command: Sequence[str], folder: Path, output: Path, others: int = 0) 
     os.chdir(folder)
     if others:
         forks = SimpleNamespace(Popen=Forks(others), DEVNULL=-3, STDOUT=-2)
-        subprocess_script.subprocess = local.subprocess = forks
+        subprocess_script.subprocess = executors.subprocess = forks
     _be(command)
 
 

@@ -1,9 +1,16 @@
 """Where runs are carried out, each in a process of its own: on this machine, on a SLURM or a Ray cluster."""
 
-from collections.abc import Sequence
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from phmrun.ledger.status import now
+
+GRACE = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
+"""How a run is ended: the signals, and the seconds that each is given."""
 
 
 @dataclass(frozen=True)
@@ -36,3 +43,18 @@ class Executor(Protocol):
 
     def stop(self) -> None:
         """Interrupts all jobs that it has started, and waits until they are gone."""
+
+
+def start(job: Job, where: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """A child in a session of its own, so that the terminal's Ctrl-C reaches it through the planner alone."""
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with job.log.open("ab", buffering=0) as log:
+        log.write(f"{now()} started{where}: {' '.join(job.command)}\n".encode())
+        return subprocess.Popen(
+            job.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )

@@ -5,17 +5,12 @@ planner that is interrupted takes its runs with it.
 """
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from phmrun.ledger.status import now
-from phmrun.sweeps.executors import Ended, Job
-
-GRACE = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
-"""How a run is ended: the signals, and the seconds that each is given."""
+from phmrun.sweeps.executors import GRACE, Ended, Job, start
 
 
 class LocalExecutor:
@@ -36,8 +31,11 @@ class LocalExecutor:
     def submit(self, jobs: Sequence[Job]) -> None:
         """Starts the jobs, each in the lowest free slot."""
         for job in jobs:
-            slot = self._free.pop(0)
-            self._running[job.run_id] = slot, self._start(job, slot)
+            slot, environment, where = self._free.pop(0), dict(os.environ), ""
+            if self.devices:
+                environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
+                where = f" on device {environment['CUDA_VISIBLE_DEVICES']}"
+            self._running[job.run_id] = slot, start(job, where, environment)
 
     def poll(self) -> list[Ended]:
         """The jobs whose processes are gone."""
@@ -63,22 +61,3 @@ class LocalExecutor:
                 time.sleep(0.05)
             if all(process.poll() is not None for process in processes):
                 return
-
-    def _start(self, job: Job, slot: int) -> subprocess.Popen[bytes]:
-        """A child in a session of its own, so that the terminal's Ctrl-C reaches it through the planner alone."""
-        environment = dict(os.environ)
-        where = ""
-        if self.devices:
-            environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
-            where = f" on device {environment['CUDA_VISIBLE_DEVICES']}"
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        with job.log.open("ab", buffering=0) as log:
-            log.write(f"{now()} started{where}: {' '.join(job.command)}\n".encode())
-            return subprocess.Popen(
-                job.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )

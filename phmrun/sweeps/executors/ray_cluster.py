@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from phmrun.errors import PhmrunError
-from phmrun.ledger.status import now
-from phmrun.sweeps.executors import Ended, Job
-from phmrun.sweeps.executors.local import GRACE
+from phmrun.sweeps.executors import GRACE, Ended, Job, start
 
 RETRIES = 3  # how often a task is started again after its machine or its worker was lost
 WAIT = sum(seconds for _, seconds in GRACE)  # seconds that interrupted tasks are given to end
@@ -44,7 +42,15 @@ class RayExecutor:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise PhmrunError(f"the Ray cluster cannot be reached: {error}", where="--address") from error
-        self.slots = self._slots(cpus, gpus, jobs)
+        there, asked = ray.cluster_resources(), {"CPU": cpus, "GPU": gpus}
+        fitting = min(int(there.get(kind, 0) / amount) for kind, amount in asked.items() if amount)
+        if not fitting:
+            raise PhmrunError(
+                f"no job fits: it takes {cpus:g} CPUs and {gpus:g} GPUs, the cluster has {there.get('CPU', 0):g} and "
+                f"{there.get('GPU', 0):g}",
+                where="--threads, --gpus",
+            )
+        self.slots = min(jobs or fitting, fitting)
         self._task: Any = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(carry_out)
         self._running: dict[Any, str] = {}
 
@@ -71,18 +77,6 @@ class RayExecutor:
         if self._running:
             self._ray.wait(list(self._running), num_returns=len(self._running), timeout=WAIT)
 
-    def _slots(self, cpus: float, gpus: float, jobs: int | None) -> int:
-        there = self._ray.cluster_resources()
-        asked = {"CPU": cpus, "GPU": gpus}
-        fitting = min(int(there.get(kind, 0) / amount) for kind, amount in asked.items() if amount)
-        if not fitting:
-            raise PhmrunError(
-                f"no job fits: it takes {cpus:g} CPUs and {gpus:g} GPUs, the cluster has {there.get('CPU', 0):g} and "
-                f"{there.get('GPU', 0):g}",
-                where="--threads, --gpus",
-            )
-        return min(jobs or fitting, fitting)
-
     def _code(self, reference: Any) -> int:
         """The exit code of a job whose task has ended; that of a kill where the task did not return."""
         try:
@@ -98,14 +92,9 @@ def carry_out(job: Job) -> int:
 
     A cancelled task raises ``KeyboardInterrupt`` here, and ends its child before it goes.
     """
-    job.log.parent.mkdir(parents=True, exist_ok=True)
-    with job.log.open("ab", buffering=0) as log:
-        log.write(f"{now()} started on {os.uname().nodename}: {' '.join(job.command)}\n".encode())
-        blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # by Ray; a child would inherit that
-        child = subprocess.Popen(
-            job.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # by Ray; a child would inherit that
+    child = start(job, f" on {os.uname().nodename}")
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     try:
         while child.poll() is None:  # Ray sets a flag, which ends a sleep but no wait
             time.sleep(0.2)
