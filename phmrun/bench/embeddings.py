@@ -64,11 +64,7 @@ def measure(
     device: torch.device | str = "cpu",
     at_least: float = MEASUREMENT,
 ) -> Iterator[Lookup]:
-    """Measures each embedding, named with its options; results are medians over the rounds.
-
-    Raises:
-        PhmrunError: There is no such embedding or option, or sizes do not fit.
-    """
+    """Measures each embedding, named with its options, in medians over the rounds; refuses what does not fit."""
     with progress("measuring", len(embeddings), "embeddings") as advance:
         for name, options in embeddings:
             with torch.no_grad():

@@ -24,11 +24,7 @@ IGNORED = -100  # the label of a position without a next token
 
 
 def transformers_library() -> Any:
-    """The package ``transformers``.
-
-    Raises:
-        PhmrunError: It is not installed.
-    """
+    """The package ``transformers``; a `PhmrunError` says how it is installed."""
     try:
         import transformers
     except ImportError as error:

@@ -65,14 +65,10 @@ def survey(
     third_party: bool = True,
     rows: int = 0,
 ) -> Survey:
-    """Plans a benchmark of kinds of modules, with structures named with their options.
+    """Plans a benchmark of kinds of modules, with structures named with their options; refuses one in which none fits.
 
     ``orders`` are the values of n where a structure has it and none is given, ``shapes`` those of each kind unless
-    given, ``rows`` the vectors in the large tables, 0 for none. ``third_party`` sets other packages' layers beside
-    ours.
-
-    Raises:
-        PhmrunError: There is no such structure or option, or none fits.
+    given, ``rows`` the vectors in the large tables, 0 for none.
     """
     orders = orders or ORDERS
     absent = missing() if third_party else []
@@ -96,11 +92,7 @@ def survey(
 
 
 def check_batches(modules: Sequence[str], batches: Sequence[Batch], where: str) -> None:
-    """That every batch has the dimensions that the modules read.
-
-    Raises:
-        PhmrunError: One has not.
-    """
+    """Refuses batches that have not the dimensions that the modules read."""
     for name in modules:
         example = MODULE_KINDS[name].sizes.batches[0]
         for batch in batches:

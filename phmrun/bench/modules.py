@@ -279,13 +279,10 @@ def cases(
     shapes: Sequence[Shape] = (),
     dtype: torch.dtype = torch.float32,
 ) -> tuple[list[Case], list[str]]:
-    """What to measure of structures, by their names and options, and why some of it is left out.
+    """What to measure of structures, by their names and options, and why some of it is left out; refuses unknown ones.
 
     A structure that has an option ``n`` is measured for each of ``orders`` unless n is given; any other once. Sizes are
     the kind's own unless given.
-
-    Raises:
-        PhmrunError: There is no such structure or option.
     """
     found, left_out = [], []
     for shape in shapes or kind.sizes.shapes:

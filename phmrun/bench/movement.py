@@ -25,10 +25,7 @@ def movements(
 
     The step is the learning rate times the gradient's sign (Adam's first), or times the gradient ("sgd"). 64 inputs
     and the gradient at their outputs are drawn from a normal distribution, the same for both layers. ``shape`` is rows
-    and columns of the matrix, ``draws`` the number of layers.
-
-    Raises:
-        PhmrunError: The structure does not fit.
+    and columns of the matrix, ``draws`` the number of layers. A structure that does not fit is refused.
     """
     sums: dict[str, tuple[float, float]] = {}
     rows, columns = shape

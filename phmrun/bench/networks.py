@@ -50,11 +50,7 @@ class Amount:
 def measure(
     preset: str, configs: Mapping[str, SequenceToSequenceExperiment], amount: Amount, *, device: str = "cpu"
 ) -> list[Measured]:
-    """Measures all networks of some sizes in the same rounds: by structure and options, the first the dense one.
-
-    Raises:
-        PhmrunError: A structure does not fit the sizes.
-    """
+    """Measures networks of some sizes in the same rounds, by structure and options, the first the dense one."""
     sizes = (amount.vocabulary, amount.vocabulary)
     systems = {
         label: Ours(build_sequence_to_sequence(config, *sizes), search_from(config.decoding), device)

@@ -27,13 +27,10 @@ CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time
 def measure_times(
     run: Run, wanted: Collection[str], amount: Amount, device: str = "auto", clock: str = "wall"
 ) -> dict[str, Any]:
-    """Measures some of :data:`TIMES` on a trained run, and writes them into its directory.
+    """Measures some of :data:`TIMES` on a trained run, in seconds, and writes them with signatures into its directory.
 
     The amount is of rounds, training batches (validation batches too) and test items of a measurement; the clock is
     "wall", or "cpu": what this process computes, over all threads, whatever else the machine does.
-
-    Returns:
-        By name, value in seconds and signature.
 
     Raises:
         PhmrunError: The run cannot be used, its data are missing, or there is no such time.

@@ -54,11 +54,7 @@ class AuditRow:
 
 
 def audit(paper: str = "all") -> Iterator[AuditRow]:
-    """All parameter figures of the tables of one paper, by its short name, or of all.
-
-    Raises:
-        PhmrunError: There is no such paper, or a table's file does not describe networks that can be built.
-    """
+    """All parameter figures of the tables of one paper, or of all; refuses unknown papers and malformed tables."""
     for name in table_names(paper):
         yield from audit_table(load_table(name), name)
 
@@ -96,11 +92,7 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
 
 
 def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None = None) -> nn.Module:
-    """One of :data:`NETWORKS` on the current default device, from the arguments of its constructor.
-
-    Raises:
-        PhmrunError: Unknown network or argument, a missing argument, or values that do not go together.
-    """
+    """One of :data:`NETWORKS` on the default device; refuses unknown, missing and contradictory arguments."""
     if name not in NETWORKS:
         raise unknown("network", name, NETWORKS, where=where)
     module, _, attribute = NETWORKS[name].partition(":")
@@ -155,11 +147,7 @@ class _Networks:
 
 
 def measured(counts: Counts, measure: str | list[str], without: list[str], where: str) -> int:
-    """The parameters that a measure takes of a network's counts; see :class:`Column`.
-
-    Raises:
-        PhmrunError: The network has no such scope.
-    """
+    """What a measure (see :class:`Column`) takes of the counts of a network; refuses scopes that it has not."""
     if measure == "matrices":
         return int(counts["block_matrices"]["count"])
     scopes = list(counts["by_scope"])

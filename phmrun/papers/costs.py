@@ -42,11 +42,7 @@ def cost_of(entries: Iterable[Entry], name: str) -> float | None:
 
 
 def require_cost(name: str, where: str) -> str:
-    """The name.
-
-    Raises:
-        PhmrunError: There is no such cost.
-    """
+    """The name; refuses what is none of :data:`COSTS`."""
     if name not in COSTS:
         raise unknown("cost", name, list(COSTS), where=where)
     return name

@@ -56,7 +56,8 @@ class Entry:
             named = str(train[0] if isinstance(train, list) else train)
             if not self.marks:
                 return f"{named} (no checksum on record)"
-            return f"{Path(named).name} {digest(self.marks)[:6]}"
+            digest = hashlib.sha256(json.dumps(dict(self.marks), sort_keys=True).encode()).hexdigest()
+            return f"{Path(named).name} {digest[:6]}"
         elif isinstance(value, Mapping):
             value = layer_label(value) if "structure" in value else value.get("name")
         if value is None:
@@ -77,11 +78,6 @@ class Entry:
     def dense(self) -> bool:
         """Whether every part of its network is made of plain matrices."""
         return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
-
-
-def digest(marks: Mapping[str, str]) -> str:
-    """One checksum of several."""
-    return hashlib.sha256(json.dumps(dict(marks), sort_keys=True).encode()).hexdigest()
 
 
 def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
@@ -138,8 +134,7 @@ def _config(run: RunSummary, options_of: OptionsOf | None) -> Experiment:
 def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
     """Further keys that part experiments which ``keys`` leave together though they differ in more than the seed.
 
-    Raises:
-        PhmrunError: No key can tell two of them apart.
+    Refuses those that no key can tell apart.
     """
     found: dict[str, None] = {}
     while True:
@@ -157,11 +152,7 @@ def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
 
 
 def require_seeds(entries: Sequence[Entry], where: str) -> None:
-    """Refuses to pool experiments that differ in more than the seed, or have the same one.
-
-    Raises:
-        PhmrunError: With what differs.
-    """
+    """Refuses to pool experiments that differ in more than the seed, or have the same one; says in what they differ."""
     if len(set(_identities(entries))) > 1:
         raise not_seeds(entries, where)
     by_seed: dict[str, str] = {}

@@ -60,11 +60,7 @@ def to_json(run: Run, score: str) -> dict[str, Any] | None:
 
 
 def from_json(content: Mapping[str, Any]) -> Items:
-    """The items that :func:`to_json` wrote.
-
-    Raises:
-        ValueError: They are damaged.
-    """
+    """The items that :func:`to_json` wrote; a ``ValueError`` says that they are damaged."""
     try:
         number = int(content["items"])
         columns = [_unpacked(text, number) for text in content["columns"]]

@@ -43,12 +43,9 @@ class Printed:
 
     @classmethod
     def parse(cls, text: str, unit: str = "", digits: int | None = None) -> "Printed":
-        """The number in ``text``, with the unit printed behind it or else the column's.
+        """The number in ``text``, with the unit printed behind it or else the column's; refuses what is none.
 
         Only so many ``digits`` of it count, where the zeros behind them only fill up.
-
-        Raises:
-            PhmrunError: It is no number, or the unit is unknown.
         """
         match = _NUMBER.fullmatch(text.strip().replace("−", "-"))
         if match is None:
@@ -221,11 +218,7 @@ class PaperTable(Section):
 
 
 def table_names(paper: str = "all") -> list[str]:
-    """Files of the tables of one paper, or of all, such as ``configs/papers/phm/table2.yaml``.
-
-    Raises:
-        PhmrunError: There is no such paper.
-    """
+    """Files (``configs/papers/phm/table2.yaml``) of the tables of one paper, or of all; refuses unknown papers."""
     files = [name for name in packaged_names() if name.startswith(FOLDER)]
     names = [name for name in files if not name.endswith(("-small.yaml", "/claims.yaml"))]
     if paper == "all":
@@ -241,11 +234,7 @@ def paper_names() -> list[str]:
 
 
 def load_table(name: str) -> PaperTable:
-    """One table's file: a path, or a name as :func:`table_names` gives.
-
-    Raises:
-        PhmrunError: The file is missing or malformed, with the place.
-    """
+    """A table by its file, a path or one of :func:`table_names`; a `PhmrunError` says what is wrong in it."""
     return validated(PaperTable, name)
 
 

@@ -116,13 +116,10 @@ def tabulate(
     paper: PaperTable | None = None,
     reduced: str = "",
 ) -> ResultTable:
-    """The table of some experiments; a cell holds the seeds of one.
+    """The table of some experiments; a cell holds the seeds of one, and a `PhmrunError` says what else would be in it.
 
     A row is made by keys of the sweep or dotted keys of the configuration. The rows of a paper whose published cells
     stand beside ours are the rows, ``reduced`` says in what the settings fall short of its.
-
-    Raises:
-        PhmrunError: Experiments that differ in more than the seed would stand in one cell.
     """
     groups: dict[tuple[str, ...], list[Entry]] = {}
     if paper:
@@ -161,8 +158,7 @@ def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
     """The columns of a sweep: every value of some keys, times every score, or else the main one of each experiment.
 
-    Raises:
-        PhmrunError: No run has a score of that name.
+    Refuses a score that no run has.
     """
     known = score_names([entry.run for entry in entries if entry.run])
     for score in scores:

@@ -77,14 +77,13 @@ def compare_items(
         weights = np.bincount(stream.integers(size, size=size), minlength=size).astype(np.float64)
         for each, side in zip(drawn, (first, second), strict=True):
             each[place] = measure(np.einsum("i,rik->rk", weights, side))
-    value = float(on_all[0].mean() - on_all[1].mean())
     of_items = float((drawn[0].mean(axis=1) - drawn[1].mean(axis=1)).var(ddof=1))
     of_seeds = 0.0
     if _several(on_all):
         of_seeds = _seed_variance(on_all, paired)
         in_both = sum(_of_seed_and_item(each) for each in drawn)
         of_items -= min(in_both, of_seeds, of_items)  # few seeds may agree by chance: then there is nothing to take out
-    return _comparison(value, of_seeds, of_items, size - 1, on_all, paired, items=True)
+    return _comparison(on_all, paired, of_seeds, of_items, size)
 
 
 def compare_scores(system: Sequence[float], baseline: Sequence[float], *, paired: bool) -> Comparison | None:
@@ -95,8 +94,7 @@ def compare_scores(system: Sequence[float], baseline: Sequence[float], *, paired
     both = [np.asarray(side, dtype=np.float64) for side in (system, baseline)]
     if not _several(both):
         return None
-    value = float(both[0].mean() - both[1].mean())
-    return _comparison(value, _seed_variance(both, paired), 0.0, 1, both, paired, items=False)
+    return _comparison(both, paired, _seed_variance(both, paired))
 
 
 def _of_seed_and_item(drawn: Array) -> float:
@@ -111,17 +109,10 @@ def _of_seed_and_item(drawn: Array) -> float:
 
 
 def _comparison(
-    value: float,
-    of_seeds: float,
-    of_items: float,
-    items_freedom: int,
-    scores: Sequence[Array],
-    paired: bool,
-    *,
-    items: bool,
+    scores: Sequence[Array], paired: bool, of_seeds: float, of_items: float = 0.0, items: int = 0
 ) -> Comparison:
     total = of_seeds + of_items
-    parts = [(of_items, float(max(items_freedom, 1)))]
+    parts = [(of_items, float(max(items - 1, 1)))]
     if paired:
         parts.append((of_seeds, float(max(len(scores[0]) - 1, 1))))
     elif _several(scores):
@@ -130,8 +121,8 @@ def _comparison(
         parts += [(scale * each, float(len(side) - 1)) for each, side in zip(own, scores, strict=True)]
     below = sum(part * part / freedom for part, freedom in parts)
     freedom = total * total / below if below else float(sum(len(side) - 1 for side in scores) or 1)
-    seeds = (len(scores[0]), len(scores[1]))
-    return Comparison(value, math.sqrt(total), freedom, seeds, items)
+    value, seeds = float(scores[0].mean() - scores[1].mean()), (len(scores[0]), len(scores[1]))
+    return Comparison(value, math.sqrt(total), freedom, seeds, items > 0)
 
 
 def _seed_variance(scores: Sequence[Array], paired: bool) -> float:

@@ -28,11 +28,7 @@ class SignFlip(NamedTuple):
 
 
 def sign_flip(differences: Sequence[float]) -> SignFlip:
-    """The test of paired differences, one for each seed.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """The test of paired differences, one for each seed; a ``ValueError`` says that there is none."""
     if not len(differences):
         raise ValueError("the sign-flip test needs at least one difference")
     values = np.asarray(differences, dtype=np.float64)

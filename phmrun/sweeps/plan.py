@@ -296,11 +296,7 @@ def _below(lines: Mapping[str, int], prefix: str) -> dict[str, int]:
 
 
 def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """What ``--only key=value`` asks for (``layer=phm``, ``row=Transformer``); a key given again has further values.
-
-    Raises:
-        PhmrunError: A text is not of that form.
-    """
+    """What ``--only key=value`` (``layer=phm``) asks for; a key given again has further values. Refuses other forms."""
     wanted: dict[str, list[Any]] = {}
     for text in texts:
         key, equals, value = text.partition("=")

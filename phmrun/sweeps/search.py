@@ -64,11 +64,7 @@ Variation = Interval | Choice
 
 
 def read_variation(text: str) -> Variation:
-    """``KEY=LOW..HIGH`` or ``KEY=A,B,C``.
-
-    Raises:
-        PhmrunError: It is neither, or the interval is empty.
-    """
+    """``KEY=LOW..HIGH`` or ``KEY=A,B,C``; refuses what is neither, and an empty interval."""
     key, equals, values = (part.strip() for part in text.partition("="))
     if not (equals and key and values):
         raise PhmrunError(
@@ -107,11 +103,7 @@ class Result(NamedTuple):
 
 
 class Search:
-    """The trials around one cell that can be run; what was tried is kept in the file ``journal``.
-
-    Raises:
-        PhmrunError: Optuna is not installed.
-    """
+    """The trials around one cell that can be run, kept in the file ``journal``; refuses to do without Optuna."""
 
     def __init__(self, cell: Cell, variations: Sequence[Variation], journal: Path, make: Make) -> None:
         try:

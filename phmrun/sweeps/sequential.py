@@ -70,11 +70,7 @@ class Terms:
 
 
 def kept_terms(folder: Path) -> Terms | None:
-    """The terms of a sweep that was begun; ``None``: it was not.
-
-    Raises:
-        PhmrunError: The record is damaged.
-    """
+    """The terms of a sweep that was begun; ``None``: it was not. Refuses a damaged record."""
     path = folder / FILE
     try:
         return Terms(**parse_json(path.read_text(encoding="utf-8")))
@@ -87,8 +83,7 @@ def kept_terms(folder: Path) -> Terms | None:
 def terms_of(folder: Path, max_seeds: int | None, margin: float | None, seeds: int | None) -> Terms | None:
     """The terms by which a sweep was stopped, on record or asked for; ``None``: it was not.
 
-    Raises:
-        PhmrunError: Others are on record, or another number of ``seeds`` was asked for.
+    Refuses others than those on record, and another number of ``seeds``.
     """
     kept = kept_terms(folder)
     if kept is None:
@@ -102,11 +97,7 @@ def terms_of(folder: Path, max_seeds: int | None, margin: float | None, seeds: i
 
 
 def fix_terms(folder: Path, asked: Terms) -> None:
-    """Keeps the terms of a sweep before its first look.
-
-    Raises:
-        PhmrunError: Others are on record.
-    """
+    """Keeps the terms of a sweep before its first look; refuses others than those on record."""
     kept = kept_terms(folder)
     if kept is None:
         write_json(folder / FILE, asdict(asked))

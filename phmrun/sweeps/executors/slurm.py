@@ -61,11 +61,7 @@ class Slurm:
     options: Sequence[str] = ()
 
     def write(self, jobs: Sequence[Job]) -> Path:
-        """Writes the script of one array job, and what it reads; returns its path.
-
-        Raises:
-            PhmrunError: An option is none.
-        """
+        """Writes the script of one array job, and what it reads; its path. Refuses what is no option of sbatch."""
         for option in self.options:
             if not option.isprintable():  # it would make further lines
                 what = f"{option!r} is no option of sbatch"
@@ -95,11 +91,7 @@ class Slurm:
         return folder / SCRIPT
 
     def submit(self, script: Path) -> str:
-        """Submits a script, and returns SLURM's number of the job.
-
-        Raises:
-            PhmrunError: There is no SLURM here, or it refuses.
-        """
+        """Submits a script; SLURM's number of the job. A `PhmrunError` says why there is none."""
         answer = _call("sbatch", "--parsable", str(script))
         job = answer.strip().split(";")[0]
         write_text(script.with_name(JOB), f"{job}\n")
