@@ -94,8 +94,7 @@ class HuggingFace:
     @property
     def network(self) -> nn.Module:
         """What is trained."""
-        network: nn.Module = self.model
-        return network
+        return self.model
 
     def loss(self, batch: ParallelBatch) -> Tensor:
         """Its logits at every position, padding included, and torch's label-smoothed cross-entropy."""

@@ -28,6 +28,7 @@ from phmrun.progress import progress
 BEYOND_CACHE = 1.25  # cold copies take so many times the last-level cache …
 MOST_COPIES = 8192  # … but are no more than this: layers of a few kilobytes are never cold for long
 Mode = Literal["inference", "training"]
+Precision = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
@@ -184,10 +185,7 @@ def _in_turn(kind: ModuleKind, modules: Sequence[nn.Module], inputs: Inputs) -> 
 
 
 def _step(
-    kind: ModuleKind,
-    module: nn.Module,
-    inputs: Inputs,
-    precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    kind: ModuleKind, module: nn.Module, inputs: Inputs, precision: Precision = nullcontext
 ) -> Callable[[], None]:
     """One forward and one backward, the gradients thrown away as an optimizer step does."""
     with torch.no_grad(), precision():

@@ -63,8 +63,7 @@ class ModuleKind(ABC):
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
         """The outputs of ours or of the reference."""
-        outputs: Tensor = module(*inputs)
-        return outputs
+        return module(*inputs)
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
         """Ours for inference, in each form that it has."""
@@ -101,8 +100,7 @@ class LinearKind(ModuleKind):
 
     def in_training(self, module: nn.Module) -> Application:
         """As the structure prefers."""
-        application: Application = module.application  # type: ignore[assignment]
-        return application
+        return module.application  # type: ignore[return-value]
 
     def chosen(self, module: nn.Module, tokens: int) -> Form:
         """Factors of large maps for a few tokens; for more where the structure prefers them in any case."""
@@ -156,8 +154,7 @@ class LSTMKind(ModuleKind):
 
     def call(self, module: nn.Module, inputs: Inputs) -> Tensor:
         """Outputs of all steps."""
-        outputs: Tensor = module(*inputs)[0]
-        return outputs
+        return module(*inputs)[0]
 
 
 class EinsumBiaffine(nn.Module):
@@ -214,8 +211,7 @@ class BiaffineKind(ModuleKind):
         """Scores."""
         one = isinstance(module, Biaffine) and module.out_features == 1
         one = one or (isinstance(module, EinsumBiaffine) and len(module.weight) == 1)
-        scores: Tensor = module(*inputs) if one else module.pairs(*inputs)  # type: ignore[operator]
-        return scores
+        return module(*inputs) if one else module.pairs(*inputs)  # type: ignore[operator]
 
     def forms(self, module: nn.Module) -> dict[str, nn.Module]:
         """Dense, and the module itself."""

@@ -56,8 +56,7 @@ def adapters_linear(in_features: int, out_features: int, n: int) -> nn.Module:
     whole: dict[str, Any] = {"factorized_phm_W": False, "factorized_phm_rule": False}
     alone: dict[str, Any] = {"shared_phm_rule": False, "shared_W_phm": False, "learn_phm": True}
     config = CompacterConfig(phm_dim=n, phm_bias=True, **whole, **alone)
-    layer: nn.Module = PHMLayer("bench", in_features, out_features, "down", config)
-    return layer
+    return PHMLayer("bench", in_features, out_features, "down", config)
 
 
 def tensorly_linear(in_features: int, out_features: int, n: int) -> nn.Module:
@@ -65,8 +64,7 @@ def tensorly_linear(in_features: int, out_features: int, n: int) -> nn.Module:
     from tltorch import FactorizedLinear
 
     sizes = (n, in_features // n), (n, out_features // n)
-    layer: nn.Module = FactorizedLinear(*sizes, factorization="blocktt", rank=(1, n, 1))
-    return layer
+    return FactorizedLinear(*sizes, factorization="blocktt", rank=(1, n, 1))
 
 
 def tensorly_embedding(num_embeddings: int, embedding_dim: int, n: int) -> nn.Module:

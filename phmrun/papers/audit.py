@@ -115,8 +115,7 @@ def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[s
     task: Task = TASKS.get(str(table.task), where=name)
     label = f"{name}, row {row.name}"
     sources = [*table.sources(name), *row.sources(label), Source(label, overrides or {})]
-    config: Experiment = resolve(task.load("schema"), sources, options_of).config
-    return config
+    return resolve(task.load("schema"), sources, options_of).config
 
 
 @dataclass

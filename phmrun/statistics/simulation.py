@@ -100,8 +100,7 @@ def _labels(stream: np.random.Generator, seeds: int, chance: Array, spread: floa
 
 
 def _share(sums: Array) -> Array:
-    share: Array = 100 * sums[:, 0] / sums[:, 1]
-    return share
+    return 100 * sums[:, 0] / sums[:, 1]
 
 
 def simulate(trials: int, seed: int = 1) -> Iterator[dict[str, Any]]:

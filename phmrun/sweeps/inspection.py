@@ -47,8 +47,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
                 found[key] = error
         if isinstance(found[key], PhmrunError):
             raise found[key]
-        answer: Answer = found[key]
-        return answer
+        return found[key]
 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
         data = build_data(config)

@@ -35,6 +35,7 @@ class Inspected(NamedTuple):
     exact: bool = True  # they are for the vocabulary that its data have, not for the largest that it asks for
 
 
+Selection = Mapping[str, Sequence[Any]]  # values by key, one of which a cell must have
 Inspect = Callable[[Experiment], Inspected]
 """Looks at an experiment; raises ``PhmrunError`` where its network cannot be built or its data are missing (exit 3)."""
 
@@ -93,12 +94,7 @@ class Plan:
 
 
 def plan(
-    sweep: Sweep,
-    inspect: Inspect,
-    options_of: OptionsOf,
-    *,
-    seeds: int | None = None,
-    only: Mapping[str, Sequence[Any]] | None = None,
+    sweep: Sweep, inspect: Inspect, options_of: OptionsOf, *, seeds: int | None = None, only: Selection | None = None
 ) -> Plan:
     """The cells of a sweep: seeds vary fastest, then the last key of the grid.
 
@@ -308,7 +304,7 @@ def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
     return wanted
 
 
-def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Mapping[str, Sequence[Any]]) -> bool:
+def fits(at: Mapping[str, Any], config: Experiment | None, wanted: Selection) -> bool:
     """Whether a cell has one of the wanted values at every wanted key.
 
     A key is one of those where the cell stands in its sweep (row, column, or of the grid), or a dotted one of its

@@ -11,17 +11,13 @@ from phmrun.papers.results import ResultTable, paper_headings, score_headings, t
 from phmrun.sweeps.cell_status import CellStatus
 from phmrun.sweeps.plan import SEED, Plan, column_groups
 
+Keys = Sequence[str]
 COLUMN_KEYS = ("task", "data", "data.name")
 """Keys of a sweep whose values make columns unless asked otherwise: other data is another score."""
 
 
 def table_of_sweep(
-    plan: Plan,
-    statuses: Iterable[CellStatus],
-    *,
-    rows: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    scores: Sequence[str] = (),
+    plan: Plan, statuses: Iterable[CellStatus], *, rows: Keys = (), columns: Keys = (), scores: Keys = ()
 ) -> ResultTable:
     """The results of a sweep; of a paper's table in its shape, else the keys of the grid as rows.
 
@@ -40,9 +36,9 @@ def table_of_sweep(
 def table_of_runs(
     runs: Iterable[RunSummary],
     *,
-    rows: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    scores: Sequence[str] = (),
+    rows: Keys = (),
+    columns: Keys = (),
+    scores: Keys = (),
     options_of: OptionsOf | None = None,
 ) -> ResultTable:
     """The results of some runs, by layer and by what else tells them apart; arguments as for :func:`table_of_sweep`."""
@@ -51,14 +47,7 @@ def table_of_runs(
     return _pivot(entries, ["layer", *varied], rows, columns, scores, "")
 
 
-def _pivot(
-    entries: list[Entry],
-    keys: Sequence[str],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    scores: Sequence[str],
-    title: str,
-) -> ResultTable:
+def _pivot(entries: list[Entry], keys: Keys, rows: Keys, columns: Keys, scores: Keys, title: str) -> ResultTable:
     """A table whose rows and columns are those asked for, or else the keys of the sweep."""
     for key in (*rows, *columns):
         if not any(entry.label(key) for entry in entries):
