@@ -17,9 +17,9 @@ from phmrun.config import Experiment, config_source, packaged_names
 from phmrun.config.sections import Section
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.layers import options_of
+from phmrun.ledger.listing import PREFIX as TIME
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.status import State
-from phmrun.ledger.listing import PREFIX as TIME
 from phmrun.papers.audit import build_counts
 from phmrun.papers.audit import measured as count_of
 from phmrun.papers.entries import Entry, entry_of_run, settings_of
