@@ -144,20 +144,8 @@ def fit(
         averaging=averaging,
     )
     limit = TimeLimit(training.max_seconds)
-    if last is not None:
-        checkpoint = load_checkpoint(last)
-        load_weights(module, weights_of(checkpoint, last), last)  # Lightning would not say whose file does not fit
-        if checkpoint.keys() <= {"state_dict", "global_step"} and not checkpoint.get("global_step"):
-            last = None  # of a run that was imported, or fitted, and never trained: weights alone
-        else:
-            require_whole(checkpoint, last)
-            data.start_step = checkpoint["global_step"]
-            meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
-            validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
-        del checkpoint
-        if validation.best is not None and not (directory / BEST).is_file():
-            what = "%s is missing: the weights of the best validation, at optimizer step %s, are lost"
-            LOG.warning(what, directory / BEST, f"{validation.best_step:,}")
+    if last is not None and not _taken_up(last, module, data, meter, validation):
+        last = None
     remove_after(directory, data.start_step)
     resumed(data.start_step)
     patient = not training.patience or validation.waited < training.patience
@@ -197,6 +185,22 @@ def fit(
     return Fitted(
         step, meter.elapsed(), validation.best, validation.best_step, complete, reason, signal=stopping.received
     )
+
+
+def _taken_up(last: Path, module: TrainingModule, data: DataModule, meter: Meter, validation: Validation) -> bool:
+    """Takes weights, place in the data and sums from a checkpoint; whether training goes on from it, or begins."""
+    checkpoint = load_checkpoint(last)
+    load_weights(module, weights_of(checkpoint, last), last)  # Lightning would not say whose file does not fit
+    if checkpoint.keys() <= {"state_dict", "global_step"} and not checkpoint.get("global_step"):
+        return False  # of a run that was imported, or fitted, and never trained: weights alone
+    require_whole(checkpoint, last)
+    data.start_step = checkpoint["global_step"]
+    meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
+    validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
+    if validation.best is not None and not (last.parent / BEST).is_file():
+        what = "%s is missing: the weights of the best validation, at optimizer step %s, are lost"
+        LOG.warning(what, last.parent / BEST, f"{validation.best_step:,}")
+    return True
 
 
 def has_bf16() -> bool:
