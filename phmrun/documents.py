@@ -54,23 +54,9 @@ _TAGS = tuple(f"{_PREFIX}{kind}" for kind in ("null", "bool", "int", "float", "s
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """SafeLoader with the scalars of YAML 1.2, no duplicate keys, and only text as keys."""
+    """SafeLoader with the scalars of YAML 1.2."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  (PyYAML's own protocol)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: dict[str, int] = {}
-        for key_node, _ in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag not in _KEY_TAGS:
-                raise _fault(f"the key {_short(getattr(key_node, 'value', ''))} must be text", key_node)
-            if key_node.value in seen:
-                raise _fault(
-                    f"the key {_short(key_node.value)} is given twice, first in line {seen[key_node.value]}", key_node
-                )
-            seen[key_node.value] = line
-        result: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return result
 
     def construct_number_or_truth(self, node: yaml.ScalarNode) -> bool | int | float:
         """The value of a scalar; a tag may claim what the text is not."""
@@ -123,7 +109,7 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
             node = loader.get_single_node()
             if node is None:
                 return None, {}
-            _check_size(node)
+            _check_nodes(node)
             lines = dict(_line_numbers(node, ""))  # before merged keys are added to the nodes
             return loader.construct_document(node), lines
         finally:
@@ -165,8 +151,8 @@ def _check_depth(text: str) -> None:
             depth -= 1
 
 
-def _check_size(root: yaml.Node) -> None:
-    """Counts what the text stands for, aliases written out; a value that holds itself has no end."""
+def _check_nodes(root: yaml.Node) -> None:
+    """Refuses keys that are no text, or given twice, and counts what the text stands for, aliases written out."""
     sizes: dict[yaml.Node, tuple[int, int]] = {}
     within: set[yaml.Node] = set()
 
@@ -175,20 +161,28 @@ def _check_size(root: yaml.Node) -> None:
             raise _fault("a value holds itself", node)
         if node.tag not in _TAGS:
             raise _fault(f"could not determine a constructor for the tag {_short(node.tag)}", node)
-        if node not in sizes:
-            within.add(node)
-            size, depth = 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0), 0
-            below = node.value if isinstance(node, yaml.CollectionNode) else []
-            for child in chain.from_iterable(below) if isinstance(node, yaml.MappingNode) else below:
-                more, deeper = measure(child)
-                size, depth = size + more, max(depth, deeper + 1)
-                if size > LARGEST_WRITTEN_OUT:
-                    what = f"with its aliases written out, this is more than {LARGEST_WRITTEN_OUT:,} characters"
-                    raise _fault(what, node)
-                if depth > DEEPEST:
-                    raise _fault("the values are nested too deeply", node)
-            within.remove(node)
-            sizes[node] = size, depth
+        if node in sizes:
+            return sizes[node]
+        within.add(node)
+        size, depth = 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0), 0
+        below = node.value if isinstance(node, yaml.CollectionNode) else []
+        for child in chain.from_iterable(below) if isinstance(node, yaml.MappingNode) else below:
+            more, deeper = measure(child)
+            size, depth = size + more, max(depth, deeper + 1)
+            if size > LARGEST_WRITTEN_OUT:
+                what = f"with its aliases written out, this is more than {LARGEST_WRITTEN_OUT:,} characters"
+                raise _fault(what, node)
+            if depth > DEEPEST:
+                raise _fault("the values are nested too deeply", node)
+        lines: dict[str, int] = {}
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if not isinstance(key, yaml.ScalarNode) or key.tag not in _KEY_TAGS:
+                raise _fault(f"the key {_short(getattr(key, 'value', ''))} must be text", key)
+            if key.value in lines:
+                raise _fault(f"the key {_short(key.value)} is given twice, first in line {lines[key.value]}", key)
+            lines[key.value] = key.start_mark.line + 1
+        within.remove(node)
+        sizes[node] = size, depth
         return sizes[node]
 
     measure(root)

@@ -2,7 +2,6 @@
 
 import errno
 import glob
-import gzip
 import hashlib
 import json
 import os
@@ -10,7 +9,6 @@ import shutil
 import socket
 import stat
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -151,22 +149,6 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def content_sha256(path: Path) -> str:
-    """The SHA-256 of what a text file says, decompressed by gzip; a `PhmrunError` where it is missing or damaged."""
-    try:
-        with path.open("rb") as plain:
-            compressed = plain.read(2) == b"\x1f\x8b"
-            plain.seek(0)
-            digest = hashlib.sha256()
-            stream = gzip.GzipFile(fileobj=plain) if compressed else plain
-            while piece := stream.read(1 << 20):
-                digest.update(piece)
-            return digest.hexdigest()
-    except (OSError, EOFError, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise PhmrunError(f"the file cannot be read: {reason}", where=str(path), code=ExitCode.DATA) from error
 
 
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:

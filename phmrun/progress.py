@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _LOGGER = logging.getLogger(__name__)
+note = _LOGGER.info
+"""Says one line that the user should see, unless quiet was asked for."""
 
 INTERVAL = 5.0
 """Seconds between two lines where stderr is no terminal."""
@@ -62,8 +64,3 @@ def waiting(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
-
-
-def note(text: str) -> None:
-    """One line that the user should see, unless quiet was asked for."""
-    _LOGGER.info(text)

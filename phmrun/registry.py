@@ -46,9 +46,9 @@ class Registry:
 
     def get(self, name: str, *, where: str | None = None) -> Any:
         """The object behind ``name``; a `PhmrunError` where no package and no plug-in announces that name."""
+        if name not in self:
+            raise unknown(self.kind, name, self.names(), where=where)
         if name not in self._registered:
-            if name not in self._announced:
-                raise unknown(self.kind, name, self.names(), where=where)
             self._registered[name] = self._announced[name].load()
         return self._registered[name]
 

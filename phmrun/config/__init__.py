@@ -3,6 +3,7 @@
 from phmrun.config.experiment import (
     Experiment,
     decoding_section,
+    leaves,
     run_id,
     semantic_values,
     to_yaml,
@@ -15,7 +16,6 @@ from phmrun.config.layering import (
     Resolved,
     Source,
     config_source,
-    leaves,
     load_run_config,
     load_yaml,
     nested,

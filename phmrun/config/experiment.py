@@ -32,7 +32,7 @@ from phmrun.config.sections import (
 )
 from phmrun.documents import Dumper
 from phmrun.errors import PhmrunError
-from phmrun.escaping import one_line
+from phmrun.escaping import printable
 from phmrun.files import data_dir
 
 LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
@@ -139,6 +139,19 @@ def layer_versions(section: Section) -> dict[str, int]:
         if isinstance(value, Section):
             found |= layer_versions(value)
     return found
+
+
+def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dotted key of a configuration that holds a value, in the order of the schema."""
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Section):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+    if isinstance(config, LayerConfig):
+        for name, value in config.options.items():
+            yield f"{prefix}{name}", value
 
 
 def is_hashed(section: type[Section], name: str) -> bool:
@@ -253,8 +266,8 @@ def to_yaml(config: Section, comments: Mapping[str, str] | None = None) -> str:
 def _yaml_lines(values: Mapping[str, Any], prefix: str, comments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     indent = "  " * prefix.count(".")
     for key, value in values.items():
-        comment = comments.get(f"{prefix}{key}")
-        comment = one_line(comment) if comment else ""  # a file's name may hold line ends
+        comment = " ".join(comments.get(f"{prefix}{key}", "").split())
+        comment = comment if comment.isprintable() else printable(comment)  # a file's name may hold anything
         if isinstance(value, dict) and value:
             yield f"{indent}{key}:", comment
             yield from _yaml_lines(value, f"{prefix}{key}.", comments)

@@ -1,7 +1,7 @@
 """From many sources, packaged files among them, to one configuration; every mistake is reported at once."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from phmrun.config.experiment import Experiment, semantic_values
+from phmrun.config.experiment import Experiment, leaves, semantic_values
 from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
 from phmrun.config.sections import LARGEST_NUMBER, EmbeddingConfig, LayerConfig, Section, former_name, is_section
 from phmrun.documents import LARGEST, parse_yaml_lines
@@ -183,19 +183,6 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted key of a configuration that holds a value, in the order of the schema."""
-    for name in type(config).model_fields:
-        value = getattr(config, name)
-        if isinstance(value, Section):
-            yield from leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-    if isinstance(config, LayerConfig):
-        for name, value in config.options.items():
-            yield f"{prefix}{name}", value
-
-
 def resolve(
     schema: type[E],
     sources: Iterable[Source],
@@ -238,8 +225,8 @@ def resolve(
         raise ConfigError([*merged.problems, *(problem for problem in found if problem.key not in named)]) from None
     if merged.problems:
         raise ConfigError(merged.problems)
-    changed = semantic_values(config)
-    usual = {key: "implied by other keys" if key in changed else "default" for key, _ in leaves(config)}
+    usual = dict.fromkeys((key for key, _ in leaves(config)), "default")
+    usual |= dict.fromkeys(semantic_values(config), "implied by other keys")
     return Resolved(config, {key: merged.origin.get(key, label) for key, label in usual.items()})
 
 

@@ -7,6 +7,7 @@ not written.
 """
 
 import functools
+import gzip
 import hashlib
 import importlib.metadata
 import os
@@ -17,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -25,8 +27,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import phmrun
 from phmrun.documents import flat, plain
-from phmrun.errors import PhmrunError
-from phmrun.files import content_sha256, write_json, write_text
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import write_json, write_text
 from phmrun.ledger.status import now
 
 if TYPE_CHECKING:
@@ -235,7 +237,18 @@ class Source:
     @classmethod
     def of(cls, path: Path) -> Self:
         """The file as it is now; a `PhmrunError` (exit 3) where it is missing or damaged."""
-        return cls(str(path.absolute()), content_sha256(path), path.stat().st_size)
+        digest = hashlib.sha256()
+        try:
+            with path.open("rb") as plain:
+                compressed = plain.read(2) == b"\x1f\x8b"
+                plain.seek(0)
+                stream = gzip.GzipFile(fileobj=plain) if compressed else plain
+                while piece := stream.read(1 << 20):
+                    digest.update(piece)
+        except (OSError, EOFError, zlib.error) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise PhmrunError(f"the file cannot be read: {reason}", where=str(path), code=ExitCode.DATA) from error
+        return cls(str(path.absolute()), digest.hexdigest(), path.stat().st_size)
 
 
 @dataclass(frozen=True)
