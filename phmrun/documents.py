@@ -92,8 +92,7 @@ for _kind, _pattern, _first in _SCALARS:
 def parse_yaml(text: str, name: str) -> Any:
     """The value of a YAML text; ``name`` stands for it in messages: the file, or an option of the command line.
 
-    Raises:
-        PhmrunError: It is not YAML, gives a key twice, is too large, or stands for too much; with the line.
+    A `PhmrunError`, with the line, says that it is no YAML, gives a key twice, is too large, or stands for too much.
     """
     return parse_yaml_lines(text, name)[0]
 

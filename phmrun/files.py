@@ -30,13 +30,7 @@ def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> 
     """Yields a temporary path beside ``path``; on a clean exit it is flushed to disk and renamed over ``path``.
 
     A reader sees the old file or the new one, never half of one, also after ``kill -9`` or a power cut.
-
-    Args:
-        path: The file.
-        before_renaming: Called when all is written; may refuse it by an exception.
-
-    Raises:
-        OSError: The disk is full, cannot be written to or fails; it names ``path``.
+    ``before_renaming`` is called when all is written, and may refuse it by an exception. An ``OSError`` names ``path``.
     """
     with _temporary(path) as temporary:
         yield temporary
@@ -154,13 +148,7 @@ def sha256_of(path: Path) -> str:
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
     """The content of a file that may be anything: a pipe, a device or a file without end is refused, not waited for.
 
-    Args:
-        path: The file, or a link to it.
-        most: Bytes from which on it is too large.
-
-    Raises:
-        FileNotFoundError: There is none.
-        OSError: It cannot be read, is no file, or is too large.
+    A ``FileNotFoundError`` says that there is none, another ``OSError`` that it is no file, or too large.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as handle:

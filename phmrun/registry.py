@@ -97,13 +97,7 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
 
 
 class Format(NamedTuple):
-    """A format in which a task reads the user's own files.
-
-    Attributes:
-        name: What it is called.
-        says: What stands where.
-        files: A valid sample: the text of each file by a name for it.
-    """
+    """A format in which a task reads the user's own files: its name, what stands where, and a valid text of each."""
 
     name: str
     says: str

@@ -105,12 +105,8 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
     The network is named by the structures of the parts that are not the default's: ``phm``, ``output-circulant``.
 
     The digits are the start of a SHA-256 over the schema's version, every semantic value that differs from its
-    default, and the fingerprints. A new option with a default therefore leaves the names of old runs alone, and so do
-    devices, paths, logging and time limits.
-
-    Args:
-        config: A resolved configuration.
-        fingerprints: SHA-256 sums of the user's files, of plug-ins and of catalogued data, by name.
+    default, and the fingerprints: SHA-256 sums of the user's files, of plug-ins and of catalogued data, by name. A new
+    option with a default leaves the names of old runs alone, and so do devices, paths, logging and time limits.
     """
     identity: dict[str, Any] = {
         "version": f"{SHARED_VERSION}.{type(config).version}",
@@ -234,12 +230,7 @@ def decoding_section(config: Experiment) -> Section:
 
 
 def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experiment:
-    """The configuration with some keys of its decoding replaced.
-
-    Raises:
-        ConfigError: The task's decoding has no such keys, or not with these values; all of them at once.
-        PhmrunError: The task's outputs are no text that an engine could find.
-    """
+    """The configuration with some keys of its decoding replaced; all that is wrong with them raises a `PhmrunError`."""
     if not overrides:
         return config
     section = decoding_section(config)

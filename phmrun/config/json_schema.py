@@ -16,12 +16,10 @@ def json_schema(
     structures: Mapping[str, Sequence[Option]],
     embeddings: Mapping[str, Sequence[Option]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The JSON Schema of a configuration file: no key is required, and no unknown one allowed.
+    """The JSON Schema of a task's configuration file: no key is required, and no unknown one allowed.
 
-    Args:
-        schema: The task's configuration class.
-        structures: The options of every known structure, which become optional keys of the layers' sections.
-        embeddings: Those of every embedding of several matrices.
+    The options of every known structure become optional keys of the layers' sections, and those of every embedding of
+    several matrices of the embedding's.
     """
     document = schema.model_json_schema()
     document["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -82,11 +82,7 @@ class Resolved(Generic[E]):
 
 
 def parse_mapping(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """The mapping in a YAML text, and the line of every dotted key; ``name`` stands for it in messages.
-
-    Raises:
-        PhmrunError: It is no YAML or no mapping, or gives a key twice.
-    """
+    """The mapping in a YAML text, and the line of every dotted key; ``name`` stands for it in messages."""
     value, lines = parse_yaml_lines(text, name)
     if value is None:
         return {}, {}
@@ -97,11 +93,7 @@ def parse_mapping(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]
 
 
 def read_source(path: Path) -> Source:
-    """A YAML file as a source, with its line numbers; an empty file is an empty mapping.
-
-    Raises:
-        PhmrunError: The file is missing, not regular, larger than any configuration, not UTF-8, or malformed.
-    """
+    """A YAML file, of ordinary size and kind, as a source with its line numbers; an empty file is an empty mapping."""
     try:
         if not path.is_file() and path.exists():  # a directory, or a device or pipe that never ends
             raise PhmrunError("this is not a regular file", where=str(path))
@@ -145,11 +137,7 @@ def task_defaults(task: str) -> Source:
 
 
 def config_source(name: str) -> Source:
-    """A configuration file by its path, or else by its name among the packaged ones, with or without ``configs/``.
-
-    Raises:
-        PhmrunError: There is no such file, with the nearest names; or it is malformed.
-    """
+    """A configuration file by its path, or else by its name among the packaged ones, with or without ``configs/``."""
     path = Path(name)
     try:
         there = path.exists()
@@ -233,15 +221,11 @@ def resolve(
 def load_run_config(
     path: Path, *, schema: type[Experiment] | None = None, options_of: OptionsOf | None = None
 ) -> Experiment:
-    """The configuration that ``to_yaml`` wrote, validated again.
+    """The configuration that ``to_yaml`` wrote into a run, validated again; by default for the task that it names.
 
     A key that this version does not know is left out and said so in the log, and a key that the file lacks takes its
-    default, so that runs of older and newer versions can still be read.
-
-    Args:
-        path: The file ``config.yaml`` of a run.
-        schema: The configuration class; by default the one of the task that the file names.
-        options_of: The options of a structure; None leaves the layers' options as they are.
+    default, so that runs of older and newer versions can still be read. Without ``options_of`` the layers' options are
+    left as they are.
 
     Raises:
         PhmrunError: The file is missing or malformed, or a value is no longer valid.

@@ -15,14 +15,9 @@ from phmrun.errors import PhmrunError, nearest
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake.
+    """One mistake: its dotted key, what is wrong, who said it (``file:line`` or an option of the command line).
 
-    Args:
-        key: The dotted key, or the text in question where there is no key.
-        what: What is wrong with it.
-        source: Who said it: ``file:line`` or the option on the command line.
-        valid: Values, or a range, that would have been accepted.
-        suggestion: The names most like the one given, best first.
+    With the values, or the range, that would have been accepted, and the names most like the one given, best first.
     """
 
     key: str

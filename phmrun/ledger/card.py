@@ -39,7 +39,6 @@ _CONTENTS = {
     LOCK: "the process that holds the run",
 }
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
-_OF_A_SCORE = ("value", "signature", "n", "unit", "ci", "extras")
 _OUTCOMES = {
     State.QUEUED: "It has not run yet.",
     State.RUNNING: "It was training when this page was written.",
@@ -62,13 +61,7 @@ SCORES = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A file or a directory of a run.
-
-    Attributes:
-        name: Its name; a directory's ends with a slash.
-        size: Bytes, for a directory those of all files below.
-        meaning: What it is; empty for what phmrun does not know.
-    """
+    """A file of a run, or a directory (then it ends with a slash), its bytes, and what it is, where phmrun knows it."""
 
     name: str
     size: int
@@ -77,16 +70,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Description:
-    """What there is to say of a run.
-
-    Attributes:
-        status: What the run is doing; ``None`` if that is damaged.
-        holder: The living process that holds it.
-        config: The text of the config.
-        environment: An entry for each process that trained a part of it.
-        samples: Sample outputs as ``columns`` and ``rows``; empty without any.
-        damage: What could not be read, and why.
-    """
+    """What there is to say of a run: what is damaged is empty, or ``None``, and said in ``damage``."""
 
     id: str
     path: Path
@@ -205,24 +189,20 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     """A score's name, value, what else was measured with it, and its signature."""
     if not isinstance(score, Mapping):
         return name, number(score), "", ""
-    extras = score.get("extras")
-    further = {key: value for key, value in score.items() if key not in _OF_A_SCORE}
+    known, extras = ("value", "signature", "n", "unit", "ci", "extras"), score.get("extras")
+    further = {key: value for key, value in score.items() if key not in known}
     told = flat({**further, **(extras if isinstance(extras, Mapping) else {})})
     notes = [f"{number(score['n'])} {score.get('unit', '')}".rstrip()] if "n" in score else []
     notes += [str(score["unit"])] if "unit" in score and not notes else []
-    notes += ["95 %: {:z,.2f} – {:z,.2f}".format(*score["ci"])] if _is_interval(score.get("ci")) else []
+    match score.get("ci"):
+        case [int() | float() as low, int() | float() as high]:
+            notes.append(f"95 %: {low:z,.2f} – {high:z,.2f}")
     notes += [
-        f"{key.replace('.', ' ').replace('_', ' ')} {number(value)}"
-        for key, value in told.items()
-        if not isinstance(value, list)
+        f"{re.sub('[._]', ' ', key)} {number(value)}" for key, value in told.items() if not isinstance(value, list)
     ]
     value = score.get("value")
     shown = f"{value:z,.2f}" if "n" in score and isinstance(value, float) else number(value)
     return name, shown, ", ".join(notes), str(score.get("signature", ""))
-
-
-def _is_interval(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(end, int | float) for end in value)
 
 
 def _opening(status: Status | None) -> list[str]:
@@ -237,21 +217,16 @@ def _opening(status: Status | None) -> list[str]:
             what += f" {word} **{_cell(value)}**"
     outcome = _OUTCOMES[status.state].rstrip(".") + (f": {_cell(status.reason)}." if status.reason else ".")
     course = f"{number(status.step)} optimizer steps, {duration(status.seconds)} of training"
-    times = ", ".join(
-        f"{word} {_cell(time)}" for word, time in (("begun", status.started), ("ended", status.ended)) if time
-    )
+    moments = {"begun": status.started, "ended": status.ended}
+    times = ", ".join(f"{word} {_cell(time)}" for word, time in moments.items() if time)
     return ["", f"{what}.", f"{outcome} {course}{f' ({times})' if times else ''}."]
 
 
 def _scores(metrics: Mapping[str, Any]) -> list[str]:
     rows = [score_row(name, score) for name, score in metrics.items()]
     table = _table(("score", "value", "also", "signature"), rows)
-    legend = [
-        "",
-        "A signature says exactly how its score was computed.",
-        *(f"- {each}" for each in explained([*metrics])),
-    ]
-    return [*table, *legend] if rows else []
+    legend = ["", "A signature says exactly how its score was computed."] if rows else []
+    return [*table, *legend, *(f"- {each}" for each in explained([*metrics]))]
 
 
 def _unsaid(config: str) -> list[str]:
@@ -288,8 +263,7 @@ def _cell(value: Any) -> str:
 
 def write_hub_card(run: Run, folder: Path) -> Path:
     """Writes a model card of the Hugging Face Hub into a folder that is to be uploaded, and returns its path."""
-    path = folder / "README.md"
-    write_text(path, hub_card(run))
+    write_text(path := folder / "README.md", hub_card(run))
     return path
 
 
@@ -299,16 +273,20 @@ def hub_card(run: Run) -> str:
     task, data = str(about.get("task")), shared(str(about.get("data")))
     kind = (task in TASKS and TASKS.get(task).pipeline) or task  # its own name where the Hub has none
     by_split: dict[str, list[dict[str, Any]]] = {}
-    for split, metric in _results(run.metrics()):
-        by_split.setdefault(split, []).append(metric)
-    results = [
-        {
-            "task": {"type": kind, "name": task},
-            "dataset": {"type": data, "name": data, "split": split},
-            "metrics": metrics,
-        }
-        for split, metrics in by_split.items()
-    ]
+    for name, score in run.metrics().items():
+        split, _, measure = name.partition("/")
+        metric, _, part = measure.partition("-")
+        value = score_value(score)
+        own = split not in ("train", "validation") and not name.startswith(OTHER_FILE) and not part.startswith("of-")
+        if own and metric in SCORES and value is not None:
+            signature = score.get("signature") if isinstance(score, Mapping) else None
+            args = {"args": {"signature": str(signature)}} if signature else {}
+            result = {"type": metric, "value": value, "name": f"{SCORES[metric]} {part}".rstrip(), **args}
+            by_split.setdefault(split, []).append(result)
+    results = []
+    for split, metrics in by_split.items():
+        dataset = {"type": data, "name": data, "split": split}
+        results.append({"task": {"type": kind, "name": task}, "dataset": dataset, "metrics": metrics})
     head = {
         "library_name": "phmrun",
         "tags": ["phmrun", task, str(about.get("network", about.get("layer", "dense")))],
@@ -319,17 +297,3 @@ def hub_card(run: Run) -> str:
     }
     text = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{text}---\n\n{card(describe(run))}"
-
-
-def _results(metrics: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The scores of splits, each with how it was computed; those of baselines are none."""
-    for name, score in metrics.items():
-        split, _, measure = name.partition("/")
-        kind, _, part = measure.partition("-")
-        value = score_value(score)
-        own = split not in ("train", "validation") and not name.startswith(OTHER_FILE) and not part.startswith("of-")
-        if own and kind in SCORES and value is not None:
-            title = f"{SCORES[kind]} {part}".rstrip()
-            signature = score.get("signature") if isinstance(score, Mapping) else None
-            args = {"args": {"signature": str(signature)}} if signature else {}
-            yield split, {"type": kind, "value": value, "name": title, **args}

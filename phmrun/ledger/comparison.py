@@ -50,11 +50,7 @@ def scores(runs: Sequence[Run]) -> list[ScoreRow]:
 
 
 def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | None]]]:
-    """A figure of the history of some runs, "val/loss", by optimizer step; shares in per cent.
-
-    Raises:
-        PhmrunError: No run has that figure.
-    """
+    """A figure of the history of some runs, "val/loss", by optimizer step; shares in per cent."""
     histories = [run.history.read() for run in runs]
     by_run = [{row["step"]: shown(figure, row[figure]) for row in history if figure in row} for history in histories]
     if not any(by_run):

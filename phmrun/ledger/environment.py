@@ -222,13 +222,7 @@ def _cpu_seconds() -> float:
 
 @dataclass(frozen=True)
 class Source:
-    """A file that a split is read from.
-
-    Attributes:
-        path: Where it lay, absolute.
-        sha256: Checksum of its content, decompressed if it is compressed by gzip.
-        bytes: Its size on disk.
-    """
+    """A file that a split is read from: where it lay, the checksum of its (decompressed) content, its bytes on disk."""
 
     path: str
     sha256: str
@@ -276,11 +270,9 @@ class Split:
 
 @dataclass(frozen=True)
 class DataRecord:
-    """The content of ``data.json``.
+    """The content of ``data.json``: the files of each split, and the checksums that are part of the run's name.
 
-    Attributes:
-        splits: The files of each split.
-        fingerprints: The checksums that are part of the run's name, of text, plug-ins and the run that it extends.
+    Those are of text, plug-ins and the run that it extends.
     """
 
     splits: Mapping[str, Split] = field(default_factory=dict)

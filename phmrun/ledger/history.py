@@ -42,9 +42,7 @@ def best_validation(monitor: str, value: float, step: int) -> dict[str, Any]:
 def in_test_units(metrics: dict[str, Any], config: Path) -> dict[str, Any]:
     """Scores as they are written now: until release 0.2 the best validation was a share, and had no unit.
 
-    Args:
-        metrics: What stands in ``metrics.json``.
-        config: The run's ``config.yaml``, which says what its validation measures.
+    What was measured, a share or not, stands in the run's ``config.yaml``.
     """
     best = metrics.get(BEST)
     if not isinstance(best, dict) or "unit" in best or not isinstance(best.get("value"), int | float):
@@ -71,9 +69,7 @@ class History:
     def append(self, row: Mapping[str, Any]) -> None:
         """Adds one row in one write, so that a kill leaves whole rows and at most one torn last line.
 
-        Raises:
-            TypeError: A value has no plain form.
-            OSError: The disk is full; the file is as it was before.
+        Where the disk is full, an ``OSError`` says so, and the file is as it was before.
         """
         line = to_line(row).encode("utf-8")
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,11 +88,7 @@ class History:
                 raise OSError(errno.ENOSPC, "the disk took only a part of a row", str(self.path))
 
     def read(self) -> list[Row]:
-        """All whole rows, in the order in which they were written. A torn last line is left out.
-
-        Raises:
-            PhmrunError: A line before the last is not a JSON object.
-        """
+        """All whole rows as they were written, without a torn last line; a `PhmrunError` where another is none."""
         return [row for _, row in self._lines()]
 
     def last(self) -> Row | None:
@@ -105,12 +97,9 @@ class History:
         return rows[-1] if rows else None
 
     def cut(self, step: int) -> int:
-        """Drops the rows after optimizer step ``step`` and a torn last line, atomically.
+        """Drops the rows after an optimizer step and a torn last line, atomically; returns how many whole ones.
 
         A run that continues from a checkpoint writes these rows anew.
-
-        Returns:
-            How many whole rows were dropped.
         """
         if not self.path.exists():
             return 0

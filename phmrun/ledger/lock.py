@@ -25,7 +25,6 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from phmrun.documents import parse_json
@@ -35,10 +34,8 @@ LOCK = "lock"
 """The file of a run directory that its holder keeps."""
 HEARTBEAT = 10.0
 """Seconds between two signs of life of a holder."""
-
 STALE_AFTER = 120.0
 """Seconds without a sign of life after which a holder on another machine may be dead."""
-
 WATCHED_BEATS = 2.5
 """How long such a lock is watched before it is taken over, in heartbeats."""
 
@@ -130,26 +127,20 @@ class Lock:
         return self._descriptor is not None and self._owner == os.getpid() and not self.still_held()
 
     def require(self) -> None:
-        """Refuses to go on with a lock that was taken over, or removed, in the meantime; to be asked before each write.
-
-        The `PhmrunError` has exit code 2.
-        """
-        if not self.lost:
-            return
-        found = _read(self.path)
-        by = f"process {found.holder.pid} on {found.holder.host}" if found else "somebody"
-        raise PhmrunError(
-            f"{self.purpose} was taken over by {by}: this process had given no sign of life, and stops",
-            hint="Nothing of it is written any more; the other process goes on from the last checkpoint.",
-        )
+        """Refuses to go on with a lock that was taken over, or removed, meanwhile; to be asked before each write."""
+        if self.lost:
+            found = _read(self.path)
+            by = f"process {found.holder.pid} on {found.holder.host}" if found else "somebody"
+            raise PhmrunError(
+                f"{self.purpose} was taken over by {by}: this process had given no sign of life, and stops",
+                hint="Nothing of it is written any more; the other process goes on from the last checkpoint.",
+            )
 
     def __enter__(self) -> Self:
         self.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def _beat(self, descriptor: int, stop: threading.Event) -> None:
@@ -173,11 +164,9 @@ def living_holder(path: Path) -> Holder | None:
 def unlock(path: Path, purpose: str) -> Holder | None:
     """Removes the lock of a process that is gone, whatever the file is dated; returns who held it, if anybody did.
 
-    Raises:
-        PhmrunError: The holder lives, or gives a sign of life while it is watched (exit code 2).
+    A holder that lives, or gives a sign of life while it is watched, raises a `PhmrunError` (exit code 2).
     """
-    found = _read(path)
-    if found is None:
+    if (found := _read(path)) is None:
         return None
     taken = _take(path, Holder.this_process(), forced=True)
     if isinstance(taken, Holder):

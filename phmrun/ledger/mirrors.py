@@ -32,11 +32,7 @@ _MISSING = 3
 
 
 def write_mirror(run: Run, name: str) -> Path:
-    """Replays the history, the scores and the config of a run for another program of :data:`MIRRORS`; its folder.
-
-    Raises:
-        PhmrunError: There is no such mirror, or its package is not installed.
-    """
+    """Replays the history, the scores and the config of a run for another program of :data:`MIRRORS`; its folder."""
     if name not in MIRRORS:
         raise unknown("mirror", name, MIRRORS, where="--to")
     folder = run.path / name

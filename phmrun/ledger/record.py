@@ -35,18 +35,9 @@ _LONGEST = 1 << 20
 
 
 def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int:
-    """Packs run directories into one compressed file, whole or not at all; unpacked anywhere, they are runs as before.
+    """Packs runs of different names into one ``.tar.gz``, whole or not at all, with or without checkpoints; its bytes.
 
-    Args:
-        runs: The runs; their directories must have different names.
-        path: The file, ending in ``.tar.gz``; one that is there is replaced.
-        checkpoints: Whether the checkpoints are packed too.
-
-    Returns:
-        The size of the file in bytes.
-
-    Raises:
-        PhmrunError: The name does not end so, two runs have one name, or a living process holds a run.
+    Unpacked anywhere (``tar -xzf``), they are runs as before. A run that a living process holds raises a `PhmrunError`.
     """
     if not path.name.endswith((".tar.gz", ".tgz")):
         raise PhmrunError(f"{path.name!r} is no name of an archive", where="--to", valid=(".tar.gz", ".tgz"))
@@ -77,9 +68,6 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
         run: The run.
         items: By score, what each test item adds to its counts, as JSON.
         weights: Checksums of its checkpoints' tensors, by file.
-
-    Raises:
-        PhmrunError: The run is not done.
     """
     status = run.status
     if status.state is not State.DONE:
@@ -112,10 +100,7 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
 def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> list[Run]:
     """Makes run directories of records; one that is there with weights or a newer state is left as it is.
 
-    Args:
-        paths: The records.
-        runs_dir: The directory of all runs.
-        durable: Whether they outlast a power cut: then a directory with a status is whole.
+    Where they are to be ``durable``, they outlast a power cut: a directory with a status is whole.
 
     Raises:
         PhmrunError: (exit 3) A file is no record, or its name is not that of its run.

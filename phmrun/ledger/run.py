@@ -13,7 +13,7 @@ from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.files import disk_errors, read_regular, write_json, write_text
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.history import History, in_test_units
-from phmrun.ledger.listing import BENCH, CONFIG, METRICS, STATUS, RunSummary, list_runs, reason_of
+from phmrun.ledger.listing import BENCH, CONFIG, METRICS, STATUS, reason_of
 from phmrun.ledger.lock import LOCK, Holder, Lock, unlock
 from phmrun.ledger.status import State, Status, about_config, as_found, now
 
@@ -65,23 +65,16 @@ class Run:
 
     @classmethod
     def find(cls, runs_dir: Path, reference: str) -> "Run":
-        """The run that a user means, without reading any.
+        """The run that a user means; a `PhmrunError` (exit code 2) where none fits, or more than one.
 
-        Args:
-            runs_dir: The directory of all runs.
-            reference: A run id, the beginning of one or of its last twelve digits, the path of a run directory, or
-                "latest" for the run whose status was written last.
-
-        Raises:
-            PhmrunError: No run fits, or more than one does (exit code 2).
+        The reference is a run id, the beginning of one or of its last twelve digits, the path of a run directory, or
+        "latest" for the run whose status was written last.
         """
         for path in (runs_dir / reference, Path(reference)):
             if reference and _is_run(path):
                 return cls(path)
-        try:
-            names = sorted(path.name for path in runs_dir.iterdir() if not path.name.startswith(".") and _is_run(path))
-        except (FileNotFoundError, NotADirectoryError):
-            names = []
+        found = runs_dir.iterdir() if runs_dir.is_dir() else ()
+        names = sorted(path.name for path in found if not path.name.startswith(".") and _is_run(path))
         if reference == "latest" and names:
             return cls(max((runs_dir / name for name in names), key=_last_written))
         fitting = [name for name in names if name.startswith(reference)]
@@ -92,10 +85,8 @@ class Run:
         if fitting and reference:
             raise PhmrunError(f"{len(fitting)} runs begin with {reference!r}", valid=fitting[:10])
         close = " or ".join(nearest(reference, names))
-        raise PhmrunError(
-            f"there is no run {reference!r} in {runs_dir}",
-            hint=f"Did you mean {close}?" if close else "`phmrun runs list` shows all runs of a directory.",
-        )
+        hint = f"Did you mean {close}?" if close else "`phmrun runs list` shows all runs of a directory."
+        raise PhmrunError(f"there is no run {reference!r} in {runs_dir}", hint=hint)
 
     @property
     def status(self) -> Status:
@@ -103,15 +94,10 @@ class Run:
         return as_found(self._read_status(), self.path)
 
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
-        """Writes what the run is doing now.
+        """Writes what the run is doing now, and why, in a phrase.
 
-        Times, host and process id are filled in. ``started`` stays that of the first time the run was running.
-
-        Args:
-            state: The state.
-            reason: Why, in a phrase.
-            **facts: ``step`` (optimizer steps) and ``seconds`` (of training), which otherwise keep their values;
-                anything else is kept for listings.
+        Times, host and process id are filled in. ``started`` stays that of the first time the run was running. ``step``
+        (optimizer steps) and ``seconds`` (of training) otherwise keep their values; other facts are for listings.
         """
         before = self._read_status()
         moment = now()
@@ -137,8 +123,7 @@ class Run:
     def lock(self) -> Lock:
         """The run's lock, to be held in a ``with`` block by the process that changes the run.
 
-        Entering the block raises a `PhmrunError` (exit code 2) that names host and process id if a living process
-        holds it; the lock of a dead process is taken over.
+        A living process that holds it raises a `PhmrunError` (exit code 2); the lock of a dead one is taken over.
         """
         self._lock = Lock(self.path / LOCK, f"the run {self.id}")
         return self._lock
@@ -162,11 +147,9 @@ class Run:
         return in_test_units(self._read_object(self.metrics_path), self.config_path)
 
     def update_metrics(self, name: str, value: Any) -> None:
-        """Sets one score and leaves the others as they are, also if another process sets one at the same time.
+        """Sets one score, ``test/bleu``, and leaves the others as they are, also if another process sets one meanwhile.
 
-        Args:
-            name: The score's name, ``test/bleu``.
-            value: A number, or an object with ``value``, ``signature`` and what else belongs to it.
+        It is a number, or an object with ``value``, ``signature`` and what else belongs to it.
         """
         with Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0):
             scores = self.metrics()
@@ -230,11 +213,7 @@ class Run:
         write_json(self.samples_path, plain({"columns": list(columns), "rows": list(rows)}))
 
     def remove(self) -> None:
-        """Deletes the run directory, all at once for whoever looks.
-
-        Raises:
-            PhmrunError: A living process holds the run, or the directory is no run.
-        """
+        """Deletes the run directory, all at once for whoever looks, unless it is none or a living process holds it."""
         if not _is_run(self.path) or self.path.is_symlink():
             raise PhmrunError("this directory is not a run and is left alone", where=str(self.path))
         with disk_errors(), self.lock():
@@ -263,11 +242,6 @@ class Run:
         if not isinstance(content, dict):
             raise PhmrunError("this is not a JSON object", where=str(path), code=ExitCode.DATA)
         return content
-
-    @staticmethod
-    def list(runs_dir: Path) -> Sequence[RunSummary]:
-        """All runs of a directory, by name; damaged ones say what is wrong with them."""
-        return list_runs(runs_dir)
 
 
 def directory_of(runs_dir: Path, run_id: str) -> Path:

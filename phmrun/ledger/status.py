@@ -35,14 +35,11 @@ class Status:
     """The content of ``status.json``.
 
     Attributes:
-        state: What the run is doing.
         reason: Why, in a phrase: what failed, what stopped it.
         step: Optimizer steps done.
         started: When it first ran; all times are ISO 8601 in UTC.
-        updated: When this was written.
+        updated: When this was written, by the process ``pid`` of the machine ``host``.
         ended: When it was done, failed or interrupted.
-        host: The machine that wrote this.
-        pid: The process that wrote this.
         seconds: Seconds of training, over all the times that the run was continued.
         about: What the run is, for listings: task, data, layer, seed, parameters.
     """
@@ -60,11 +57,7 @@ class Status:
 
     @classmethod
     def from_json(cls, content: Any) -> "Status":
-        """The status that a JSON object holds; keys of a newer release are passed over.
-
-        Raises:
-            ValueError: The object is no status.
-        """
+        """The status that a JSON object holds, or a ``ValueError``; keys of a newer release are passed over."""
         if not isinstance(content, Mapping) or "state" not in content:
             raise ValueError("no state in it")
         known = {each.name: content[each.name] for each in fields(cls) if each.name in content}
@@ -132,11 +125,7 @@ def about_config(config_yaml: str) -> dict[str, Any]:
 
 
 def config_values(path: Path) -> dict[str, Any]:
-    """What a run's ``config.yaml`` says, as plain values.
-
-    Raises:
-        PhmrunError: (exit 3) It cannot be read.
-    """
+    """What a run's ``config.yaml`` says, as plain values; a `PhmrunError` (exit 3) where it cannot be read."""
     try:
         values = parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError, PhmrunError) as error:
@@ -146,12 +135,10 @@ def config_values(path: Path) -> dict[str, Any]:
 
 
 def layer_label(layer: Any, *, words: bool = False) -> str | None:
-    """A weight structure with its numbers, ``phm n=8``.
+    """A weight structure, as a section or a name, with its numbers: ``phm n=8``.
 
-    Args:
-        layer: The section of a configuration, or a structure's name.
-        words: Whether options that are words or switches are named too, ``phm n=8 freeze=a``: of what somebody wrote,
-            not of a resolved configuration, which holds every option.
+    With ``words`` options that are words or switches are named too, ``phm n=8 freeze=a``: of what somebody wrote, not
+    of a resolved configuration, which holds every option.
     """
     if not isinstance(layer, Mapping):
         return str(layer) if layer else None

@@ -34,11 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def wandb_mode(asked: str | None = None) -> Mode:
-    """The mode to use: what was asked for, else what ``WANDB_MODE`` says, else ``offline``.
-
-    Raises:
-        PhmrunError: There is no such mode.
-    """
+    """The mode to use: what was asked for, else what ``WANDB_MODE`` says, else ``offline``."""
     mode = asked or os.environ.get("WANDB_MODE") or "offline"
     mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)
     if mode not in MODES:
@@ -49,8 +45,8 @@ def wandb_mode(asked: str | None = None) -> Mode:
 class Mirror:
     """One segment of a run's mirror, from now until `finish`.
 
-    The server is reached before training starts or not at all: a mirror that fails later says so once in the log and
-    falls silent, while training goes on.
+    The server is reached before training starts (or a `PhmrunError` says why not): a mirror that fails later says so
+    once in the log and falls silent, while training goes on.
 
     Args:
         run: The run.
@@ -63,9 +59,6 @@ class Mirror:
         group: What the run belongs to, the name of a sweep.
         job_type: The task.
         whole: This segment is to have all of the run, so a run of that name on the server is written over.
-
-    Raises:
-        PhmrunError: W&B cannot be reached online, or refuses.
     """
 
     def __init__(
@@ -218,15 +211,7 @@ def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Synced:
-    """What a replay came to.
-
-    Attributes:
-        run_id: The run, and the id of the W&B run.
-        mode: ``online`` or ``offline``.
-        rows: Rows of the history that were replayed.
-        directory: The W&B run directory that was written; after an offline replay, `wandb sync` uploads it.
-        url: The page on the server, if it was online.
-    """
+    """What a replay came to: rows of the history, the W&B run directory, the page on the server if it was online."""
 
     run_id: str
     mode: str
@@ -239,16 +224,9 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
     """Replays config, history, scores, parameter counts and samples of a run as one W&B run.
 
     The W&B run's id is the run's name, so that a second replay takes the place of the first. Nothing in the run
-    directory is deleted; the segments that training wrote are left where they are.
-
-    Args:
-        run: The run; it may still be training, unless it is mirrored online at this moment.
-        mode: ``online`` uploads; ``offline`` writes one complete W&B run directory, to be uploaded from elsewhere.
-        project: The W&B project; by default the one it was trained with.
-        entity: The W&B user or team; by default the one it was trained with.
-
-    Raises:
-        PhmrunError: The run directory is damaged, W&B cannot be used, or the mode is ``disabled``.
+    directory is deleted; the segments that training wrote are left where they are. The run may still be training,
+    unless it is mirrored ``online`` at this moment; ``offline`` writes one complete W&B run directory, which
+    `wandb sync` uploads from elsewhere. Project and entity are by default those that it was trained with.
     """
     mode = wandb_mode(mode)
     if mode == "disabled":

@@ -11,6 +11,7 @@ import pytest
 from phmrun.errors import ExitCode
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord
+from phmrun.ledger.listing import list_runs
 
 PHM = "{structure: phm, n: 4}"
 SIGNATURE = "labels:a+b|weights:best@3"
@@ -75,7 +76,7 @@ def test_numbers_for_programs(phmrun, runs_dir):
 
 def test_costs_and_the_pareto_front(phmrun, runs_dir):
     machine = {"processor": "a processor", "threads": 1, "load_average": 0.1}
-    for run in Run.list(runs_dir):
+    for run in list_runs(runs_dir):
         if run.id.startswith("sva-builtin-x"):
             steps = {"median_seconds": 0.5 if run.about("layer") == "dense" else 0.1, "steps": 4, "machine": machine}
             Run(run.path).add_bench({"training": steps})

@@ -16,6 +16,7 @@ from phmrun.engine.experiment import dry_run
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.ledger.listing import list_runs
 
 
 def test_without_a_mirror_nothing_is_left(tmp_path):
@@ -96,7 +97,7 @@ def test_a_run_goes_on_in_another_folder_and_with_moved_data(task, tmp_path, mon
         patched.setattr(experiment, "evaluate_run", _no_longer)
         with pytest.raises(PhmrunError, match="no longer"):
             run_experiment(config, tmp_path / "runs")
-    (run,) = (Run(summary.path) for summary in Run.list(tmp_path / "runs"))
+    (run,) = (Run(summary.path) for summary in list_runs(tmp_path / "runs"))
     assert run.status.state is State.INTERRUPTED
     assert run.status.reason == "trained, but not scored: the data are no longer there"
     assert run.status.step == 10

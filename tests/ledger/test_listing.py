@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from phmrun.errors import PhmrunError
-from phmrun.ledger import Run, State
+from phmrun.ledger import State
 from phmrun.ledger.listing import list_runs, score_names, select, sort
 
 
@@ -118,5 +118,5 @@ def test_scores(runs: Path) -> None:
 def test_many_runs(tmp_path: Path) -> None:
     for number in range(500):
         make(tmp_path, f"nmt-x-phm-{number}-0123456789ab", bleu=float(number), task="nmt", layer="phm n=4", seed=number)
-    found = sort(Run.list(tmp_path), "-test/bleu")
+    found = sort(list_runs(tmp_path), "-test/bleu")
     assert [run.about("seed") for run in found] == list(range(499, -1, -1))

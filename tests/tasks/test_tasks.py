@@ -35,6 +35,7 @@ from phmrun.engine.module import TrainingModule
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
 from phmrun.ledger import Run, State
+from phmrun.ledger.listing import list_runs
 from phmrun.registry import TASKS
 
 Kill = tuple[str, int]
@@ -170,7 +171,7 @@ def test_killed_and_resumed_is_bit_identical(task, name, options, tmp_path):
     straight = run_experiment(config, tmp_path / "straight")
     assert straight.state is State.DONE
     killed(config, tmp_path / "resumed", ("micro-batch", 11))
-    interrupted = Run.list(tmp_path / "resumed")
+    interrupted = list_runs(tmp_path / "resumed")
     assert [(run.id, run.status.state) for run in interrupted] == [(straight.run_id, State.INTERRUPTED)]
     resumed = run_experiment(config, tmp_path / "resumed")
     assert resumed.run_id == straight.run_id
