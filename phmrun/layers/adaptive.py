@@ -66,7 +66,7 @@ class AdaptiveInput(nn.Module):
         cutoffs: The first token of each cluster but the first.
         div_value: Factor by which each further cluster's vectors are narrower.
         width: Width of the first cluster's vectors; ``embedding_dim`` unless given.
-        structure: Of tables and projections; ``**options`` are its options.
+        **layer: Structure of tables and projections, and its options.
 
     Raises:
         PhmrunError: Cut-offs out of order, or a structure that does not fit a cluster.
@@ -82,19 +82,17 @@ class AdaptiveInput(nn.Module):
         dtype: torch.dtype | None = None,
         *,
         width: int | None = None,
-        structure: str = "dense",
-        **options: Any,
+        **layer: Any,
     ) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.cutoffs, self.div_value = tuple(cutoffs), div_value
         self.clusters = plan_clusters(num_embeddings, cutoffs, width or embedding_dim, div_value)
         self.tables = nn.ModuleList(
-            Embedding(cluster.size, cluster.width, None, device, dtype, structure=structure, **options)
-            for cluster in self.clusters
+            Embedding(cluster.size, cluster.width, None, device, dtype, **layer) for cluster in self.clusters
         )
         with on_device(device):
-            self.projections = _projections(self.clusters, embedding_dim, structure, options)
+            self.projections = _projections(self.clusters, embedding_dim, layer)
         if dtype is not None:
             self.to(dtype)
         self.reset_parameters()
@@ -143,7 +141,7 @@ class AdaptiveSoftmax(nn.Module):
         width: Width of the first cluster's vectors; ``in_features`` unless given.
         tied: An input whose tables serve here too, and its projections where it has the same width; it brings
             cut-offs and widths of its own.
-        structure: Of tables and projections where they are not tied; ``**options`` are its options.
+        **layer: Structure of tables and projections where they are not tied, and its options.
 
     Raises:
         PhmrunError: Cut-offs out of order, a structure that does not fit, or a tied input of another vocabulary.
@@ -161,8 +159,7 @@ class AdaptiveSoftmax(nn.Module):
         *,
         width: int | None = None,
         tied: AdaptiveInput | None = None,
-        structure: str = "dense",
-        **options: Any,
+        **layer: Any,
     ) -> None:
         super().__init__()
         self.in_features, self.n_classes = in_features, n_classes
@@ -173,14 +170,14 @@ class AdaptiveSoftmax(nn.Module):
         with on_device(device):
             if tied is None:
                 self.clusters = plan_clusters(n_classes, cutoffs, width or in_features, div_value)
-                maps: list[dict[str, Any]] = [{"structure": structure, **options}] * len(self.clusters)
+                maps = [layer] * len(self.clusters)
             else:
                 self.clusters = tied.clusters
                 maps = [{"structure": table.structure} for table in tied.tables]
             if tied is not None and shares_projections:
                 self.projections = tied.projections
             else:
-                self.projections = _projections(self.clusters, in_features, structure, options)
+                self.projections = _projections(self.clusters, in_features, layer)
             pairs = zip(self.clusters, maps, strict=True)
             self.tables = nn.ModuleList(_map(each.width, each.size, bias, **settings) for each, settings in pairs)
             tails = len(self.clusters) - 1
@@ -269,17 +266,14 @@ class AdaptiveSoftmax(nn.Module):
         return ", ".join(map(str, self.clusters))
 
 
-def _projections(clusters: Sequence[Cluster], width: int, structure: str, options: dict[str, Any]) -> nn.ModuleList:
+def _projections(clusters: Sequence[Cluster], width: int, layer: dict[str, Any]) -> nn.ModuleList:
     """A map from each cluster's width to the model's, where they differ; the output reads it backwards."""
-    return nn.ModuleList(
-        nn.Identity() if own == width else _map(own, width, False, structure=structure, **options)
-        for _, _, own in clusters
-    )
+    return nn.ModuleList(nn.Identity() if own == width else _map(own, width, False, **layer) for _, _, own in clusters)
 
 
-def _map(inputs: int, outputs: int, bias: bool, **structure: Any) -> Linear:
+def _map(inputs: int, outputs: int, bias: bool, **layer: Any) -> Linear:
     """A linear map whose W is read as such."""
-    linear = Linear(inputs, outputs, bias, **structure)
+    linear = Linear(inputs, outputs, bias, **layer)
     linear.keeps_weight = True
     return linear
 

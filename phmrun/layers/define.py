@@ -64,19 +64,11 @@ class GroupTransform(nn.Module):
         groups: Number of parts; divides both sizes.
         shared: Whether all groups have the same matrix and bias.
         bias: Whether there is a bias.
-        structure: Of the ``[out_features / groups, in_features / groups]`` matrices; ``**options`` are its options.
+        **layer: Structure of the ``[out_features / groups, in_features / groups]`` matrices, and its options.
     """
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        groups: int,
-        *,
-        shared: bool = True,
-        bias: bool = True,
-        structure: str = "dense",
-        **options: Any,
+        self, in_features: int, out_features: int, groups: int, *, shared: bool = True, bias: bool = True, **layer: Any
     ) -> None:
         super().__init__()
         if in_features % groups or out_features % groups:
@@ -84,7 +76,8 @@ class GroupTransform(nn.Module):
         self.in_features, self.groups = in_features, groups
         matrices = 1 if shared else groups
         rows, columns = out_features // groups, in_features // groups
-        self.maps = nn.ModuleList(build_structure(structure, rows, columns, **options) for _ in range(matrices))
+        settings = {"structure": "dense", "out_features": rows, "in_features": columns, **layer}
+        self.maps = nn.ModuleList(build_structure(**settings) for _ in range(matrices))
         self.bias = nn.Parameter(torch.empty(matrices, rows)) if bias else None
         self.reset_parameters()
 
@@ -128,7 +121,7 @@ class HGT(nn.Module):
         norm: Whether a layer norm follows each transform, which the paper's has not.
         activation: The function after it.
         multiple_of: Widths are rounded up to multiples of this.
-        structure: Of all matrices; ``**options`` are its options.
+        **layer: Structure of all matrices, and its options.
 
     Raises:
         PhmrunError: Unknown names, sizes that the groups do not divide, or a structure that does not fit.
@@ -149,8 +142,7 @@ class HGT(nn.Module):
         norm: bool = False,
         activation: Activation = "gelu",
         multiple_of: int = 32,
-        structure: str = "dense",
-        **options: Any,
+        **layer: Any,
     ) -> None:
         super().__init__()
         _check("connection", connection, get_args(Connection))
@@ -172,7 +164,7 @@ class HGT(nn.Module):
         self.in_features, self.out_features = in_features, widths[-1]
         self.connection, self.shuffle, self.activation = connection, shuffle, activation
         self.transforms = nn.ModuleList(
-            GroupTransform(*sizes, shared=shared, bias=bias, structure=structure, **options)
+            GroupTransform(*sizes, shared=shared, bias=bias, **layer)
             for sizes in zip(inputs, widths, groups, strict=True)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(width) if norm else nn.Identity() for width in widths)
@@ -239,8 +231,7 @@ class DeFINE(nn.Module):
         norm: Whether a layer norm follows each transform and the last map: an option of ours, the paper has none.
         bias: Whether transforms and the last map have biases.
         cached: Whether evaluation keeps the table of all embeddings.
-        structure: Of all matrices.
-        **options: Further arguments of :class:`HGT`, and options of the structure.
+        **layer: Structure of all matrices and its options, and further arguments of :class:`HGT`.
 
     Raises:
         PhmrunError: Sizes, groups and structures that do not go together.
@@ -262,20 +253,16 @@ class DeFINE(nn.Module):
         norm: bool = False,
         bias: bool = True,
         cached: bool = True,
-        structure: str = "dense",
-        **options: Any,
+        **layer: Any,
     ) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim, self.cached = num_embeddings, embedding_dim, cached
-        settings = {name: options.pop(name) for name in HGT_SETTINGS if name in options}
-        inside = {"structure": structure, **options}
+        settings = {name: layer.pop(name) for name in HGT_SETTINGS if name in layer}
         with on_device(device):
-            self.mapping = AdaptiveInput(num_embeddings, width, (), **inside) if mapping is None else mapping
-            self.expand = HGT(
-                width, expansion, depth, connection=connection, norm=norm, bias=bias, **settings, **inside
-            )
+            self.mapping = AdaptiveInput(num_embeddings, width, (), **layer) if mapping is None else mapping
+            self.expand = HGT(width, expansion, depth, connection=connection, norm=norm, bias=bias, **settings, **layer)
             reduced = self.expand.out_features + (width if connection in ("mixer", "concat") else 0)
-            self.reduce = Linear(reduced, embedding_dim, bias, **inside) if reduce else None
+            self.reduce = Linear(reduced, embedding_dim, bias, **layer) if reduce else None
             self.norm = nn.LayerNorm(embedding_dim) if reduce and norm else nn.Identity()
         if not reduce:
             self.embedding_dim = self.expand.out_features

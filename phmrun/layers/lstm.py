@@ -36,23 +36,16 @@ class GateMaps(nn.Module):
     """The structured maps of one layer and direction, with 0, 1 or 2 bias vectors per gate; see :class:`LSTM`."""
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias_vectors: int,
-        *,
-        maps: GateMapping,
-        coupled: bool,
-        structure: str,
-        **options: Any,
+        self, input_size: int, hidden_size: int, bias_vectors: int, *, maps: GateMapping, coupled: bool, **layer: Any
     ) -> None:
         super().__init__()
         gates = 3 if coupled else 4
-        self.hidden_size = hidden_size
-        self.coupled = coupled
+        self.hidden_size, self.coupled = hidden_size, coupled
         rows = [hidden_size] * gates if maps == "gate" else [gates * hidden_size]
-        self.input = nn.ModuleList(build_structure(structure, size, input_size, **options) for size in rows)
-        self.recurrent = nn.ModuleList(build_structure(structure, size, hidden_size, **options) for size in rows)
+        self.input, self.recurrent = (
+            nn.ModuleList(build_structure(out_features=size, in_features=columns, **layer) for size in rows)
+            for columns in (input_size, hidden_size)
+        )
         self.bias = nn.Parameter(torch.empty(bias_vectors, gates * hidden_size)) if bias_vectors else None
         self.reset_parameters()
 
@@ -166,7 +159,7 @@ class LSTM(nn.Module):
         weights: dict[str, Tensor] = {}
         for number, cell in enumerate(self.cells):
             layer, backwards = divmod(number, self.directions)
-            for kind, weight in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), _build(cell), strict=True):
+            for kind, weight in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), cell.build(), strict=True):  # type: ignore[operator]
                 if weight is not None:
                     weights[f"{kind}_l{layer}{'_reverse' if backwards else ''}"] = weight
         return weights
@@ -199,17 +192,19 @@ class LSTM(nn.Module):
         """
         if self.cell != "standard":
             raise PhmrunError(f"the cell {self.cell!r} of an LSTM reads padded sequences alone, by `outputs`")
-        if isinstance(inputs, PackedSequence):
-            state = self._initial_state(inputs.data, int(inputs.batch_sizes[0]), state, inputs.sorted_indices)
-            outputs, (h, c) = self._run(inputs.data, inputs.batch_sizes, state)
-            packed = PackedSequence(outputs, inputs.batch_sizes, inputs.sorted_indices, inputs.unsorted_indices)
-            if inputs.unsorted_indices is not None:
-                h, c = h.index_select(1, inputs.unsorted_indices), c.index_select(1, inputs.unsorted_indices)
-            return packed, (h, c)
-        if inputs.dim() != 3:
-            raise PhmrunError(f"an LSTM reads a batch of sequences, three dimensions, not {inputs.dim()}")
-        state = self._initial_state(inputs, inputs.shape[0 if self.batch_first else 1], state, None)
-        return self._run(inputs, None, state)
+        data, sizes, order, back = inputs if isinstance(inputs, PackedSequence) else (inputs, None, None, None)
+        if sizes is None and data.dim() != 3:
+            raise PhmrunError(f"an LSTM reads a batch of sequences, three dimensions, not {data.dim()}")
+        if state is None:
+            batch = data.shape[0 if self.batch_first else 1] if sizes is None else int(sizes[0])
+            zeros = data.new_zeros(self.num_layers * self.directions, batch, self.hidden_size)
+            state = zeros, zeros
+        elif order is not None:
+            state = state[0].index_select(1, order), state[1].index_select(1, order)
+        outputs, (h, c) = self._run(data, sizes, state)
+        if back is not None:
+            h, c = h.index_select(1, back), c.index_select(1, back)
+        return outputs if sizes is None else PackedSequence(outputs, sizes, order, back), (h, c)
 
     def padded_outputs(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """What :func:`outputs` gives, each direction run over the padding as well."""
@@ -219,11 +214,12 @@ class LSTM(nn.Module):
         starts = torch.arange(0, inside.numel(), len(steps), device=inputs.device).unsqueeze(1)
         backwards = (torch.where(inside, lengths - 1 - steps, steps) + starts).flatten()
         state = inputs.new_zeros(1, len(inputs), self.hidden_size)
+        dropped = self.weight_dropout if self.training else 0.0
         for layer in range(self.num_layers):
             inputs = self._drop(inputs, self.dropout if layer else self.input_dropout, None, time=1)
             directions = []
             for direction, cell in enumerate(self.cells[layer * self.directions :][: self.directions]):
-                built = _build(cell, self._dropped)
+                built: GateWeights = cell.build(dropped)  # type: ignore[operator]
                 read = _rows(inputs, backwards) if direction else inputs
                 if self.cell == "standard":
                     weights = [each for each in built if each is not None]
@@ -237,16 +233,11 @@ class LSTM(nn.Module):
             inputs = directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
         return inputs * inside.unsqueeze(-1)
 
-    def _initial_state(self, inputs: Tensor, batch: int, state: State | None, order: Tensor | None) -> State:
-        if state is None:
-            zeros = inputs.new_zeros(self.num_layers * self.directions, batch, self.hidden_size)
-            return zeros, zeros
-        return state if order is None else (state[0].index_select(1, order), state[1].index_select(1, order))
-
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
         """All layers in one call, unless something must happen between them that the kernel does not do."""
         inputs = self._drop(inputs, self.input_dropout, batch_sizes)
-        weights = [_build(cell, self._dropped) for cell in self.cells]
+        dropped = self.weight_dropout if self.training else 0.0
+        weights: list[GateWeights] = [cell.build(dropped) for cell in self.cells]  # type: ignore[operator]
         if not (self.observer or (self.variational and self.training and self.dropout)):
             return self._kernel(inputs, batch_sizes, state, weights, self.num_layers)
         finals: list[State] = []
@@ -278,11 +269,6 @@ class LSTM(nn.Module):
         else:
             outputs, h, c = _fused(inputs, batch_sizes, *settings)
         return outputs, (h, c)
-
-    @property
-    def _dropped(self) -> float:
-        """The share of U's entries that are to be zero now."""
-        return self.weight_dropout if self.training else 0.0
 
     def _drop(self, vectors: Tensor, share: float, batch_sizes: Tensor | None, time: int | None = None) -> Tensor:
         """Dropout on a layer's inputs; variational: one mask per sequence along the dimension ``time``."""
@@ -361,11 +347,6 @@ def packed_rows(batch_sizes: Tensor) -> Tensor:
     """For each vector of packed data the row of its sequence: step t holds rows 0 … ``batch_sizes[t]`` - 1."""
     starts = (batch_sizes.cumsum(0) - batch_sizes).repeat_interleave(batch_sizes)
     return torch.arange(len(starts)) - starts
-
-
-def _build(cell: nn.Module, dropped: float = 0.0) -> GateWeights:
-    built: GateWeights = cell.build(dropped)  # type: ignore[operator]
-    return built
 
 
 def _stacked(structures: nn.ModuleList) -> Tensor:

@@ -82,29 +82,20 @@ class ClassScores(nn.Module):
         classes: Classes to tell apart.
         hidden: Sizes of the hidden layers.
         dropout: Share of each map's inputs dropped in training.
-        structure: Name of the structure of all maps.
-        **options: Its options.
+        **layer: Structure of all maps, and its options.
 
     Raises:
         PhmrunError: Sizes and structure that do not go together.
     """
 
     def __init__(
-        self,
-        in_features: int,
-        classes: int,
-        hidden: Sequence[int] = (),
-        dropout: float = 0.0,
-        *,
-        structure: str = "dense",
-        **options: Any,
+        self, in_features: int, classes: int, hidden: Sequence[int] = (), dropout: float = 0.0, **layer: Any
     ) -> None:
         super().__init__()
-        self.classes = classes
-        self.dropout = dropout
+        self.classes, self.dropout = classes, dropout
         sizes = [in_features, *hidden]
-        pairs = [*itertools.pairwise(sizes), (sizes[-1], buildable_rows(classes, sizes[-1], structure, **options))]
-        self.maps = nn.ModuleList(Linear(wide, narrow, structure=structure, **options) for wide, narrow in pairs)
+        sizes.append(buildable_rows(classes, sizes[-1], **layer))
+        self.maps = nn.ModuleList(Linear(wide, narrow, **layer) for wide, narrow in itertools.pairwise(sizes))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``[batch, in_features] -> [batch, classes]``."""
@@ -116,10 +107,8 @@ class ClassScores(nn.Module):
         return hidden[:, : self.classes]
 
 
-def buildable_rows(rows: int, columns: int, structure: str, **options: Any) -> int:
+def buildable_rows(rows: int, columns: int, structure: str = "dense", **options: Any) -> int:
     """The least number of rows, ``rows`` or more, with which a structure can build a matrix; ``rows`` if none is."""
     misfit = STRUCTURES.get(structure).misfit
-    for more in range(rows, max(rows, columns) + 1):
-        if misfit(more, columns, **options) is None:
-            return more
-    return rows
+    fitting = (more for more in range(rows, max(rows, columns) + 1) if misfit(more, columns, **options) is None)
+    return next(fitting, rows)
