@@ -77,25 +77,6 @@ def apply_factors(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bo
     return torch.bmm(mixer.expand(tokens, -1, -1), split).view(tokens, p * block_rows)
 
 
-class PackedKroneckerSum(nn.Module):
-    """y = W x without W, in two products that read the numbers of A and S only; for inference on few tokens.
-
-    Args:
-        a: ``[r, p, q]``.
-        s: ``[r, k/p, d/q]``.
-    """
-
-    def __init__(self, a: Tensor, s: Tensor) -> None:
-        super().__init__()
-        mixer, weight, self.mixer_first = factors(a, s)
-        self.mixer = nn.Parameter(mixer.detach().clone(), requires_grad=False)
-        self.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """``[tokens, d] -> [tokens, k]``."""
-        return apply_factors(inputs, self.mixer, self.weight, self.mixer_first)
-
-
 def unit_mixers(a: Tensor) -> None:
     """Draws A ``[r, p, q]`` in place so that the r numbers of each block of W are a random unit vector.
 

@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
 from phmrun.layers.inference import Choice, PackedFactors, PackedLinear, plain_linear
 from phmrun.layers.kernels import FewRows, Map
-from phmrun.layers.kronecker_sum import Factors, PackedKroneckerSum, apply_factors
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, Sublayer, padding_mask, with_tables
 
 GROWTH = 64
@@ -249,9 +248,6 @@ def direct(module: nn.Module) -> Map:
     if isinstance(module, PackedLinear):
         operator, offset = direct(module.operator), module.bias
         return operator if offset is None else lambda inputs: operator(inputs).add_(offset)
-    if isinstance(module, PackedKroneckerSum):
-        factors = Factors(module.mixer, module.weight, module.mixer_first)
-        return lambda inputs: apply_factors(inputs, *factors)
     if isinstance(module, PackedFactors):
         function, parts = module.function, tuple(module.factors)
         return lambda inputs: function(inputs, *parts).contiguous()

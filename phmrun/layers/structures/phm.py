@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.layers.fitting import best_kronecker_sum
+from phmrun.layers.inference import PackedFactors
 from phmrun.layers.kronecker_sum import (
-    PackedKroneckerSum,
     apply_factors,
     factors,
     kronecker_rows,
@@ -65,14 +65,7 @@ class PHM(Structure):
         self.s = nn.Parameter(torch.empty(n, out_features // n, in_features // n))
 
     @classmethod
-    def check(  # type: ignore[override]
-        cls,
-        out_features: int,
-        in_features: int,
-        *,
-        n: int,
-        **_: object,
-    ) -> str | None:
+    def check(cls, out_features: int, in_features: int, *, n: int, **_: object) -> str | None:  # type: ignore[override]
         """Whether n divides both sizes."""
         if n >= 1 and out_features % n == 0 and in_features % n == 0:
             return None
@@ -141,4 +134,5 @@ class PHM(Structure):
 
     def packed(self) -> nn.Module:
         """A and S laid out as the two matrix products of the factored application."""
-        return PackedKroneckerSum(self.mixers(), self.s)
+        mixer, weight, mixer_first = factors(self.mixers(), self.s)
+        return PackedFactors(apply_factors, mixer, weight, mixer_first=mixer_first)
