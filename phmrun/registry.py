@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -122,6 +122,7 @@ class Task:
             where it keeps what it converted.
         formats: What the user's own files look like; all are UTF-8, plain or .gz.
         pipeline: What the Hugging Face Hub calls the task: "translation".
+        networks: The networks that tables of papers name, each as ``module:name`` of its class or what builds it.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Task:
     converts: bool = False
     formats: tuple[Format, ...] = ()
     pipeline: str | None = None
+    networks: Mapping[str, str] = field(default_factory=dict)
 
     def load(self, what: Part) -> Any:
         """Imports one part and returns it."""

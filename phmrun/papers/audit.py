@@ -3,7 +3,6 @@
 Nothing computed is ever stored: each row's network is built, on the meta device, by what ``train`` builds it with.
 """
 
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,19 +18,10 @@ from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of, share_parameters
 from phmrun.papers.published import Column, PaperRow, PaperTable, Printed, Verdict, judge, load_table, table_names
-from phmrun.registry import TASKS
+from phmrun.registry import TASKS, load
 
 Counts = dict[str, Any]
 
-NETWORKS = {
-    "transformer": "phmrun.models.transformer:Transformer",
-    "sva-encoder": "phmrun.tasks.sva.encoder_classifier:EncoderClassifier",
-    "nli-lstm": "phmrun.models.lstm_classifier:LSTMClassifier",
-    "biaffine-parser": "phmrun.tasks.parse.biaffine_parser:BiaffineParser",
-    "lstm-lm": "phmrun.tasks.lm.lstm:LSTMLanguageModel",
-    "transformer-xl": "phmrun.tasks.lm.transformer_xl:TransformerXL",
-}
-"""The papers' networks by name: where each one's class, or the function that builds it, is found."""
 OPTIONAL = ("norms", "embedding", "output", "define")  # what a measure may name in a network that has none of it
 
 
@@ -91,12 +81,17 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
     return count_parameters(row_config(table, row, name, overrides), tuple(sizes) if sizes else None)
 
 
+def networks() -> dict[str, str]:
+    """The networks that tables can name, of all tasks: where each one's class, or what builds it, is found."""
+    return {name: place for task in TASKS.names() for name, place in TASKS.get(task).networks.items()}
+
+
 def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None = None) -> nn.Module:
-    """One of :data:`NETWORKS` on the default device; refuses unknown, missing and contradictory arguments."""
-    if name not in NETWORKS:
-        raise unknown("network", name, NETWORKS, where=where)
-    module, _, attribute = NETWORKS[name].partition(":")
-    build: Callable[..., nn.Module] = getattr(importlib.import_module(module), attribute)
+    """One of :func:`networks` on the default device; refuses unknown, missing and contradictory arguments."""
+    places = networks()
+    if name not in places:
+        raise unknown("network", name, places, where=where)
+    build: Callable[..., nn.Module] = load(places[name])
     parameters = inspect.signature(build).parameters
     for argument in arguments:
         if argument not in parameters:

@@ -23,6 +23,7 @@ from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.kinds import kind_of
 from phmrun.metrics.parsing import sentence_counts
 from phmrun.metrics.translation import bleu_counts
+from phmrun.registry import load
 from phmrun.text import conllu
 from phmrun.text.lines import read_parallel
 
@@ -33,6 +34,10 @@ class Items(NamedTuple):
     counts: Counts  # ``[items, kinds]``
     mark: str  # checksum of what was asked: references, gold labels, gold trees
     file: str = ""  # checksum of the file where labels alone could be alike; empty: not on record
+
+
+Reader = Callable[[Run, str, str], Items | None]
+"""Items of a run, by a split and a part of it ("": all); ``None``, or a ``PhmrunError``, where they cannot be had."""
 
 
 class RunItems:
@@ -97,24 +102,33 @@ def _counts(path: Path, score: str) -> Items | None:
         if (path / ITEMS).is_file():
             recorded = parse_json(read_regular(path / ITEMS))
             return from_json(recorded[score]) if score in recorded else None
-        # "matched" of "test/accuracy-matched" is the part of the items that it is of
-        part = "" if name.startswith("accuracy-of-") else name.partition("accuracy-")[2]
-        if part or name == "accuracy":
-            return _of_labels(Run(path), split, part)
-        return _READERS[name](Run(path), split)
+        place = kind_of(score).items
+        part = name.partition("-")[2]  # "matched" of "test/accuracy-matched" is the part of the items that it is of
+        if place is None or "-of-" in name:
+            return None
+        read: Reader = load(place)
+        return read(Run(path), split, part)
     except (PhmrunError, OSError, ValueError):
         return None
 
 
-def _of_translations(run: Run, split: str) -> Items:
+def of_translations(run: Run, split: str, part: str) -> Items | None:
+    """The counts of BLEU of each translation: of all, or of those that the data count to ``part``, if they do."""
     outputs = (run.predictions / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
     data = build_data(load_run_config(run.config_path))
     references = [target for _, target in read_parallel(*data.files[split])]
+    if part:
+        parts: Mapping[str, Path] = data.parts  # type: ignore[attr-defined]
+        if split not in parts:
+            return None
+        names = parts[split].read_text(encoding="utf-8").split("\n")[: len(outputs)]
+        kept = [row for row, name in enumerate(names) if name == part]
+        outputs, references = [outputs[row] for row in kept], [references[row] for row in kept]
     return Items(bleu_counts(outputs, references), _mark(references))
 
 
-def _of_labels(run: Run, split: str, part: str) -> Items:
-    """Items of a part that were labelled right, of those that were labelled; the gold labels stand beside them."""
+def of_labels(run: Run, split: str, part: str) -> Items:
+    """Items of a part, or all, that were labelled right, of those that were labelled; the gold labels beside them."""
     lines = (run.predictions / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
     heading = lines[0].split("\t")
     predicted, gold, parts = (heading.index(name) for name in ("predicted", "label", "part"))
@@ -124,7 +138,10 @@ def _of_labels(run: Run, split: str, part: str) -> Items:
     return Items(counts, _mark([row[gold] + "\t" + row[parts] for row in rows]), file)
 
 
-def _of_trees(run: Run, split: str) -> Items:
+def of_trees(run: Run, split: str, part: str) -> Items | None:
+    """Words, right heads and right arcs of each sentence; of a part, nothing is on record."""
+    if part:
+        return None
     config = load_run_config(run.config_path)
     parsed = conllu.load(run.predictions / f"{split}.conllu")
     decoding = config.decoding  # type: ignore[attr-defined]
@@ -135,6 +152,3 @@ def _of_trees(run: Run, split: str) -> Items:
 
 def _mark(lines: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-_READERS: Mapping[str, Callable[[Run, str], Items]] = {"bleu": _of_translations, "uas": _of_trees, "las": _of_trees}

@@ -18,4 +18,8 @@ TASK = Task(
         ),
     ),
     pipeline="text-generation",
+    networks={
+        "lstm-lm": "phmrun.tasks.lm.lstm:LSTMLanguageModel",
+        "transformer-xl": "phmrun.tasks.lm.transformer_xl:TransformerXL",
+    },
 )

@@ -39,4 +39,5 @@ TASK = Task(
         ),
     ),
     pipeline="text-classification",
+    networks={"nli-lstm": "phmrun.models.lstm_classifier:LSTMClassifier"},
 )

@@ -14,4 +14,5 @@ TASK = Task(
     converts=True,
     formats=(aligned("a dog sees the cat .\nthe cat sleeps .\n", "un chien voit le chat .\nle chat dort .\n"),),
     pipeline="translation",
+    networks={"transformer": "phmrun.models.transformer:Transformer"},
 )

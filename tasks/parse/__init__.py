@@ -21,4 +21,5 @@ TASK = Task(
         ),
     ),
     pipeline="token-classification",
+    networks={"biaffine-parser": "phmrun.tasks.parse.biaffine_parser:BiaffineParser"},
 )

@@ -26,4 +26,5 @@ TASK = Task(
         ),
     ),
     pipeline="text-classification",
+    networks={"sva-encoder": "phmrun.tasks.sva.encoder_classifier:EncoderClassifier"},
 )

@@ -5,8 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis.extra.numpy import arrays
+from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.papers.items import _packed, _unpacked, from_json
+from phmrun.ledger import Run
+from phmrun.metrics import bleu
+from phmrun.metrics.kinds import Kind, kind_of
+from phmrun.papers.items import Items, RunItems, _packed, _unpacked, from_json, to_json
+from phmrun.registry import SCORES
 
 
 @given(arrays(np.int64, st.integers(0, 300), elements=st.integers(0, 2**20)))
@@ -29,3 +34,35 @@ def test_what_is_no_count_is_refused(column):
 def test_damaged_columns_are_refused(text):
     with pytest.raises(ValueError, match=r"."):
         from_json({"items": 3, "mark": "", "file": "", "columns": [text]})
+
+
+def of_lengths(run, split, part):
+    """Words of each prediction, as somebody's own score might count them."""
+    lines = (run.predictions / f"{split}.txt").read_text().splitlines()
+    return Items(np.array([[len(line.split()), 1] for line in lines if part in line]), mark="")
+
+
+def test_a_score_of_somebody_s_own_says_where_its_items_are(tmp_path, monkeypatch):
+    kind = Kind(measure=lambda sums: sums[:, 0] / sums[:, 1], items=f"{__name__}:of_lengths")
+    monkeypatch.setitem(SCORES._registered, "length", kind)
+    run = Run.create(tmp_path, "nmt-files-dense-1-0123456789ab", "task: nmt\n")
+    run.predictions.mkdir()
+    (run.predictions / "test.txt").write_text("a b c\nd\n")
+    written = to_json(run, "test/length")
+    assert from_json(written).counts.tolist() == [[3, 1], [1, 1]]
+    (part,) = RunItems().of([run.path], "test/length-d")
+    assert part.counts.tolist() == [[1, 1]]
+    assert to_json(run, "test/length-of-copy") is None
+    assert to_json(run, "test/wordiness") is None
+
+
+def test_parts_of_translations_have_items_too(tmp_path):
+    config = configured("nmt", tmp_path / "corpus")
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    references = (tmp_path / "corpus/test.bb").read_text().splitlines()
+    outputs = (run.predictions / "test.txt").read_text().splitlines()
+    (items,) = RunItems().of([run.path], "test/bleu")
+    assert len(items.counts) == len(references)
+    whole = kind_of("test/bleu").measure(items.counts.sum(0, keepdims=True))
+    assert whole[0] == pytest.approx(bleu(outputs, references, resamples=0).value)
+    assert RunItems().of([run.path], "test/bleu-long") == []  # own files have no parts

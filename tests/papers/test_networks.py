@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from phmrun.errors import PhmrunError
-from phmrun.papers.audit import NETWORKS, build_network
+from phmrun.papers.audit import build_network, networks
 
 SMALLEST = {
     "transformer": {"source_size": 8, "target_size": 8, "width": 8, "inner": 8, "heads": 2},
@@ -16,14 +16,14 @@ SMALLEST = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", networks())
 def test_every_name_builds_without_weights(name):
     with torch.device("meta"):
         network = build_network(name, SMALLEST[name])
     assert all(parameter.is_meta for parameter in network.parameters())
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", networks())
 def test_every_network_takes_a_structure(name):
     with torch.device("meta"):
         dense, phm = (
