@@ -6,13 +6,15 @@ the same steps. That gives away what our search gains by letting finished senten
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal, cast
 
 import numpy as np
+import torch
 
 from phmrun.bench.hugging_face import HuggingFace, has_place_for, transformers_library
 from phmrun.bench.machine import facts, peak_memory, waiter, warn_if_busy
@@ -22,6 +24,7 @@ from phmrun.config import LayerConfig
 from phmrun.decoding import max_length
 from phmrun.engine.checkpoints import LAST
 from phmrun.engine.data import DataModule
+from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
 from phmrun.errors import PhmrunError
 from phmrun.export.ctranslate2 import Quantization
@@ -30,6 +33,7 @@ from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import converted_model, search_from
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
+from phmrun.ledger.listing import BATCH, EPOCH, LINE, STEP, TEST, TIMES
 from phmrun.ledger.status import network_label, now
 from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
@@ -42,6 +46,8 @@ LOG = logging.getLogger("phmrun.bench")
 Opponent = Literal["hf", "dense", "ctranslate2", "ctranslate2-int8"] | Run
 Part = Literal["training", "decoding"]
 BEAMS = (1, 5)
+BATCH_SIZE = 64  # items answered at a time where a task's configuration does not say
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 Prepare = Callable[[Any], Callable[[], None]]  # readies a system for a phase, and returns what is timed
 
@@ -318,3 +324,62 @@ def training_phase(trained: TrainedModel, data: DataModule, amount: Amount, devi
 
     units = sum(batch.units for batch in islice(data.train_dataloader(), count))
     return Phase("training", data.unit, units, trains=True, steps=count // training.accumulate), prepare
+
+
+def measure_times(
+    run: Run, wanted: Collection[str], amount: Amount, device: str = "auto", clock: str = "wall"
+) -> dict[str, Any]:
+    """Measures some of :data:`TIMES` on a trained run, in seconds, and writes them with signatures into its directory.
+
+    They are those that papers' tables print: of this machine, and comparable with each other only where it had nothing
+    else to do. The amount is of rounds, training batches (validation batches too) and test items of a measurement; the
+    clock is "wall", or "cpu": what this process computes, over all threads, whatever else the machine does.
+    Refuses a run that cannot be used, or whose data are missing, and an unknown time.
+    """
+    for name in wanted:
+        if name not in TIMES:
+            raise PhmrunError(f"there is no time {name!r}", valid=tuple(TIMES))
+    place = choose_device(device)
+    trained, data = opened(run)
+    system = Answering(trained, place)
+    machine = {**facts(), "device": place}
+    found: dict[str, tuple[float, str, Timing]] = {}
+
+    def timed(call: Callable[[], object]) -> Timing:
+        return interleave({"run": call}, rounds=amount.rounds, settle=waiter(place), clock=CLOCKS[clock])["run"]
+
+    if {LINE, TEST} & {*wanted}:
+        lines, count, total = sampled_lines(data, amount.sentences)
+        batch = trained.config.model_dump().get("decoding", {}).get("batch", BATCH_SIZE)
+        timing = timed(answering(system, lines, batch))
+        for name, items in ((LINE, 1), (TEST, total)):
+            found[name] = (timing.median * items / count, f"items:{count} of {total}", timing)
+    if BATCH in wanted:
+        batches = list(islice(data.validation_batches(), amount.batches))
+
+        def score() -> None:  # as validation does
+            system.module.eval()
+            with torch.inference_mode():
+                for batch in batches:
+                    system.loss(move_data_to_device(batch, torch.device(place)))
+
+        timing = timed(score)
+        found[BATCH] = (timing.median / len(batches), f"batches:{len(batches)}", timing)
+    if {STEP, EPOCH} & {*wanted}:
+        phase, prepare = training_phase(trained, data, amount, place)
+        timing = timed(prepare(system))
+        for name, each in ((STEP, 1), (EPOCH, int(run.parameters().get("steps_per_epoch", 0)))):
+            found[name] = (timing.median * each / phase.steps, f"steps:{phase.steps}", timing)
+    where = f"{machine['gpu'] if place.startswith('cuda') else machine['processor']}|threads:{machine['threads']}"
+    times = {
+        name: {
+            "value": value,
+            "signature": f"{said}|rounds:{amount.rounds}|clock:{clock}|{where}|torch:{machine['torch']}",
+            "seconds": timing.seconds,
+            "machine": machine,
+        }
+        for name, (value, said, timing) in found.items()
+        if name in wanted
+    }
+    run.add_bench(times)
+    return times

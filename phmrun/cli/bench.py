@@ -181,8 +181,7 @@ def bench_table(
             f"none of its cells has a finished run in {runs_dir}", where=file, hint=hint, code=ExitCode.DATA
         )
     from phmrun.bench.machine import warn_if_busy
-    from phmrun.bench.run import Amount
-    from phmrun.bench.times import measure_times
+    from phmrun.bench.run import Amount, measure_times
 
     measuring.prepare_process(threads)
     warn_if_busy()

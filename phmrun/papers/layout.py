@@ -67,7 +67,11 @@ def lay_out(
     columns.append("seeds")
     fronts = [_front(table, place, front) for place in range(len(table.headings))] if front else []
     rows = []
-    for number in _order(table, front):
+    order = list(range(len(table.rows)))  # as they stand, or by a cost, those without it last
+    if front:
+        amounts = [cost_of(table.entries(number), front) for number in order]
+        order.sort(key=lambda number: math.inf if (amount := amounts[number]) is None else amount)
+    for number in order:
         figures = table.figures[number]
         entries = table.entries(number)
         edges = {key for entry in entries for key in entry.at_edge}
@@ -93,15 +97,6 @@ def lay_out(
 def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
     amounts = [(name, cost_of(entries, name)) for name in names]
     return [MISSING if amount is None else COSTS[name].shown(amount) for name, amount in amounts]
-
-
-def _order(table: ResultTable, front: str | None) -> list[int]:
-    """The rows: as they stand, or by a cost, those without it last."""
-    places = list(range(len(table.rows)))
-    if front is None:
-        return places
-    amounts = [cost_of(table.entries(place), front) for place in places]
-    return sorted(places, key=lambda place: math.inf if (amount := amounts[place]) is None else amount)
 
 
 def _front(table: ResultTable, column: int, cost: str) -> set[int]:

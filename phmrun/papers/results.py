@@ -12,12 +12,8 @@ from phmrun.ledger.listing import RunSummary, score_names
 from phmrun.papers.entries import Entry, require_seeds
 from phmrun.papers.published import Column, PaperTable, Printed
 
-AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "mean": fmean,
-    "median": median,
-    "best": max,
-    "worst": min,
-}
+Aggregate = Callable[[Sequence[float]], float]
+AGGREGATES: Mapping[str, Aggregate] = {"mean": fmean, "median": median, "best": max, "worst": min}
 BUILTIN = "builtin"
 
 

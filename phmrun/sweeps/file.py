@@ -112,13 +112,8 @@ class Sweep:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a sweep's file, with an example."""
-    schema = SweepFile.model_json_schema()
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": "phmrun sweep",
-        "examples": [EXAMPLE],
-    }
+    said = {"title": "phmrun sweep", "examples": [EXAMPLE]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **SweepFile.model_json_schema(), **said}
 
 
 def load_sweep(name: str) -> Sweep:
@@ -128,29 +123,31 @@ def load_sweep(name: str) -> Sweep:
         PhmrunError: The file is missing or malformed, or the table that it names is, or cannot be trained.
     """
     source = config_source(name)
-    if "paper" in source.values and "rows" in source.values:
-        return Sweep(_name(source), source.label, source, SweepFile(table=source.label), _trainable(source.label))
-    file = _placed(_validated(source), Path(source.label))
-    table = _trainable(file.table) if file.table else None
-    if table:
-        for kind, asked, there in (
-            ("row", file.rows, [row.name for row in table.rows]),
-            ("column", file.columns, list(table.columns)),
-        ):
-            for one in asked:
-                if one not in there:
-                    raise unknown(kind, one, there, where=source.at(f"{kind}s"))
-    return Sweep(_name(source), source.label, source, file, table)
+    path = Path(source.label)
+    is_table = "paper" in source.values and "rows" in source.values
+    file = SweepFile(table=source.label) if is_table else _placed(_validated(source), path)
+    table = load_table(file.table) if file.table else None
+    if table and table.task is None:
+        raise PhmrunError(
+            "this table says how its networks are counted, not how they are trained: it has no task",
+            where=file.table,
+            hint=f"`phmrun count-params --paper {table.paper}` sets its counts beside ours.",
+        )
+    parts = {"rows": [row.name for row in table.rows], "columns": list(table.columns)} if table else {}
+    for key, there in parts.items():
+        for one in getattr(file, key):
+            if one not in there:
+                raise unknown(key.removesuffix("s"), one, there, where=source.at(key))
+    place = str(path.resolve()) if path.exists() else source.label
+    own = f"{path.stem}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"  # with a checksum of its place
+    return Sweep(own, source.label, source, file, table)
 
 
 def _validated(source: Source) -> SweepFile:
     """The file's content, or all that is wrong with it."""
-    extra = [
-        unknown_key(key, SweepFile.model_fields, source.at(key))
-        for key in source.values
-        if key not in SweepFile.model_fields
-    ]
-    known = {key: value for key, value in source.values.items() if key in SweepFile.model_fields}
+    fields = SweepFile.model_fields
+    extra = [unknown_key(key, fields, source.at(key)) for key in source.values if key not in fields]
+    known = {key: value for key, value in source.values.items() if key in fields}
     try:
         file = SweepFile.model_validate(known)
     except ValidationError as error:
@@ -166,24 +163,21 @@ def _placed(file: SweepFile, path: Path) -> SweepFile:
     if not path.is_file():
         return file  # it comes with the package
     folder = path.parent
-    names = {"config": file.config, "plugins": file.plugins}
-    found: dict[str, Any] = {key: [_beside(name, folder) for name in value] for key, value in names.items()}
-    found["table"] = None if file.table is None else _beside(file.table, folder)
-    found["base"] = _with_data(file.base, folder)
-    found["tasks"] = {name: _with_data(settings, folder) for name, settings in file.tasks.items()}
-    found["include"] = [_with_data(settings, folder) for settings in file.include]
-    found["grid"] = {
-        key: [_with_data({key: value}, folder)[key] for value in values] for key, values in file.grid.items()
+    found = {
+        "config": [_beside(name, folder) for name in file.config],
+        "plugins": [_beside(name, folder) for name in file.plugins],
+        "table": file.table and _beside(file.table, folder),
+        "base": _with_data(file.base, folder),
+        "tasks": {name: _with_data(settings, folder) for name, settings in file.tasks.items()},
+        "include": [_with_data(settings, folder) for settings in file.include],
+        "grid": {key: [_with_data({key: one}, folder)[key] for one in values] for key, values in file.grid.items()},
     }
     return file.model_copy(update=found)
 
 
 def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Settings whose data are the files of a folder, where these are there."""
-    return {
-        key: _files(value, folder) if key == "data" or key.startswith("data.") else value
-        for key, value in settings.items()
-    }
+    return {key: _files(one, folder) if key.partition(".")[0] == "data" else one for key, one in settings.items()}
 
 
 def _files(value: Any, folder: Path) -> Any:
@@ -201,21 +195,3 @@ def _beside(name: str, folder: Path) -> str:
         return str(path) if path.is_file() or any(path.parent.glob(f"{path.name}.*")) else name
     except OSError:  # too long to be one
         return name
-
-
-def _trainable(name: str) -> PaperTable:
-    table = load_table(name)
-    if table.task is None:
-        raise PhmrunError(
-            "this table says how its networks are counted, not how they are trained: it has no task",
-            where=name,
-            hint=f"`phmrun count-params --paper {table.paper}` sets its counts beside ours.",
-        )
-    return table
-
-
-def _name(source: Source) -> str:
-    """The file's own name, with the start of a checksum of its place."""
-    path = Path(source.label)
-    place = str(path.resolve()) if path.exists() else source.label
-    return f"{path.stem}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"

@@ -89,13 +89,23 @@ class Scheduler:
                 claim.release()
 
     def _step(self) -> bool:
-        """Takes in what has ended, starts what there is room for; whether there is anything left to wait for."""
+        """Takes in what has ended here and elsewhere, starts what there is room for; whether anything is left."""
         if self.deadline is not None and time.monotonic() >= self.deadline:
             return False
         for ended in self.executor.poll():
             self._settle(ended)
         if time.monotonic() - self._looked >= LOOK:
-            self._look_elsewhere()
+            self._looked = time.monotonic()
+            for name, before in list(self._elsewhere.items()):
+                status = look(before.cell, self.workplace.runs_dir)
+                if status.state is CellState.RUNNING:
+                    self._elsewhere[name] = status
+                    continue
+                del self._elsewhere[name]
+                if status.state in (CellState.DONE, CellState.FAILED):
+                    self.watch(Event(status))
+                else:  # left unfinished
+                    self._pending.appendleft(before.cell)
         jobs: list[Job] = []
         room = self.executor.room() - orphans(list(self._elsewhere.values()))
         while len(jobs) < room and self._pending and not self._exhausted():
@@ -174,20 +184,6 @@ class Scheduler:
                     run.set_state(State.FAILED, f"exit code {ended.code}: {said}")
         except PhmrunError:
             return  # another process holds the run, and will write how it ends
-
-    def _look_elsewhere(self) -> None:
-        """Looks at the runs of others: what is over is told, what they left unfinished is taken over."""
-        self._looked = time.monotonic()
-        for name, before in list(self._elsewhere.items()):
-            status = look(before.cell, self.workplace.runs_dir)
-            if status.state is CellState.RUNNING:
-                self._elsewhere[name] = status
-                continue
-            del self._elsewhere[name]
-            if status.state in (CellState.DONE, CellState.FAILED):
-                self.watch(Event(status))
-            else:
-                self._pending.appendleft(before.cell)
 
 
 @dataclass
