@@ -95,35 +95,28 @@ def _converted(
     module: nn.Module, structure: str, shared: dict[int, Structure], near: bool, options: dict[str, Any]
 ) -> nn.Module:
     """The layer over a structure; ``shared`` has the structures made so far, by the parameter that they replace."""
-    made: nn.Module
+    made: Linear | Embedding | LSTM
     if isinstance(module, nn.LSTM):
         made = _lstm(module, structure, near, options)
     elif isinstance(module, nn.Linear | nn.Embedding):
-        ready = shared.get(id(module.weight))
-        made = _table_or_map(module, ready or structure, {} if ready else options)
+        weight, ready = module.weight, shared.get(id(module.weight))
+        settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
+        settings |= {} if ready else options
+        if isinstance(module, nn.Linear):
+            made = Linear(module.in_features, module.out_features, module.bias is not None, **settings)
+            if near and made.bias is not None:
+                made.bias.data.copy_(module.bias.data)
+        elif module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
+            raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
+        else:
+            made = Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, **settings)
         if not ready:
-            shared[id(module.weight)] = made.structure
+            shared[id(weight)] = made.structure
             if near:
-                made.structure.fit(module.weight.detach())
-        if near and isinstance(made, Linear) and made.bias is not None:
-            made.bias.data.copy_(module.bias.data)  # type: ignore[arg-type]
+                made.structure.fit(weight.detach())
     for parameter in made.parameters():
         parameter.requires_grad_(next(module.parameters()).requires_grad)
     return made.train(module.training)
-
-
-def _table_or_map(
-    module: nn.Linear | nn.Embedding, structure: str | Structure, options: dict[str, Any]
-) -> Linear | Embedding:
-    """Our counterpart of an ``nn.Linear`` or ``nn.Embedding``."""
-    where: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
-    if isinstance(module, nn.Linear):
-        bias = module.bias is not None
-        return Linear(module.in_features, module.out_features, bias, structure=structure, **where, **options)
-    if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
-        raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
-    rows, width, padding = module.num_embeddings, module.embedding_dim, module.padding_idx
-    return Embedding(rows, width, padding, structure=structure, **where, **options)
 
 
 @torch.no_grad()

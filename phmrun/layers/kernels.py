@@ -58,12 +58,7 @@ def _packed(weight: Tensor, bias: Tensor | None, rows: int) -> Map:
     return lambda inputs: apply(inputs, packed, bias, "none", [], "")
 
 
-KERNELS: Mapping[str, Kernel] = {
-    "linear": _linear,
-    "turned": _turned,
-    "transposed": _transposed,
-    "packed": _packed,
-}
+KERNELS: Mapping[str, Kernel] = {"linear": _linear, "turned": _turned, "transposed": _transposed, "packed": _packed}
 """All kernels; the first is always there."""
 
 

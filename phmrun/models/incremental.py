@@ -114,8 +114,20 @@ class IncrementalTransformer(nn.Module):
         network, (batch, beam) = self.network, tokens.shape
         vectors = network.target_embedding(tokens.reshape(-1)) * network.scale
         hidden = vectors if network.positions is None else vectors.add_(network.positions(state.position + 1)[-1])
-        self._open_slots(state, batch, beam)
-        mask = self._mask(state)
+        while state.used + beam > state.slots.shape[4]:  # one slot for each hypothesis
+            state.slots = torch.cat([state.slots, torch.zeros_like(state.slots)], dim=4)
+        if state.ancestors is None and beam > 1:
+            state.ancestors = state.slots.new_zeros(batch, 1, beam, state.used)
+        if state.ancestors is not None:  # each sees its own
+            own = state.slots.new_full((beam, beam), float("-inf")).fill_diagonal_(0.0)
+            state.ancestors = torch.cat([state.ancestors, own.expand(batch, 1, beam, beam)], dim=3)
+        state.positions += [state.position] * beam
+        state.used += beam
+        mask = state.ancestors  # added to the scores of attention to the slots, [batch, heads, beam, used]
+        if network.decoder_positions is not None:
+            places = torch.tensor(state.positions, device=state.slots.device)
+            scores: Tensor = network.decoder_positions(places[-1:], places)
+            mask = scores if mask is None else scores + mask
         filled = state.slots[..., : state.used, :]
         mine = state.slots[..., state.used - beam : state.used, :].unbind(0)
         keys, values = filled[:, 0].unbind(0), filled[:, 1].unbind(0)
@@ -158,27 +170,6 @@ class IncrementalTransformer(nn.Module):
         """Weights that move leave no copies behind."""
         self._few_rows.clear()
         return super()._apply(*arguments, **options)
-
-    def _open_slots(self, state: DecoderState, batch: int, beam: int) -> None:
-        """Makes room for one slot per hypothesis, and lets each hypothesis see its own."""
-        while state.used + beam > state.slots.shape[4]:
-            state.slots = torch.cat([state.slots, torch.zeros_like(state.slots)], dim=4)
-        if state.ancestors is None and beam > 1:
-            state.ancestors = state.slots.new_zeros(batch, 1, beam, state.used)
-        if state.ancestors is not None:
-            own = state.slots.new_full((beam, beam), float("-inf")).fill_diagonal_(0.0)
-            state.ancestors = torch.cat([state.ancestors, own.expand(batch, 1, beam, beam)], dim=3)
-        state.positions += [state.position] * beam
-        state.used += beam
-
-    def _mask(self, state: DecoderState) -> Tensor | None:
-        """What is added to the scores of attention to the slots, broadcast to ``[batch, heads, beam, used]``."""
-        relative = self.network.decoder_positions
-        if relative is None:
-            return state.ancestors
-        places = torch.tensor(state.positions, device=state.slots.device)
-        scores: Tensor = relative(places[-1:], places)
-        return scores if state.ancestors is None else scores + state.ancestors
 
 
 class DirectLayer:
@@ -256,14 +247,13 @@ def direct(module: nn.Module) -> Map:
 
 def _norms(sublayer: Sublayer) -> tuple[Map, Map]:
     """What stands before a block and after its residual connection."""
-    norm = direct(sublayer.norm)
-    enter, leave = (norm, _same) if sublayer.pre else (_same, norm)
-    before = sublayer.before
+
+    def same(hidden: Tensor) -> Tensor:
+        return hidden
+
+    norm, before = direct(sublayer.norm), sublayer.before
+    enter, leave = (norm, same) if sublayer.pre else (same, norm)
     return (enter if before is None else lambda inputs: before(enter(inputs))), leave
-
-
-def _same(hidden: Tensor) -> Tensor:
-    return hidden
 
 
 def joined(linears: list[nn.Linear]) -> nn.Linear:

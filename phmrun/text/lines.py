@@ -118,7 +118,12 @@ def read_parallel(
         elif not faults:
             yield left, right
     if faults:
-        raise _empty(faults)
+        (path, first), more = faults[0], len(faults) - 1
+        shown = ", ".join(str(number) for _, number in faults[:5]) + (" …" if len(faults) > 5 else "")
+        lines = "lines" if more else "line"
+        what = f"the line is empty, and {more:,} more are on one side or both" if more else "the line is empty"
+        hint = f"Remove {lines} {shown} from both files of the pair, or --set data.empty=drop."
+        raise malformed(what, f"{path}:{first}", hint)
 
 
 def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[str]:
@@ -136,16 +141,3 @@ def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[st
             hint = f"Remove line {number} from both files of the pair."
             raise malformed("the line is empty", f"{path}:{number}", hint)
         yield line
-
-
-def _empty(places: list[tuple[Path, int]]) -> PhmrunError:
-    """The error for pairs of which a side is empty: all are counted, the first are named."""
-    path, first = places[0]
-    shown = ", ".join(str(number) for _, number in places[:5]) + (" …" if len(places) > 5 else "")
-    one = len(places) == 1
-    return PhmrunError(
-        "the line is empty" if one else f"the line is empty, and {len(places) - 1:,} more are on one side or both",
-        where=f"{path}:{first}",
-        hint=f"Remove {'line' if one else 'lines'} {shown} from both files of the pair, or --set data.empty=drop.",
-        code=ExitCode.DATA,
-    )
