@@ -32,9 +32,8 @@ class LSTMLanguageModel(nn.Module):
         word_dropout: Share of the vocabulary whose vectors are zero in a batch.
         weight_dropout: Share of recurrent weights dropped.
         maps: LSTM gates as eight maps ("gate") or two ("stacked").
-        layer: Structure of the LSTMs' maps and its options.
+        layer: Structure of the LSTMs' maps and its options; ``output`` likewise of the output's own maps.
         embedding: A structure or an embedding for the word vectors, and its options.
-        output: Structure of the output's own maps and its options.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.

@@ -119,16 +119,10 @@ class StreamData(DataModule[StreamVocabulary]):
         cache: Path,
     ) -> None:
         super().__init__(files, fingerprints)
-        self.settings = settings
-        self.streams = streams
-        self.length = length
-        self.random_length = random_length
-        self.evaluation_streams = evaluation_streams
-        self.evaluation_length = evaluation_length
-        self.accumulate = accumulate
-        self.seed = seed
-        self.workers = workers
-        self.cache = cache
+        self.settings, self.cache, self.workers = settings, cache, workers
+        self.streams, self.length, self.random_length = streams, length, random_length
+        self.evaluation_streams, self.evaluation_length = evaluation_streams, evaluation_length
+        self.accumulate, self.seed = accumulate, seed
 
     @cached_property
     def prepared(self) -> PreparedStream:
@@ -153,15 +147,9 @@ class StreamData(DataModule[StreamVocabulary]):
 
     def plan(self, world: int) -> SegmentPlan:
         """How the training text is cut for so many processes."""
-        return SegmentPlan(
-            len(self.prepared.stores["train"]),
-            self.streams,
-            self.length,
-            random=self.random_length,
-            seed=self.seed,
-            accumulate=self.accumulate,
-            world=world,
-        )
+        tokens = len(self.prepared.stores["train"])
+        settings = {"random": self.random_length, "seed": self.seed, "accumulate": self.accumulate}
+        return SegmentPlan(tokens, self.streams, self.length, world=world, **settings)
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
         """Optimizer steps of ``world`` processes in so many readings of the training text."""

@@ -110,17 +110,14 @@ class TransformerXL(nn.Module):
         vocabulary: Vocabulary entries, in order of falling frequency.
         width: Size of the residual stream (m).
         inner: Hidden size of the feed-forward blocks.
-        heads: Attention heads.
         head_width: Size of a query, key or value of one head.
-        layers: Layers.
         memory: Positions of the text before that are kept.
         bias: Whether words and clusters have output biases.
         tie: Whether the output shares the word vectors.
         dropout: Share of word vectors, block outputs and feed-forward activations dropped in training.
         attention_dropout: Share of attention weights dropped.
-        layer: Structure of every map in the layers and its options.
+        layer: Structure of every map in the layers and its options; ``output`` likewise of the output's own maps.
         embedding: A structure or an embedding for the word vectors, and its options.
-        output: Structure of the output's own maps and its options.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.

@@ -28,21 +28,13 @@ class ParserScores(NamedTuple):
 class BiaffineParser(nn.Module):
     """Words, tags and characters through a bidirectional LSTM, four MLPs and two biaffine classifiers.
 
-    The vector of a word is the sum of its own and what an LSTM makes of its characters; a tag's stands beside it.
+    The vector of a word is the sum of its own (rare words share that of the unknown word) and what an LSTM makes of
+    its characters; a tag's stands beside it.
 
     Args:
-        words: Words with a vector of their own; rarer ones share that of the unknown word.
-        tags: Part-of-speech tags.
-        characters: Characters.
-        labels: Labels of arcs.
-        word_width: Size of a word vector; that of characters is mapped to it and added.
-        tag_width: Size of a tag vector.
-        character_width: Size of a character vector.
-        character_hidden: Hidden size of the LSTM over the characters of a word.
         character_pooling: What of its outputs h_1 … h_T becomes the vector of a spelling: "last": M h_T; "attention",
             as in Dozat and Manning's released parser: M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T).
         hidden: Hidden size of each direction of the LSTM over words.
-        layers: Layers of that LSTM.
         arc_width: Size of the vectors that the arc classifier reads.
         label_width: Size of those that the label classifier reads.
         coupled: LSTM cells whose input gate is 1 - forget gate; otherwise plain ones.

@@ -13,6 +13,12 @@ SPLITS = ("train", "dev")  # splits of a dataset that may be learnt from
 TAGS, CHARACTERS, LABELS = 20, 200, 37
 """Tags, characters and labels of a treebank where none is at hand; there are 37 universal labels."""
 
+_SIZES = (
+    *("word_width", "tag_width", "character_width", "character_hidden"),
+    *("hidden", "layers", "arc_width", "label_width"),
+)
+Share = Annotated[float, Field(ge=0, lt=1)]
+
 
 def _listed(value: Any) -> Any:
     """The parts of a text with commas; anything else as it is."""
@@ -104,26 +110,8 @@ class ParserConfig(ModelConfig):
     """Shape of the deep biaffine parser."""
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {
-            "word_width": 100,
-            "tag_width": 100,
-            "character_width": 200,
-            "character_hidden": 200,
-            "hidden": 200,
-            "layers": 3,
-            "arc_width": 400,
-            "label_width": 100,
-        },
-        "small": {
-            "word_width": 64,
-            "tag_width": 32,
-            "character_width": 32,
-            "character_hidden": 64,
-            "hidden": 96,
-            "layers": 2,
-            "arc_width": 128,
-            "label_width": 64,
-        },
+        "paper": dict(zip(_SIZES, (100, 100, 200, 200, 200, 3, 400, 100), strict=True)),
+        "small": dict(zip(_SIZES, (64, 32, 32, 64, 96, 2, 128, 64), strict=True)),
     }
 
     preset: Annotated[Literal["paper", "small"], Unhashed()] = Field(
@@ -150,25 +138,20 @@ class ParserConfig(ModelConfig):
         "coupled",
         description="LSTM cells with input and forget gate in one, as the paper's counts need, or plain ones.",
     )
-    dropout: float = Field(
-        0.33, ge=0, lt=1, description="Share of numbers dropped before LSTM layers, MLPs and classifiers, per sentence."
+    dropout: Share = Field(
+        0.33, description="Share of numbers dropped before LSTM layers, MLPs and classifiers, per sentence."
     )
-    recurrent_dropout: float = Field(
-        0.33, ge=0, lt=1, description="Share of the entries of the LSTMs' recurrent matrices dropped."
-    )
-    embedding_dropout: float = Field(
-        0.33, ge=0, lt=1, description="Share of words read without their word vector, and share without their tag's."
+    recurrent_dropout: Share = Field(0.33, description="Share of the entries of the LSTMs' recurrent matrices dropped.")
+    embedding_dropout: Share = Field(
+        0.33, description="Share of words read without their word vector, and share without their tag's."
     )
     vector_std: float | None = Field(
         None,
         gt=0,
         description="Standard deviation with which vectors of words, tags and characters begin (default: 1/√width).",
     )
-    word_dropout: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Share of words whose own vector is that of the unknown word; their characters stay.",
+    word_dropout: Share = Field(
+        0.0, description="Share of words whose own vector is that of the unknown word; their characters stay."
     )
 
 

@@ -137,11 +137,8 @@ class TreebankData(BucketedData[TreebankVocabulary]):
     ) -> None:
         files = {**treebank.files, **({DEV: treebank.files[TRAIN]} if hold_out else {})}
         super().__init__(batching, files, treebank.fingerprints)
-        self.treebank = treebank
-        self.settings = vocabulary
-        self.hold_out = hold_out
-        self.fraction = fraction
-        self.max_length = max_length
+        self.treebank, self.settings = treebank, vocabulary
+        self.hold_out, self.fraction, self.max_length = hold_out, fraction, max_length
 
     def sentences(self, split: str) -> Sequence[Sentence]:
         """The trees of a split in the order of its files.

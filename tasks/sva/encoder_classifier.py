@@ -27,15 +27,10 @@ class EncoderClassifier(nn.Module):
         layers: Encoder layers.
         norm: "pre" (with a final norm) or "post".
         pooling: How the outputs along a sentence become one vector.
-        dropout: Share of embeddings and of block outputs dropped in training.
-        word_dropout: Share of words whose whole vector is dropped.
-        attention_dropout: Share of attention weights dropped.
-        activation_dropout: Share of feed-forward activations dropped.
+        dropout: Share of embeddings and of block outputs dropped in training, as ``word_dropout`` of whole words,
+            ``attention_dropout`` of attention weights and ``activation_dropout`` of feed-forward activations.
         maps: Q, K and V as one map ("joint") or three ("separate").
-        attention_bias: Whether attention maps have biases.
-        layer: Structure of every map in the blocks and its options.
-        embedding: Structure of the word vectors, or an embedding of several matrices, and its options.
-        output: The same for the map to the classes.
+        layer: Structure of every map in the blocks and its options; ``embedding`` and ``output`` likewise.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.

@@ -78,17 +78,9 @@ class ClassificationBatches(Dataset[ClassificationBatch]):
 class ClassificationData(BucketedData[ClassificationVocabulary]):
     """Labelled sentences, encoded once and read from memory-mapped stores.
 
-    Args:
-        corpus: Where they are.
-        words: How sentences become words.
-        max_length: Training items with a longer sentence (words) are left out.
-        batching: How items become batches.
-        cache: Directory of prepared data.
-        vectors: A file of pretrained word vectors.
-        vector_width: Numbers that a vector must have.
+    Training items with a sentence of more than ``max_length`` words are left out. ``vectors`` is a file of pretrained
+    word vectors, which must have ``vector_width`` numbers.
     """
-
-    unit = "items"
 
     def __init__(
         self,
@@ -102,12 +94,8 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         vector_width: int | None = None,
     ) -> None:
         super().__init__(batching, corpus.readers, corpus.fingerprints)
-        self.corpus = corpus
-        self.words = words
-        self.max_length = max_length
-        self.cache = cache
-        self.vectors = vectors
-        self.vector_width = vector_width
+        self.corpus, self.words, self.max_length, self.cache = corpus, words, max_length, cache
+        self.vectors, self.vector_width = vectors, vector_width
 
     def sources(self, split: str) -> Sequence[Path]:
         """The files that a split is read from."""
@@ -155,12 +143,10 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
 
     def prepare(self) -> None:
         """Encodes the items unless the cache has them, and says how many words have pretrained vectors."""
+        super().prepare()
         if self.pretrained is not None:
-            covered = self.coverage
-            note(
-                f"pretrained vectors for {covered['types']:.1%} of the words, {covered['train_tokens']:.1%} of the text"
-            )
-        _ = self.prepared
+            types, tokens = (f"{self.coverage[key]:.1%}" for key in ("types", "train_tokens"))
+            note(f"pretrained vectors for {types} of the words, {tokens} of the text")
 
     @property
     def coverage(self) -> dict[str, float]:
@@ -178,7 +164,7 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
     def statistics(self) -> dict[str, Any]:
         """Items, labels and words by split, the vocabulary's size, and what pretrained vectors cover."""
         vectors = {} if self.vectors is None else {"vectors": {"file": self.vectors.name, **self.coverage}}
-        return {**self.prepared.statistics, **vectors}
+        return {**super().statistics(), **vectors}
 
     def batches(self, split: str) -> ClassificationBatches:
         """Turns item numbers into tensors."""
