@@ -55,13 +55,10 @@ def too_much(limit: int, known: bool) -> str:
 
 
 def extract(archive: Path, member: str | None, destination: Path, *, limit: int | None = None) -> None:
-    """Writes one regular file of an archive to ``destination``, whole or not at all.
+    """Writes one regular file of a zip or tar archive to ``destination``, whole or not at all.
 
-    Args:
-        archive: A zip archive, or a tar archive in any compression.
-        member: Name of the file within it, or None for the file itself.
-        destination: The file to write.
-        limit: Bytes of the file, as the catalogue knows them.
+    ``member`` is its name within the archive, or None for the archive itself; ``limit`` the bytes that it has, as the
+    catalogue knows them.
 
     Raises:
         PhmrunError: (exit 3) The archive is damaged or does not hold that file, or the member is a link, has an unsafe

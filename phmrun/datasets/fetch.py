@@ -45,11 +45,8 @@ def fetch(
 ) -> list[Path]:
     """Downloads what is not there, from the first address that works, and compares checksums.
 
-    Args:
-        dataset: The catalogue's entry.
-        splits: Only these; None: all.
-        force: Download again what is there with a wrong checksum, instead of refusing.
-        pause: Seconds before the second try at an address.
+    ``force`` downloads again what is there with a wrong checksum, instead of refusing; ``pause`` is how long to wait
+    (seconds) before the second try at an address.
 
     Returns:
         The files that were brought; empty if all were there.
@@ -88,12 +85,9 @@ def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, l
             seen.add(file.path)
             state = check(dataset, file, record)
             if state is Check.WRONG and not force:
-                raise PhmrunError(
-                    "the file has not the checksum that it should",
-                    where=str(find(dataset, file)),
-                    hint=f"To replace it: phmrun data fetch {dataset.name} --force",
-                    code=ExitCode.DATA,
-                )
+                hint = f"To replace it: phmrun data fetch {dataset.name} --force"
+                what, where = "the file has not the checksum that it should", str(find(dataset, file))
+                raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
             if state in (Check.WRONG, Check.MISSING):
                 wanted.setdefault(split, []).append(file)
     return wanted
@@ -137,11 +131,8 @@ def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder:
     if aligned and kept + dropped < published:
         for file in dataset.splits[split]:
             (folder / file.path).unlink(missing_ok=True)
-        raise PhmrunError(
-            f"there are {kept + dropped:,} pairs where there should be {published:,}: the download is not complete",
-            where=f"{dataset.name} {split}",
-            code=ExitCode.DATA,
-        )
+        what = f"there are {kept + dropped:,} pairs where there should be {published:,}: the download is not complete"
+        raise PhmrunError(what, where=f"{dataset.name} {split}", code=ExitCode.DATA)
     if dropped:
         note(f"{dataset.name} {split}: {kept:,} pairs; {dropped:,} with an empty or unreadable side were left out")
     return dropped
@@ -227,23 +218,16 @@ def disk_error(error: OSError, dataset: Dataset) -> PhmrunError:
 class ResumingDownload:
     """Downloads to ``part``, continuing what is there, and hands the complete file to pooch, which verifies it.
 
-    Args:
-        part: Where to collect what arrives.
-        advance: Told the bytes as they arrive, and those already there.
-        pause: Seconds before the second try.
-        size: Bytes of the file, if the catalogue knows them: no more is taken, else no more than ``largest()``.
+    ``advance`` is told the bytes as they arrive, and those already there. No more are taken than the ``size`` that the
+    catalogue knows, else than ``largest()``.
     """
 
     def __init__(
         self, part: Path, *, advance: Callable[[int], None], pause: float = PAUSE, size: int | None = None
     ) -> None:
-        self.part = part
-        self.limit = size or largest()
-        self._known = size is not None
-        self.resumed = False
-        self._advance = advance
-        self._pause = pause
-        self._shown = 0
+        self.part, self.resumed = part, False
+        self.limit, self._known = size or largest(), size is not None
+        self._advance, self._pause, self._shown = advance, pause, 0
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
         """Downloads ``url``; called by pooch.

@@ -40,8 +40,8 @@ class _Plan:
 
     direct: dict[str, Source] = field(default_factory=dict)
     archives: dict[str, Path] = field(default_factory=dict)
+    # by archive, the one file that was taken out of it, which holds several splits
     tables: dict[str, Source] = field(default_factory=dict)
-    """By archive, the one file that was taken out of it, which holds several splits."""
 
 
 @dataclass
@@ -65,10 +65,8 @@ class Imported:
 def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False) -> Imported:
     """Takes files into the dataset's folder.
 
-    Args:
-        dataset: The catalogue's entry.
-        given: Paths of files or archives, recognised by their names, or ``SPLIT=PATH`` and ``SPLIT.ROLE=PATH``.
-        force: Replace what is there, and take what holds less than its owners say.
+    ``given`` are paths of files or archives, recognised by their names, or ``SPLIT=PATH`` and ``SPLIT.ROLE=PATH``;
+    ``force`` replaces what is there, and takes what holds less than its owners say.
 
     Raises:
         PhmrunError: A file is not of this dataset (exit 2), or is missing, damaged, not of its format, has a wrong
@@ -159,13 +157,10 @@ def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
             place = header.index(column) if column in header else None
             others = place is not None and any(row[place : place + 1] != [value] for row in rows)
         if others:
-            raise PhmrunError(
-                f"the file holds other splits beside {value}, by its column {column}",
-                where=str(source.path),
-                hint=f"Its splits are told apart where it comes under its own name: phmrun data import {dataset.name} "
-                f"{' '.join(_tables(dataset))}",
-                code=ExitCode.DATA,
-            )
+            what = f"the file holds other splits beside {value}, by its column {column}"
+            command = f"phmrun data import {dataset.name} {' '.join(_tables(dataset))}"
+            hint = f"Its splits are told apart where it comes under its own name: {command}"
+            raise PhmrunError(what, where=str(source.path), hint=hint, code=ExitCode.DATA)
 
 
 def _bare(path: str) -> str:
@@ -257,12 +252,9 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
             continue
         for file in new:
             if file.sha256 and content_sha256(staged.paths[file.path], file) != file.sha256:
-                raise PhmrunError(
-                    f"the checksum of {file.path} is not the catalogue's, {file.sha256}: damaged, or another version",
-                    where=f"{dataset.name} {split}",
-                    hint="Files of your own: see the data options of phmrun train.",
-                    code=ExitCode.DATA,
-                )
+                what = f"the checksum of {file.path} is not the catalogue's, {file.sha256}: damaged, or another version"
+                hint = "Files of your own: see the data options of phmrun train."
+                raise PhmrunError(what, where=f"{dataset.name} {split}", hint=hint, code=ExitCode.DATA)
         paths = {file.role: staged.paths.get(file.path) or find(dataset, file) for file in files}
         complete = {role: path for role, path in paths.items() if path is not None}
         try:
@@ -275,13 +267,10 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
             sizes[split] = found
         for counted in compare(dataset, split, found, left_out=staged.dropped.get(split)):
             if counted.verdict in ("too few", "more than published") and not force:
-                what = "It is truncated" if counted.verdict == "too few" else "It holds more than this split"
-                raise PhmrunError(
-                    f"{split} has {counted.found:,} {counted.unit}, its owners say {counted.published:,}",
-                    where=dataset.name,
-                    hint=f"{what}, or is another version. To take it all the same: --force",
-                    code=ExitCode.DATA,
-                )
+                what = f"{split} has {counted.found:,} {counted.unit}, its owners say {counted.published:,}"
+                why = "It is truncated" if counted.verdict == "too few" else "It holds more than this split"
+                hint = f"{why}, or is another version. To take it all the same: --force"
+                raise PhmrunError(what, where=dataset.name, hint=hint, code=ExitCode.DATA)
     return sizes
 
 
@@ -291,13 +280,11 @@ def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
     moves: dict[str, str] = {}
     for name, path in staged.paths.items():
         there, digest = find(dataset, by_path[name]), content_sha256(path, by_path[name])
-        if there is not None and content_sha256(there, by_path[name]) == digest:
-            continue
-        if there is not None and not force:
-            raise PhmrunError(
-                "there is another file already", where=str(there), hint="To replace it: --force", code=ExitCode.DATA
-            )
-        moves[name] = digest
+        if there is None or content_sha256(there, by_path[name]) != digest:
+            if there is not None and not force:
+                what, hint = "there is another file already", "To replace it: --force"
+                raise PhmrunError(what, where=str(there), hint=hint, code=ExitCode.DATA)
+            moves[name] = digest
     placed = []
     for name, digest in moves.items():
         path, there = staged.paths[name], find(dataset, by_path[name])

@@ -63,10 +63,7 @@ def splits_here(dataset: Dataset) -> tuple[str, ...]:
 def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str, Path]]:
     """The files of a dataset: split → role → path. Empty for the corpora that come with phmrun.
 
-    Args:
-        name: Of the catalogue.
-        splits: Those that are needed, in the order in which they are wanted; None: all. ``splits_here`` tells which
-            there are.
+    Only those splits, in the order in which they are wanted, or all; ``splits_here`` tells which there are.
 
     Raises:
         PhmrunError: There is no dataset or no split of that name (exit 2), or a file is not on this machine (exit 3).
@@ -98,12 +95,9 @@ def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Pa
     for split, paths in files.items():
         for path in paths:
             if not path.is_file():
-                raise PhmrunError(
-                    f"the {split} file {'is a folder' if path.is_dir() else 'does not exist'}: {path}",
-                    where=f"data.{split}",
-                    hint="Name the files with --train, --dev and --test.",
-                    code=ExitCode.DATA,
-                )
+                what = f"the {split} file {'is a folder' if path.is_dir() else 'does not exist'}: {path}"
+                hint = "Name the files with --train, --dev and --test."
+                raise PhmrunError(what, where=f"data.{split}", hint=hint, code=ExitCode.DATA)
     return {split: paths for split, paths in files.items() if paths}
 
 

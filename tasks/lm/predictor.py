@@ -115,11 +115,8 @@ class LanguageModelPredictor:
         weights: str = "given",
         device: torch.device | str = "cpu",
     ) -> None:
-        self.vocabulary = vocabulary
-        self.scoring = scoring
-        self.prompting = prompting
-        self.weights = weights
-        self.device = torch.device(device)
+        self.vocabulary, self.scoring, self.prompting = vocabulary, scoring, prompting
+        self.weights, self.device = weights, torch.device(device)
         copied = for_inference(network, "dense").to(device)
         self.network = cast(LanguageModel, copied)
         self.table: CodebookEmbedding | None = None
@@ -127,9 +124,8 @@ class LanguageModelPredictor:
         if compression is not None:
             *sizes, self.code_steps = compression
             inputs = cast(nn.Module, copied.embedding if copied.define is None else copied.define)
-            vectors = cast(Tensor, inputs.weight)
-            learnt = self.code_steps
-            self.table = learn_codes(vectors, *sizes, steps=learnt) if learnt else compress(vectors, *sizes)
+            vectors, steps = cast(Tensor, inputs.weight), self.code_steps
+            self.table = learn_codes(vectors, *sizes, steps=steps) if steps else compress(vectors, *sizes)
             copied.define = self.table  # what looks the inputs up, where there is one
         self.reach = "state"
         if isinstance(copied, TransformerXL):
@@ -280,11 +276,10 @@ def build_predictor(
     module: TrainingModule,
     vocabulary: StreamVocabulary,
     *,
-    weights: str,
     batch_size: int | None,
-    device: str,
+    **options: str,
 ) -> LanguageModelPredictor:
-    """The predictor of a trained module."""
+    """The predictor of a trained module; ``options`` are ``weights`` and ``device``."""
     decoding = config.decoding
     choice = Choice(decoding.choice, decoding.temperature, decoding.top_k, decoding.top_p)
     return LanguageModelPredictor(
@@ -296,6 +291,5 @@ def build_predictor(
         clamp_len=decoding.clamp_len,
         same_length=decoding.same_length,
         compression=(decoding.codebooks, decoding.codewords, decoding.code_steps) if decoding.codebooks else None,
-        weights=weights,
-        device=device,
+        **options,
     )

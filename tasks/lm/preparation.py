@@ -91,16 +91,12 @@ def write_stream(
     return {"tokens": total, "unknown": int(seen[unknown]), "types": int(np.count_nonzero(seen))}
 
 
-PreparedStream = Prepared[StreamVocabulary, StreamStore]
-
-
-def prepare_stream(files: Mapping[str, Path], settings: StreamSettings, *, cache: Path) -> PreparedStream:
+def prepare_stream(
+    files: Mapping[str, Path], settings: StreamSettings, *, cache: Path
+) -> Prepared[StreamVocabulary, StreamStore]:
     """Counts the words of a corpus and encodes it, or finds that done in the cache; memory does not grow with it.
 
-    Args:
-        files: Text by split, UTF-8, plain or gzip; ``train`` is among them.
-        settings: How text becomes tokens.
-        cache: Directory of prepared corpora.
+    ``files`` are text by split, UTF-8, plain or gzip; ``train`` is among them.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed.
@@ -149,12 +145,13 @@ def _encode(split: str, file: Path, vocabulary: StreamVocabulary, path: Path) ->
     return {**counts, "unknown_rate": stored["unknown"] / stored["tokens"]}
 
 
+@dataclass
 class Tally:
     """Lines on their way, counted, and their characters, the end of each line included."""
 
-    def __init__(self, source: Iterable[str]) -> None:
-        self.source = source
-        self.lines = self.characters = 0
+    source: Iterable[str]
+    lines: int = 0
+    characters: int = 0
 
     def __iter__(self) -> Iterator[str]:
         """The lines."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,10 +14,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from phmrun.engine.data import DataModule, loader
-from phmrun.tasks.lm.preparation import PreparedStream, StreamSettings, StreamStore, prepare_stream
+from phmrun.tasks.lm.preparation import StreamSettings, StreamStore, prepare_stream
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
 from phmrun.tasks.lm.vocabulary import StreamVocabulary
 from phmrun.text.lines import numbered_lines
+from phmrun.text.preparation import Prepared
 
 LOG = logging.getLogger("phmrun.tasks.lm")
 SPLITS = ("train", "dev")  # what training needs
@@ -125,7 +127,7 @@ class StreamData(DataModule[StreamVocabulary]):
         self.accumulate, self.seed = accumulate, seed
 
     @cached_property
-    def prepared(self) -> PreparedStream:
+    def prepared(self) -> Prepared[StreamVocabulary, StreamStore]:
         """The encoded text; made on first use."""
         return prepare_stream({split: self.files[split] for split in SPLITS}, self.settings, cache=self.cache)
 
@@ -179,11 +181,12 @@ class StreamData(DataModule[StreamVocabulary]):
         return (batch for batch, _ in batches)
 
 
+@dataclass(frozen=True)
 class Endless:
     """The segments after some optimizer steps, as a sampler; iterating twice gives the same twice."""
 
-    def __init__(self, plan: SegmentPlan, start_step: int) -> None:
-        self.plan, self.start_step = plan, start_step
+    plan: SegmentPlan
+    start_step: int
 
     def __iter__(self) -> Iterator[Segment]:
         """Without end."""

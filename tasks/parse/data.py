@@ -99,11 +99,11 @@ class TreeBatch(NamedTuple):
     window_units: int  # words in the whole accumulation window, over all processes
 
 
+@dataclass(frozen=True)
 class TreeBatches(Dataset[TreeBatch]):
     """Turns a :class:`Batch` of sentence numbers into tensors."""
 
-    def __init__(self, treebank: EncodedTreebank) -> None:
-        self.treebank = treebank
+    treebank: EncodedTreebank
 
     def __getitem__(self, batch: Batch) -> TreeBatch:
         """The batch's sentences."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from phmrun.tasks.parse.baseline import neighbour_baseline
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 from phmrun.tasks.parse.config import ParsingExperiment
 from phmrun.tasks.parse.data import TRAIN, TreebankData
-from phmrun.tasks.parse.module import ParserModule, possible_arcs
+from phmrun.tasks.parse.module import possible_arcs
 from phmrun.tasks.parse.vocabulary import TreebankVocabulary
 from phmrun.text import conllu
 from phmrun.text.conllu import Sentence
@@ -44,12 +44,7 @@ class Search:
 class TreeParser:
     """Parses sentences with a trained network.
 
-    Args:
-        network: The trained network; it is copied, not changed.
-        vocabulary: Of the run.
-        search: How to find trees.
-        weights: Which of the run's weights these are, for the signature of a score.
-        device: Where to compute.
+    The network is copied, not changed; ``weights`` says which of the run's these are, for the signature of a score.
     """
 
     prompt = "one tokenised sentence a line, or CoNLL-U with a blank line after each sentence"
@@ -64,10 +59,8 @@ class TreeParser:
         device: torch.device | str = "cpu",
     ) -> None:
         self.network = for_inference(network).to(device)
-        self.vocabulary = vocabulary
-        self.search = search
-        self.weights = weights
-        self.device = torch.device(device)
+        self.vocabulary, self.search = vocabulary, search
+        self.weights, self.device = weights, torch.device(device)
         self._searching = 0.0
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
@@ -200,11 +193,9 @@ def build_predictor(
     module: TrainingModule,
     vocabulary: TreebankVocabulary,
     *,
-    weights: str,
     batch_size: int | None,
-    device: str,
+    **options: str,
 ) -> TreeParser:
-    """The predictor of a trained module."""
+    """The predictor of a trained module; ``options`` are ``weights`` and ``device``."""
     search = Search(**{**config.decoding.model_dump(), "batch": batch_size or config.decoding.batch})
-    network = module.parser if isinstance(module, ParserModule) else module.network
-    return TreeParser(network, vocabulary, search, weights, device)  # type: ignore[arg-type]
+    return TreeParser(cast(BiaffineParser, module.network), vocabulary, search, **options)

@@ -20,7 +20,6 @@ from phmrun.families.sentence_classification.items import (
     TRAIN,
     Item,
     ItemStore,
-    PreparedItems,
     Reader,
     divided,
     prepare_items,
@@ -31,6 +30,7 @@ from phmrun.files import sha256_of
 from phmrun.models.sentences import Sentences, batch_of
 from phmrun.progress import note
 from phmrun.text.batches import Batch
+from phmrun.text.preparation import Prepared
 from phmrun.text.vocabulary import SPECIALS
 
 Baseline = Callable[[Sequence[Item]], list[str]]  # labels items without a model, and without looking at their labels
@@ -61,11 +61,11 @@ class ClassificationBatch(NamedTuple):
     window_units: int  # items in the whole accumulation window, over all processes
 
 
+@dataclass(frozen=True)
 class ClassificationBatches(Dataset[ClassificationBatch]):
     """Turns a :class:`Batch` of item numbers into tensors."""
 
-    def __init__(self, store: ItemStore) -> None:
-        self.store = store
+    store: ItemStore
 
     def __getitem__(self, batch: Batch) -> ClassificationBatch:
         """The batch's items."""
@@ -107,7 +107,7 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         return {**super().fingerprints(), **vectors}
 
     @cached_property
-    def prepared(self) -> PreparedItems:
+    def prepared(self) -> Prepared[ClassificationVocabulary, ItemStore]:
         """The encoded items; made on first use."""
         return prepare_items(
             {split: self.corpus.readers[split] for split in (TRAIN, DEV)},

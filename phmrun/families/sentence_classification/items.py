@@ -67,9 +67,6 @@ class ItemStore:
         return ItemStore, (self.path, len(self.sentences))
 
 
-PreparedItems = Prepared[ClassificationVocabulary, ItemStore]
-
-
 def prepare_items(
     readers: Mapping[str, Reader],
     sources: Sequence[Path],
@@ -80,18 +77,12 @@ def prepare_items(
     max_length: int,
     reading: Mapping[str, Any],
     cache: Path,
-) -> PreparedItems:
+) -> Prepared[ClassificationVocabulary, ItemStore]:
     """Learns the vocabulary from, and encodes, a training and a validation split; or finds it done in the cache.
 
-    Args:
-        readers: How each split is read; "train" is needed.
-        sources: The files that they read, whose contents name the result.
-        labels: The classes in the order of their indices.
-        sentences: Sentences of an item.
-        words: How sentences become words.
-        max_length: Training items with a sentence of more words are left out and counted; other splits keep all.
-        reading: What else the readers depend on, JSON.
-        cache: Directory of prepared data.
+    ``readers`` read the splits, "train" among them, from ``sources``, whose contents name the result; ``reading``
+    (JSON) is what else they depend on. Training items with a sentence of more than ``max_length`` words are left out
+    and counted; other splits keep all.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed, or a split has no items.

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -61,13 +61,10 @@ class SentenceClassifier:
         batch: int | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.network = for_inference(network).to(device)
-        self.vocabulary = vocabulary
-        self.prompt = prompt
-        self.names = tuple(names)
-        self.weights = weights
+        self.network, self.device = for_inference(network).to(device), torch.device(device)
+        self.vocabulary, self.weights = vocabulary, weights
+        self.prompt, self.names = prompt, tuple(names)
         self.batch = batch or BATCH
-        self.device = torch.device(device)
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """The label of each line and its probability; with ``--json`` the probabilities of all labels.
@@ -94,7 +91,8 @@ class SentenceClassifier:
         seconds, tokens = 0.0, 0
         labels = self.vocabulary.labels
         with progress(f"labelling {split}", None, "items") as advance:
-            for chunk in _chunks(data.files[split](), left_out):
+            items = _scored(data.files[split](), left_out)
+            while chunk := list(islice(items, CHUNK)):
                 began = time.perf_counter()
                 found = self.classify([item.sentences for item in chunk])
                 seconds += time.perf_counter() - began
@@ -159,39 +157,28 @@ class SentenceClassifier:
         return sentences
 
 
+def _scored(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator[Item]:
+    """The items; what is left out is counted."""
+    for item in items:
+        if isinstance(item, LeftOut):
+            left_out[item.reason] += item.items
+        else:
+            yield item
+
+
 def _signed(scores: Mapping[str, Score], *settings: Mapping[str, str], **more: str) -> dict[str, Score]:
     """The scores with further parts of their signature."""
     extra = "".join(f"|{key}:{value}" for each in (*settings, more) for key, value in each.items())
     return {name: replace(score, signature=f"{score.signature}{extra}") for name, score in scores.items()}
 
 
-def _chunks(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator[list[Item]]:
-    """The items, many at a time; what is left out is counted."""
-    chunk: list[Item] = []
-    for item in items:
-        if isinstance(item, LeftOut):
-            left_out[item.reason] += item.items
-            continue
-        chunk.append(item)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
 def build_predictor(
-    config: Experiment,
+    _: Experiment,
     module: TrainingModule,
     vocabulary: ClassificationVocabulary,
     *,
-    prompt: str,
-    names: Sequence[str],
-    weights: str,
     batch_size: int | None,
-    device: str,
+    **options: Any,
 ) -> SentenceClassifier:
-    """The predictor of a trained module; ``prompt`` and ``names`` are the task's, see :class:`SentenceClassifier`."""
-    return SentenceClassifier(
-        module.network, vocabulary, prompt=prompt, names=names, weights=weights, batch=batch_size, device=device
-    )
+    """The predictor of a trained module; ``options`` are the other arguments of :class:`SentenceClassifier`."""
+    return SentenceClassifier(module.network, vocabulary, batch=batch_size, **options)
