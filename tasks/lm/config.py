@@ -159,9 +159,7 @@ class LanguageDecodingConfig(Section):
     )
     characters: Annotated[bool, Unhashed()] = Field(False, description="Scoring: bits per character as well.")
     codebooks: int = Field(
-        0,
-        ge=0,
-        description="Scoring: inputs from a compressed table, sums of a codeword of each of so many; 0: as is.",
+        0, ge=0, description="Scoring: inputs from a compressed table, sums of a codeword of each of so many; 0: as is."
     )
     codewords: int = Field(16, ge=2, description="See `codebooks`: codewords in each of them.")
     code_steps: int = Field(

@@ -15,15 +15,7 @@ from torch.utils.data import Dataset
 from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
-from phmrun.families.sentence_classification.items import (
-    DEV,
-    TRAIN,
-    Item,
-    ItemStore,
-    Reader,
-    divided,
-    prepare_items,
-)
+from phmrun.families.sentence_classification.items import DEV, TRAIN, Item, ItemStore, Reader, divided, prepare_items
 from phmrun.families.sentence_classification.vectors import Found, open_vectors
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
 from phmrun.files import sha256_of
