@@ -7,6 +7,7 @@ every structure is folded into dense matrices first.
 
 import hashlib
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -125,7 +126,12 @@ def specification_of(network: EncoderDecoder) -> Any:
             _set_self_attention(spec.self_attention, decoder_layer.attention, plain.decoder_positions)
             _set_cross_attention(spec.attention, decoder_layer.cross)
             _set_feedforward(spec.ffn, decoder_layer.feedforward)
-        _set_output(decoder.projection, plain.output)
+        output = plain.output  # one of several matrices, without biases between them, is their product
+        maps = cast(list[nn.Linear], list(output) if isinstance(output, nn.Sequential) else [output])
+        product = maps[0].weight
+        for linear in maps[1:]:
+            product = linear.weight @ product
+        _set_map(decoder.projection, product, maps[-1].bias)
     specification = specs.TransformerSpec(encoder, decoder)
     specification.config.layer_norm_epsilon = cast(nn.LayerNorm, first.norm).eps
     specification.config.add_source_eos = True
@@ -146,23 +152,17 @@ def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
     return cast(np.ndarray[Any, Any], tensor.detach().cpu().to(torch.float32).contiguous().numpy())
 
 
-def _set_linear(spec: Any, *linears: nn.Module) -> None:
-    """One map whose outputs are those of all ``linears``, one after the other."""
-    parts = cast(tuple[nn.Linear, ...], linears)
-    spec.weight = _array(torch.cat([part.weight for part in parts]))
-    if parts[0].bias is not None:
-        spec.bias = _array(torch.cat([part.bias for part in parts]))
-
-
-def _set_output(spec: Any, output: nn.Module) -> None:
-    """The output map; one of several matrices, without biases between them, is their product."""
-    maps = cast(list[nn.Linear], list(output) if isinstance(output, nn.Sequential) else [output])
-    weight = maps[0].weight
-    for linear in maps[1:]:
-        weight = linear.weight @ weight
+def _set_map(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
     spec.weight = _array(weight)
-    if maps[-1].bias is not None:
-        spec.bias = _array(maps[-1].bias)
+    if bias is not None:
+        spec.bias = _array(bias)
+
+
+def _joined(linears: Iterable[nn.Module]) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of one map whose outputs are those of all ``linears``, one after the other."""
+    parts = cast(list[nn.Linear], list(linears))
+    bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
+    return torch.cat([part.weight for part in parts]), bias
 
 
 def _set_norm(spec: Any, norm: nn.Module) -> None:
@@ -174,8 +174,8 @@ def _set_norm(spec: Any, norm: nn.Module) -> None:
 def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositions | None) -> None:
     attention = cast(MultiheadAttention, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
-    _set_linear(spec.linear[0], *attention.project)
-    _set_linear(spec.linear[1], attention.output)
+    _set_map(spec.linear[0], *_joined(attention.project))
+    _set_map(spec.linear[1], *_joined([attention.output]))
     if positions is not None:
         spec.queries_scale = np.float32(1 / math.sqrt(attention.inner_dim // attention.num_heads))
         spec.relative_attention_bias = _array(positions.table)
@@ -185,22 +185,18 @@ def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositi
 def _set_cross_attention(spec: Any, sublayer: Sublayer) -> None:
     attention = cast(MultiheadAttention, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
-    parts = cast(list[nn.Linear], list(attention.project))
-    weight = torch.cat([part.weight for part in parts])
-    bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
+    weight, bias = _joined(attention.project)
     for linear, begin, end in ((spec.linear[0], 0, 1), (spec.linear[1], 1, 3)):
         rows = slice(begin * attention.inner_dim, end * attention.inner_dim)
-        linear.weight = _array(weight[rows])
-        if bias is not None:
-            linear.bias = _array(bias[rows])
-    _set_linear(spec.linear[2], attention.output)
+        _set_map(linear, weight[rows], None if bias is None else bias[rows])
+    _set_map(spec.linear[2], *_joined([attention.output]))
 
 
 def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
     feedforward = cast(FeedForward, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
-    _set_linear(spec.linear_0, feedforward.expand)
-    _set_linear(spec.linear_1, feedforward.contract)
+    _set_map(spec.linear_0, *_joined([feedforward.expand]))
+    _set_map(spec.linear_1, *_joined([feedforward.contract]))
 
 
 def _page(vocabularies: Vocabularies) -> str:
@@ -208,11 +204,10 @@ def _page(vocabularies: Vocabularies) -> str:
     if not has_model(vocabularies.source):
         setup, encode, decode = "", "line.split()", '" ".join(tokens)'
     else:
-        names = ("subwords", "subwords") if vocabularies.joint else ("source", "target")
-        setup = "".join(
-            f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
-            for side, name in zip(("source", "target"), names, strict=True)
-        )
+        setup = ""
+        for side in ("source", "target"):
+            name = "subwords" if vocabularies.joint else side
+            setup += f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
         encode, decode = "source.encode(line, out_type=str)", "target.decode(tokens)"
     imports = "import ctranslate2\n" + ("import sentencepiece\n" if setup else "")
     return f"""# A Transformer for CTranslate2, written by phmrun

@@ -25,6 +25,8 @@ from phmrun.text.vocabulary import BOS, SPECIALS
 
 T5_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """Any of the names that T5's table of word vectors has."""
+SHARED = {"attention_maps": "separate", "output_bias": True, "tie": "all"}  # of our config's model section
+DECODING = {"penalty": "power", "alpha": 1.0}
 RULED_OUT = -1e9  # the bias of tokens that are never an output
 
 
@@ -49,12 +51,8 @@ def describe(checkpoint: Checkpoint) -> Imported:
         return _t5(checkpoint)
     if kind == "marian":
         return _marian(checkpoint)
-    raise PhmrunError(
-        f"there is no import of the model type {kind!r}",
-        where=str(checkpoint.directory / "config.json"),
-        valid=("t5", "marian"),
-        code=ExitCode.DATA,
-    )
+    what, where = f"there is no import of the model type {kind!r}", str(checkpoint.directory / "config.json")
+    raise PhmrunError(what, where=where, valid=("t5", "marian"), code=ExitCode.DATA)
 
 
 @torch.no_grad()
@@ -76,21 +74,13 @@ def _t5(checkpoint: Checkpoint) -> Imported:
         _refuse(checkpoint, key, value, (value,))
     if heads * head != width:
         raise _unlike(checkpoint, f"heads of {head} make {heads * head}, not the width {width}")
+    decoder_layers = "num_decoder_layers" if config.get("num_decoder_layers") else "num_layers"
+    sizes = {"feedforward": "d_ff", "encoder_layers": "num_layers", "decoder_layers": decoder_layers}
     model = {
-        "width": width,
-        "feedforward": _size(checkpoint, "d_ff"),
-        "heads": heads,
-        "encoder_layers": _size(checkpoint, "num_layers"),
-        "decoder_layers": _size(checkpoint, "num_decoder_layers" if config.get("num_decoder_layers") else "num_layers"),
-        "norm": "pre",
-        "normalization": "rms",
-        "positions": "relative",
-        "attention_maps": "separate",
-        "bias": False,
-        "feedforward_bias": False,
-        "output_bias": True,
-        "dropout": _rate(checkpoint, "dropout_rate"),
-        "tie": "all",
+        **SHARED,
+        **{ours: _size(checkpoint, theirs) for ours, theirs in sizes.items()},
+        **{"width": width, "heads": heads, "dropout": _rate(checkpoint, "dropout_rate")},
+        **{"norm": "pre", "normalization": "rms", "positions": "relative", "bias": False, "feedforward_bias": False},
     }
     spiece = checkpoint.file("spiece.model")
     processor = _processor(checkpoint, spiece)
@@ -102,7 +92,7 @@ def _t5(checkpoint: Checkpoint) -> Imported:
     checkpoint.tensor(*T5_TABLES, shape=(size, width))  # before names are made for so many
     names = [*pieces, *(f"<extra {number}>" for number in range(len(pieces), size))][:size]
     vocabulary, order = _renumbered(checkpoint, spiece, names, _token(checkpoint, "unk_token_id", processor.unk_id()))
-    return Imported(model, {"penalty": "power", "alpha": 1.0}, Vocabularies(vocabulary, vocabulary), order)
+    return Imported(model, DECODING, Vocabularies(vocabulary, vocabulary), order)
 
 
 def _marian(checkpoint: Checkpoint) -> Imported:
@@ -116,22 +106,16 @@ def _marian(checkpoint: Checkpoint) -> Imported:
     for key in ("attention_heads", "ffn_dim"):
         if config.get(f"encoder_{key}") != config.get(f"decoder_{key}"):
             raise _unlike(checkpoint, f"encoder_{key} and decoder_{key} differ")
+    sizes = {
+        **{"width": "d_model", "feedforward": "encoder_ffn_dim", "heads": "encoder_attention_heads"},
+        **{"encoder_layers": "encoder_layers", "decoder_layers": "decoder_layers"},
+    }
     model = {
-        "width": _size(checkpoint, "d_model"),
-        "feedforward": _size(checkpoint, "encoder_ffn_dim"),
-        "heads": _size(checkpoint, "encoder_attention_heads"),
-        "encoder_layers": _size(checkpoint, "encoder_layers"),
-        "decoder_layers": _size(checkpoint, "decoder_layers"),
-        "norm": "post",
-        "normalization": "layer",
-        "positions": "sinusoidal-vaswani",
-        "activation": config["activation_function"],
-        "attention_maps": "separate",
-        "bias": True,
-        "feedforward_bias": True,
-        "output_bias": True,
-        "dropout": _rate(checkpoint, "dropout"),
-        "tie": "all",
+        **SHARED,
+        **{ours: _size(checkpoint, theirs) for ours, theirs in sizes.items()},
+        **{"activation": config["activation_function"], "dropout": _rate(checkpoint, "dropout")},
+        **{"norm": "post", "normalization": "layer", "positions": "sinusoidal-vaswani"},
+        **{"bias": True, "feedforward_bias": True},
     }
     try:
         numbers = parse_json(checkpoint.file("vocab.json"))
@@ -147,7 +131,7 @@ def _marian(checkpoint: Checkpoint) -> Imported:
         _processor(checkpoint, spm)
         side, order = _renumbered(checkpoint, spm, names, unknown_token)
         sides.append(side)
-    return Imported(model, {"penalty": "power", "alpha": 1.0}, Vocabularies(*sides), order)
+    return Imported(model, DECODING, Vocabularies(*sides), order)
 
 
 def _renumbered(

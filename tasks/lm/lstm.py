@@ -22,13 +22,10 @@ class LSTMLanguageModel(nn.Module):
 
     Args:
         vocabulary: Vocabulary entries, in order of falling frequency.
-        width: Size of a word vector, and of the last LSTM's outputs.
-        hidden: Sizes of the LSTMs before the last.
-        bias: Whether words have output biases.
-        tie: Whether the output shares the word vectors.
-        dropout: Share of the outputs of the LSTMs but the last dropped, the same at all time steps.
-        input_dropout: Share of input vectors dropped likewise.
-        output_dropout: Share of the last outputs dropped likewise.
+        width: Size of a word vector, and of the last LSTM's outputs; ``hidden``: of the LSTMs before it.
+        bias: Whether words have output biases; ``tie``: whether the output shares the word vectors.
+        dropout: Share of the outputs of the LSTMs but the last dropped, the same at all time steps; likewise
+            ``input_dropout`` of input vectors and ``output_dropout`` of the last outputs.
         word_dropout: Share of the vocabulary whose vectors are zero in a batch.
         weight_dropout: Share of recurrent weights dropped.
         maps: LSTM gates as eight maps ("gate") or two ("stacked").

@@ -108,14 +108,12 @@ class TransformerXL(nn.Module):
 
     Args:
         vocabulary: Vocabulary entries, in order of falling frequency.
-        width: Size of the residual stream (m).
-        inner: Hidden size of the feed-forward blocks.
-        head_width: Size of a query, key or value of one head.
+        width: Size of the residual stream (m); ``inner``: of the hidden vectors of the feed-forward blocks;
+            ``head_width``: of a query, key or value of one head.
         memory: Positions of the text before that are kept.
-        bias: Whether words and clusters have output biases.
-        tie: Whether the output shares the word vectors.
-        dropout: Share of word vectors, block outputs and feed-forward activations dropped in training.
-        attention_dropout: Share of attention weights dropped.
+        bias: Whether words and clusters have output biases; ``tie``: whether the output shares the word vectors.
+        dropout: Share of word vectors, block outputs and feed-forward activations dropped in training;
+            ``attention_dropout`` of attention weights.
         layer: Structure of every map in the layers and its options; ``output`` likewise of the output's own maps.
         embedding: A structure or an embedding for the word vectors, and its options.
 

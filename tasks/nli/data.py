@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, data_dir, locate, own_files, splits_here
 from phmrun.errors import ExitCode, PhmrunError
@@ -11,8 +12,9 @@ from phmrun.families.sentence_classification.data import (
     ClassificationCorpus,
     ClassificationData,
     build_classification_data,
+    corpus_of,
 )
-from phmrun.families.sentence_classification.items import Item, LeftOut, Reader, divided
+from phmrun.families.sentence_classification.items import Item, LeftOut, Reader, divided, in_parts
 from phmrun.files import sha256_of
 from phmrun.tasks.nli.baseline import NAME, bag_of_words
 from phmrun.tasks.nli.config import NLIExperiment
@@ -29,31 +31,22 @@ def build_data(config: NLIExperiment, cache: Path) -> ClassificationData:
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
-    vectors = config.data.vectors
-    data = build_classification_data(
-        config,
-        corpus(config, cache),
-        cache,
-        vectors=None if vectors is None else find_vectors(vectors),
-        vector_width=config.vector_width,
-    )
+    vectors = None if config.data.vectors is None else find_vectors(config.data.vectors)
+    pairs, width = corpus(config, cache), config.vector_width
+    data = build_classification_data(config, pairs, cache, vectors=vectors, vector_width=width)
     if "train" in data.files:
         data.corpus = replace(data.corpus, baselines={NAME: bag_of_words(data.files["train"])})
     return data
 
 
 def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
-    """The pairs that a configuration names.
-
-    Raises:
-        PhmrunError: (exit 3) They are not on this machine.
-    """
+    """The pairs that a configuration names."""
     name = config.data.name
     if name == "builtin":  # test pairs are of constructions that training has, or has not
         directory = builtin.unpack("inference", cache)
         paths = {split: directory / f"{split}.tsv" for split in SPLITS}
         readers = _readers(config, paths)
-        readers["test"] = partial(_with_parts, readers["test"], directory / "test.part")
+        readers["test"] = partial(in_parts, readers["test"], directory / "test.part")
         return _corpus(config, readers, paths, {"builtin": builtin.VERSIONS["inference"]})
     if name == "files":
         given = own_files(train=config.data.train, dev=config.data.dev, test=config.data.test)
@@ -94,12 +87,9 @@ def find_vectors(path: Path) -> Path:
     for candidate in (path, data_dir() / path):
         if candidate.is_file():
             return candidate
-    raise PhmrunError(
-        f"the word vectors are neither here nor in the data directory: {path}",
-        where="data.vectors",
-        hint="Run: phmrun data fetch glove --split 6B.300d, then --set data.vectors=glove/glove.6B.300d.txt",
-        code=ExitCode.DATA,
-    )
+    what = f"the word vectors are neither here nor in the data directory: {path}"
+    hint = "Run: phmrun data fetch glove --split 6B.300d, then --set data.vectors=glove/glove.6B.300d.txt"
+    raise PhmrunError(what, where="data.vectors", hint=hint, code=ExitCode.DATA)
 
 
 def _readers(config: NLIExperiment, paths: Mapping[str, Path]) -> dict[str, Reader]:
@@ -110,26 +100,14 @@ def _corpus(
     config: NLIExperiment,
     readers: Mapping[str, Reader],
     paths: Mapping[str, Path],
-    fingerprints: Mapping[str, str],
-    *,
-    whole: bool = True,
-    **reading: str,
+    sums: Mapping[str, str],
+    **more: Any,
 ) -> ClassificationCorpus:
-    """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
-    files = {split: [path] for split, path in paths.items()} if whole else {}
-    about = {"format": config.format}
+    reading = {"format": config.format}
     if config.data.labels is not None:  # as a signature has it: yes=entailment,no=contradiction
         pairs = config.data.labels.items()
-        about["mapping"] = ",".join(name if name == label else f"{label}={name}" for label, name in pairs)
-    about |= reading
-    return ClassificationCorpus(
-        readers, list(paths.values()), fingerprints, config.labels, 2, about, split_sources=files
-    )
-
-
-def _with_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
-    names = iter(parts.read_text(encoding="utf-8").split())
-    return (item._replace(part=next(names)) if isinstance(item, Item) else item for item in reader())
+        reading["mapping"] = ",".join(name if name == label else f"{label}={name}" for label, name in pairs)
+    return corpus_of(readers, paths, sums, labels=config.labels, sentences=2, **reading, **more)
 
 
 def _reduced(config: NLIExperiment) -> ClassificationCorpus:
@@ -139,9 +117,8 @@ def _reduced(config: NLIExperiment) -> ClassificationCorpus:
     readers = _readers(config, paths)
     shares = divided(readers["dev"], REDUCED, without=[readers["test"]])
     setting = "reduced-from-dev-" + "/".join(map(str, REDUCED.values()))
-    return _corpus(
-        config, {**shares, "test": readers["test"]}, paths, checksums(name, splits), whole=False, setting=setting
-    )
+    readers = {**shares, "test": readers["test"]}
+    return _corpus(config, readers, paths, checksums(name, splits), whole=False, setting=setting)
 
 
 def _parts(readers: Mapping[str, Reader]) -> Iterator[Item | LeftOut]:

@@ -1,6 +1,6 @@
 """Where the prefixes of an agreement experiment come from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -8,12 +8,12 @@ from pathlib import Path
 from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, locate, own_files, splits_here
 from phmrun.families.sentence_classification.config import ClassificationDataConfig
 from phmrun.families.sentence_classification.data import (
-    Baseline,
     ClassificationCorpus,
     ClassificationData,
     build_classification_data,
+    corpus_of,
 )
-from phmrun.families.sentence_classification.items import Item, Reader, divided
+from phmrun.families.sentence_classification.items import Item, Reader, divided, in_parts
 from phmrun.files import sha256_of
 from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem
@@ -34,11 +34,7 @@ def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
 
 
 def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
-    """The items that a data section names.
-
-    Raises:
-        PhmrunError: (exit 3) They are not on this machine.
-    """
+    """The items that a data section names."""
     if data.name == "builtin":
         return _builtin(cache)
     if data.name == "files":
@@ -61,21 +57,7 @@ def _item(item: AgreementItem, part: str | None = None) -> Item:
     return Item((item.prefix,), NUMBERS[item.label], attractors if part is None else part)
 
 
-def _corpus(
-    readers: Mapping[str, Reader],
-    paths: Mapping[str, Path],
-    fingerprints: Mapping[str, str],
-    *,
-    baselines: Mapping[str, Baseline] | None = None,
-    whole: bool = True,
-    **reading: str,
-) -> ClassificationCorpus:
-    """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
-    files = {split: [path] for split, path in paths.items()} if whole else {}
-    about = {"format": "agreement", **reading}
-    return ClassificationCorpus(
-        readers, list(paths.values()), fingerprints, LABELS, 1, about, baselines or {}, split_sources=files
-    )
+_corpus = partial(corpus_of, labels=LABELS, sentences=1, format="agreement")
 
 
 def _builtin(cache: Path) -> ClassificationCorpus:
@@ -83,7 +65,7 @@ def _builtin(cache: Path) -> ClassificationCorpus:
     directory = builtin.unpack("agreement", cache)
     files = {split: directory / f"{split}.tsv" for split in SPLITS}
     readers: dict[str, Reader] = {split: partial(read, path) for split, path in files.items()}
-    readers["test"] = partial(_with_parts, files["test"], directory / "test.attractors")
+    readers["test"] = partial(in_parts, readers["test"], directory / "test.attractors")
     version = {"builtin": builtin.VERSIONS["agreement"]}
     baselines = {"nearest-noun": partial(nearest_noun_baseline, directory / "nouns.tsv")}
     return _corpus(readers, files, version, baselines=baselines)
@@ -99,11 +81,6 @@ def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
     numbers = {form: NUMBERS[tag] for tag, form in rows}
     prefixes = (reversed(item.sentences[0].split()) for item in items)
     return [next((numbers[word] for word in prefix if word in numbers), NUMBERS["VBZ"]) for prefix in prefixes]
-
-
-def _with_parts(path: Path, parts: Path) -> Iterator[Item]:
-    names = parts.read_text(encoding="utf-8").split()
-    return (_item(item, name) for item, name in zip(read_agreement(path), names, strict=True))
 
 
 def _complete(name: str) -> ClassificationCorpus:

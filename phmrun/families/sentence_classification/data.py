@@ -44,6 +44,23 @@ class ClassificationCorpus:
     split_sources: Mapping[str, Sequence[Path]] = field(default_factory=dict)
 
 
+def corpus_of(
+    readers: Mapping[str, Reader],
+    paths: Mapping[str, Path],
+    fingerprints: Mapping[str, str],
+    *,
+    labels: Sequence[str],
+    sentences: int,
+    baselines: Mapping[str, Baseline] | None = None,
+    whole: bool = True,
+    **reading: str,
+) -> ClassificationCorpus:
+    """``paths`` are the files by split; of a corpus that is not ``whole``, each split is read from all of them."""
+    sources = {split: [path] for split, path in paths.items()} if whole else {}
+    files = list(paths.values())
+    return ClassificationCorpus(readers, files, fingerprints, labels, sentences, reading, baselines or {}, sources)
+
+
 class ClassificationBatch(NamedTuple):
     """Labelled sentences as tensors."""
 

@@ -196,6 +196,12 @@ def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Read
     return readers
 
 
+def in_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:
+    """The items, each of the part that a file names in its place."""
+    names = iter(parts.read_text(encoding="utf-8").split())
+    return (item._replace(part=next(names)) if isinstance(item, Item) else item for item in reader())
+
+
 def hundredth(sentence: str) -> int:
     """A number from 0 to 99 that depends on a text alone."""
     return int.from_bytes(hashlib.sha256(sentence.encode()).digest()[:8], "big") % 100
