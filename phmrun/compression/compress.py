@@ -196,11 +196,8 @@ def _calibration(trained: TrainedModel, config: Experiment, batches: int) -> lis
     data = build_data(config)
     data.prepare()
     if contents(data.vocabulary) != contents(trained.vocabulary):
-        raise PhmrunError(
-            "these data make another vocabulary than the run has",
-            where="data",
-            hint="Of a translator, data.vocabulary.path takes the run's; other tasks need the run's own data.",
-        )
+        hint = "Of a translator, data.vocabulary.path takes the run's; other tasks need the run's own data."
+        raise PhmrunError("these data make another vocabulary than the run has", where="data", hint=hint)
     return list(islice(data.train_dataloader(), batches))
 
 

@@ -78,10 +78,8 @@ def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict
     most = int(budget * sum(dense.values()))
     smallest = sum(min(option.parameters for option in options) for options in choices.values())
     if smallest > most:
-        share = smallest / sum(dense.values())
-        raise PhmrunError(
-            f"the smallest choices of all maps need {share:.3f} of the dense parameters", where="--budget"
-        )
+        what = f"the smallest choices of all maps need {smallest / sum(dense.values()):.3f} of the dense parameters"
+        raise PhmrunError(what, where="--budget")
 
     def taken(price: float) -> dict[str, FittedMap]:
         return {

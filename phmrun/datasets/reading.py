@@ -86,12 +86,9 @@ def require_published(name: str, split: str, found: Sizes) -> None:
         if counted.verdict == "more than published":
             _LOGGER.warning("%s: is it another version?", said)
         elif counted.verdict == "too few":
-            raise PhmrunError(
-                f"{said}: it is truncated, or another version",
-                hint=f"Run: phmrun data check {name}, then bring it again: phmrun data fetch {name} --force, or\n"
-                f"phmrun data import {name} FILES --force",
-                code=ExitCode.DATA,
-            )
+            hint = f"Run: phmrun data check {name}, then bring it again: phmrun data fetch {name} --force, or\n"
+            hint += f"phmrun data import {name} FILES --force"
+            raise PhmrunError(f"{said}: it is truncated, or another version", hint=hint, code=ExitCode.DATA)
 
 
 def verify_sizes(name: str, cache: Path) -> None:

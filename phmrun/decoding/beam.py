@@ -308,11 +308,7 @@ def _check(*, beam: int, alpha: float, nbest: int, limits: list[int], batch: int
     if not 0.0 <= alpha < float("inf"):
         raise PhmrunError(f"the length penalty's exponent must be at least 0, not {alpha}", where="decoding.alpha")
     if not 1 <= nbest <= beam:
-        raise PhmrunError(
-            f"a beam of {beam} cannot give {nbest} hypotheses",
-            where="decoding.nbest",
-            valid=[f"1 to {beam}"],
-            hint="Ask for fewer, or for a larger beam.",
-        )
+        what, hint = f"a beam of {beam} cannot give {nbest} hypotheses", "Ask for fewer, or for a larger beam."
+        raise PhmrunError(what, where="decoding.nbest", valid=[f"1 to {beam}"], hint=hint)
     if len(limits) != batch or any(limit < 1 for limit in limits):
         raise ValueError(f"max_lengths needs one length of at least 1 for each of {batch} sentences, got {limits}")

@@ -65,11 +65,8 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
     label = trained.load(**weights)
     program = trained.module.export_graph()
     if kind != "safetensors" and program.untraceable:
-        raise PhmrunError(
-            f"there is no graph of this network: {program.untraceable}",
-            where=trained.run.id,
-            hint=f"phmrun export {trained.run.id} --format safetensors writes the folded weights.",
-        )
+        hint = f"phmrun export {trained.run.id} --format safetensors writes the folded weights."
+        raise PhmrunError(f"there is no graph of this network: {program.untraceable}", where=trained.run.id, hint=hint)
     facts = {"run": trained.run.id, "weights": label}
     if kind == "onnx" and program.parts:
         vocabularies = cast(Vocabularies, trained.vocabulary)
@@ -84,11 +81,8 @@ def _export_file(program: ExportGraph, path: Path, kind: str, facts: Mapping[str
         run = write(program, temporary, {**facts, **program.facts})
         difference = largest_difference(program, run)
         if difference > TOLERANCE:
-            raise PhmrunError(
-                f"the exported model's outputs differ from the trained model's by {difference:.1e}",
-                hint="Nothing was written. Try another format.",
-                code=ExitCode.BUG,
-            )
+            what = f"the exported model's outputs differ from the trained model's by {difference:.1e}"
+            raise PhmrunError(what, hint="Nothing was written. Try another format.", code=ExitCode.BUG)
     return Exported(path, kind, path.stat().st_size, difference, program.inputs, program.outputs)
 
 

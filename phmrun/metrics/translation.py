@@ -143,11 +143,9 @@ def bleu_of(sums: Counts) -> Counts:
 def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """Refuses (exit 3) sides that do not have the same number of sentences, or none."""
     if len(hypotheses) != len(references):
-        raise PhmrunError(
-            f"{len(hypotheses):,} hypotheses cannot be scored against {len(references):,} references",
-            hint="Both files need one sentence per line, in the same order.",
-            code=ExitCode.DATA,
-        )
+        what = f"{len(hypotheses):,} hypotheses cannot be scored against {len(references):,} references"
+        hint = "Both files need one sentence per line, in the same order."
+        raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
     if not hypotheses:
         raise PhmrunError("there is no sentence to score", code=ExitCode.DATA)
 

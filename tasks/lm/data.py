@@ -1,21 +1,202 @@
-"""Where the running text of an experiment comes from: the built-in corpus, a dataset, the user's files."""
+"""Running text: where that of an experiment comes from, and its batches: streams that are read side by side."""
 
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
+from phmrun.engine.data import DataModule, loader
 from phmrun.files import sha256_of
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
-from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings
-from phmrun.tasks.lm.streams import StreamData
+from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, StreamStore, prepare_stream
+from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
+from phmrun.tasks.lm.vocabulary import StreamVocabulary
 from phmrun.text.division import held_out
 from phmrun.text.lines import numbered_lines
+from phmrun.text.preparation import Prepared
 
+LOG = logging.getLogger("phmrun.tasks.lm")
 Files = dict[str, Path]
 LINES, ATTACHED = 2000, 0.01
 """So many lines are looked at; raw text has more than this share of words with a mark at their end, such as a comma."""
 RAREST = 2
 """Words of raw text that training has less often are unknown: else the model would never learn what unknown is."""
+UNKNOWN_SHARE = 0.05  # share of the validation text's words from which on it is said that they are unknown
+
+
+class StreamBatch(NamedTuple):
+    """A segment of several streams."""
+
+    tokens: Tensor  # what is read, `[streams, length]`
+    targets: Tensor  # the word after each of them, `[streams, length]`
+    places: Tensor | None  # where in the flattened `targets` one is wanted, `[units]`; `None`: everywhere
+    first: bool  # whether the streams begin here
+    units: int  # words that are predicted
+    window_units: int  # the same in the whole accumulation window, over all processes
+    pace: float  # the step's learning rate in parts of the schedule's
+
+
+class StreamBatches(Dataset[StreamBatch]):
+    """Turns a :class:`Segment` of a text into tensors; each process reads streams of its own."""
+
+    def __init__(self, store: StreamStore, plan: SegmentPlan, rank: int) -> None:
+        self.store = store
+        self.begins = [(rank * plan.streams + row) * plan.stream_length for row in range(plan.streams)]
+
+    def __getitem__(self, segment: Segment) -> StreamBatch:
+        start, length = segment.start, segment.length
+        rows = [self.store.tokens[begin + start : begin + start + length + 1] for begin in self.begins]
+        text = torch.from_numpy(np.stack(rows).astype(np.int64))
+        units = length * len(rows)
+        return StreamBatch(text[:, :-1], text[:, 1:], None, segment.first, units, segment.window_units, segment.pace)
+
+
+def evaluation_batches(
+    tokens: NDArray[Any], *, before: int, streams: int, length: int, rows: Callable[[int], range] = range
+) -> Iterator[tuple[StreamBatch, NDArray[np.int64]]]:
+    """Every word of a text once: equal parts of it are read side by side, each from nothing remembered.
+
+    The word ``before`` is taken to stand before the text; there are so many parts (``streams``), read in segments of
+    ``length`` words; ``rows`` are those of them, given their number, that are wanted.
+
+    Yields:
+        A batch, and where in the text its targets stand, ``[units]`` in the order of the batch's ``places``.
+    """
+    bounds = parts(len(tokens), streams)
+    bounds = [bounds[row] for row in rows(len(bounds))]
+    longest = max((end - begin for begin, end in bounds), default=0)
+    for start in range(0, longest, length):
+        width = min(length, longest - start)
+        text = np.full((len(bounds), width + 1), before, dtype=np.int64)
+        places = np.full((len(bounds), width), -1, dtype=np.int64)
+        for row, (begin, end) in enumerate(bounds):
+            first, last = begin + start, min(begin + start + width, end)
+            if first < last:
+                text[row, 0] = tokens[first - 1] if first else before
+                text[row, 1 : last - first + 1] = tokens[first:last]
+                places[row, : last - first] = np.arange(first, last)
+        wanted = np.flatnonzero(places.reshape(-1) >= 0)
+        joined = torch.from_numpy(text)
+        some = None if len(wanted) == places.size else torch.from_numpy(wanted)
+        batch = StreamBatch(joined[:, :-1], joined[:, 1:], some, start == 0, len(wanted), window_units=1, pace=1.0)
+        yield batch, places.reshape(-1)[wanted]
+
+
+class StreamData(DataModule[StreamVocabulary]):
+    """Running text, one file per split, encoded once and read from memory-mapped stores.
+
+    Args:
+        files: Text by split: "train", "dev" and any test sets.
+        fingerprints: SHA-256 sums that identify the text.
+        settings: How it becomes tokens.
+        streams: Streams of a process that are read side by side, in segments of so many words (``length``), through
+            which gradients flow back, or of about so many (``random_length``).
+        evaluation_streams: Parts that the validation text is read in side by side, in segments of
+            ``evaluation_length`` words.
+        accumulate: Micro-batches per optimizer step and process.
+        seed: Seed of the lengths.
+        workers: Processes that load batches; 0: none beside this one.
+        cache: Directory of prepared corpora.
+    """
+
+    unit = "words"
+
+    def __init__(
+        self,
+        files: Mapping[str, Path],
+        fingerprints: Mapping[str, str],
+        settings: StreamSettings,
+        *,
+        streams: int,
+        length: int,
+        random_length: bool,
+        evaluation_streams: int,
+        evaluation_length: int,
+        accumulate: int,
+        seed: int,
+        workers: int,
+        cache: Path,
+    ) -> None:
+        super().__init__(files, fingerprints)
+        self.settings, self.cache, self.workers = settings, cache, workers
+        self.streams, self.length, self.random_length = streams, length, random_length
+        self.evaluation_streams, self.evaluation_length = evaluation_streams, evaluation_length
+        self.accumulate, self.seed = accumulate, seed
+
+    @cached_property
+    def prepared(self) -> Prepared[StreamVocabulary, StreamStore]:
+        """The encoded text; made on first use."""
+        return prepare_stream({split: self.files[split] for split in ("train", "dev")}, self.settings, cache=self.cache)
+
+    def prepare(self) -> None:
+        """Encodes the text unless the cache has it.
+
+        Raises:
+            PhmrunError: (exit 3) A file is missing or malformed, or too short for so many streams.
+        """
+        self.plan(1).check()
+        vocabulary, share = self.vocabulary, self.prepared.statistics["splits"]["dev"]["unknown_rate"]
+        if share > UNKNOWN_SHARE and not vocabulary.counts[vocabulary.unknown]:
+            LOG.warning(
+                "%.1f %% of the validation text's words are unknown, and training has no unknown word to learn from; "
+                "--set data.vocabulary.min_frequency=2 makes the rare ones unknown, "
+                "--set data.splitting=punctuation parts words from marks",
+                100 * share,
+            )
+
+    def plan(self, world: int) -> SegmentPlan:
+        """How the training text is cut for so many processes."""
+        tokens = len(self.prepared.stores["train"])
+        settings = {"random": self.random_length, "seed": self.seed, "accumulate": self.accumulate}
+        return SegmentPlan(tokens, self.streams, self.length, world=world, **settings)
+
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Optimizer steps of ``world`` processes in so many readings of the training text."""
+        return self.plan(world).steps_in_epochs(epochs)
+
+    def inputs(self, split: str) -> Iterator[str]:
+        """The lines of a split that have text."""
+        return (line for _, line in numbered_lines(self.files[split]) if line.strip())
+
+    def train_dataloader(self) -> DataLoader[StreamBatch]:
+        """Training batches without end, from the one after ``start_step`` on."""
+        rank, world = self.share
+        plan = self.plan(world)
+        batches = StreamBatches(self.prepared.stores["train"], plan, rank)
+        return loader(Endless(plan, self.start_step), batches, seed=self.seed, workers=self.workers)
+
+    def validation_batches(self) -> Iterable[StreamBatch]:
+        """The validation text, each word once; this process's share of its parts."""
+        rank, world = self.share
+        batches = evaluation_batches(
+            self.prepared.stores["dev"].tokens,
+            before=self.vocabulary.end,
+            streams=self.evaluation_streams,
+            length=self.evaluation_length,
+            rows=lambda count: range(rank, count, world),
+        )
+        return (batch for batch, _ in batches)
+
+
+@dataclass(frozen=True)
+class Endless:
+    """The segments after some optimizer steps, as a sampler; iterating twice gives the same twice."""
+
+    plan: SegmentPlan
+    start_step: int
+
+    def __iter__(self) -> Iterator[Segment]:
+        return self.plan.from_step(self.start_step)
 
 
 def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
@@ -63,11 +244,7 @@ def is_raw(path: Path) -> bool:
 
 
 def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
-    """Text by split, and the checksums that identify it.
-
-    Raises:
-        PhmrunError: (exit 3) It is not on this machine.
-    """
+    """Text by split, and the checksums that identify it."""
     if data.name == "builtin":
         directory = builtin.unpack("translation", cache)
         files = {split: directory / f"{split}.{data.language}" for split in SPLITS}

@@ -17,9 +17,9 @@ from phmrun.layers import LSTM, folded
 from phmrun.layers.inference import table_of
 from phmrun.registry import STRUCTURES, load
 from phmrun.tasks.lm.config import NETWORKS, LanguageModelExperiment
+from phmrun.tasks.lm.data import StreamBatch
 from phmrun.tasks.lm.language_model import LanguageModel, Reading, State
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
-from phmrun.tasks.lm.streams import StreamBatch
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 
 MEMORY = "reading"  # key of a checkpoint under which the states of all processes are
@@ -49,8 +49,7 @@ class LanguageModelModule(TrainingModule):
         change: float = 0.0,
     ) -> None:
         super().__init__(network, optimizer, schedule)
-        self.activation = activation
-        self.change = change
+        self.activation, self.change = activation, change
         self.memory: dict[bool, State] = {}
         self._pace = 1.0
 
@@ -147,11 +146,8 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
     training, embedding, output = config.training, config.embedding, config.output.arguments
     own_output = output not in (embedding.arguments, LayerConfig().arguments)
     if config.model.tie and embedding.structure in STRUCTURES and own_output:
-        raise PhmrunError(
-            f"the output map is tied to the embedding, whose structure is {embedding.structure!r}",
-            where="output.structure",
-            hint="Leave output out, or set model.tie=false.",
-        )
+        what = f"the output map is tied to the embedding, whose structure is {embedding.structure!r}"
+        raise PhmrunError(what, where="output.structure", hint="Leave output out, or set model.tie=false.")
     return LanguageModelModule(
         load(NETWORKS[config.model.network])(config, vocabulary),
         optimizer_from(training.optimizer),

@@ -19,12 +19,12 @@ from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress, learn_codes
 from phmrun.tasks.lm.config import LanguageModelExperiment
+from phmrun.tasks.lm.data import StreamData, evaluation_batches
 from phmrun.tasks.lm.language_model import LanguageModel, State
 from phmrun.tasks.lm.module import perplexity
 from phmrun.tasks.lm.ngrams import KneserNey
 from phmrun.tasks.lm.preparation import Tally, text_lines
 from phmrun.tasks.lm.segments import parts
-from phmrun.tasks.lm.streams import StreamData, evaluation_batches
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, chunks_of_words
 

@@ -56,7 +56,6 @@ class StreamStore:
             )
 
     def __len__(self) -> int:
-        """Tokens."""
         return len(self.tokens)
 
     def __reduce__(self) -> tuple[type["StreamStore"], tuple[Path]]:
@@ -154,7 +153,6 @@ class Tally:
     characters: int = 0
 
     def __iter__(self) -> Iterator[str]:
-        """The lines."""
         for line in self.source:
             self.lines += 1
             self.characters += len(line) + 1

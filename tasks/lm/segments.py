@@ -48,11 +48,8 @@ class SegmentPlan:
             PhmrunError: (exit 3) A stream would have nothing to predict.
         """
         if self.predicted < 1:
-            raise PhmrunError(
-                f"{self.tokens:,} words of training text are too few for {self.streams} streams side by side",
-                where="batch.size",
-                code=ExitCode.DATA,
-            )
+            what = f"{self.tokens:,} words of training text are too few for {self.streams} streams side by side"
+            raise PhmrunError(what, where="batch.size", code=ExitCode.DATA)
 
     @property
     def stream_length(self) -> int:
@@ -65,11 +62,18 @@ class SegmentPlan:
         return self.stream_length - 1
 
     def starts(self, epoch: int) -> NDArray[np.int64]:
-        """Where an epoch's segments begin, in order."""
+        """Where an epoch's segments begin, in order.
+
+        Random lengths are around the usual one, now and then around half of it, never less than :data:`SHORTEST`. The
+        raw numbers of the generator are taken, whose sequence NumPy keeps from version to version.
+        """
         if not self.random:
             return np.arange(0, self.predicted, self.length, dtype=np.int64)
-        most = self.predicted // SHORTEST + 1
-        ends = np.cumsum(self._lengths(epoch, most))
+        draws = np.random.PCG64([self.seed, epoch]).random_raw((3, self.predicted // SHORTEST + 1))
+        half, one, two = (draws >> np.uint64(11)) * 2.0**-53  # [0, 1)
+        normal = np.sqrt(-2.0 * np.log1p(-one)) * np.cos(2.0 * np.pi * two)
+        centre = np.where(half < HALVED, self.length / 2, self.length)
+        ends = np.cumsum(np.maximum((centre + SPREAD * normal).astype(np.int64), SHORTEST))
         return np.concatenate([np.zeros(1, np.int64), ends[ends < self.predicted]])
 
     def segments(self, epoch: int) -> list[tuple[int, int]]:
@@ -103,17 +107,6 @@ class SegmentPlan:
             pace = total / (self.accumulate * self.length) if self.random else 1.0
             for start, length in window:
                 yield Segment(start, length, start == 0, units, pace)
-
-    def _lengths(self, epoch: int, most: int) -> NDArray[np.int64]:
-        """Random lengths: around the usual one, now and then around half of it, never less than :data:`SHORTEST`.
-
-        The raw numbers of the generator are taken, whose sequence NumPy keeps from version to version.
-        """
-        draws = np.random.PCG64([self.seed, epoch]).random_raw((3, most))
-        half, one, two = (draws >> np.uint64(11)) * 2.0**-53  # [0, 1)
-        normal = np.sqrt(-2.0 * np.log1p(-one)) * np.cos(2.0 * np.pi * two)
-        centre = np.where(half < HALVED, self.length / 2, self.length)
-        return np.maximum((centre + SPREAD * normal).astype(np.int64), SHORTEST)
 
 
 def parts(tokens: int, streams: int) -> list[tuple[int, int]]:

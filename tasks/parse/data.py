@@ -106,7 +106,6 @@ class TreeBatches(Dataset[TreeBatch]):
     treebank: EncodedTreebank
 
     def __getitem__(self, batch: Batch) -> TreeBatch:
-        """The batch's sentences."""
         *inputs, heads, labels, positions = map(torch.from_numpy, self.treebank.padded(batch.indices))
         return TreeBatch(tuple(inputs), heads, labels, positions, len(positions), batch.window_units)
 
@@ -161,12 +160,9 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         if len(short) < len(learnt):
             note(f"train: {len(learnt) - len(short):,} sentences left out: more than {self.max_length} words")
         if not short:
-            raise PhmrunError(
-                "there is no sentence to learn from",
-                where=str(self.files[TRAIN][0]),
-                hint="See data.max_length, data.hold_out and data.train_fraction.",
-                code=ExitCode.DATA,
-            )
+            what, where = "there is no sentence to learn from", str(self.files[TRAIN][0])
+            hint = "See data.max_length, data.hold_out and data.train_fraction."
+            raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
         return short, [pool[number] for number in held]
 
     @cached_property

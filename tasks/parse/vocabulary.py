@@ -173,7 +173,6 @@ class EncodedTreebank:
     character_counts: Numbers  # characters of each spelling
 
     def __len__(self) -> int:
-        """Sentences."""
         return len(self.lengths)
 
     @cached_property

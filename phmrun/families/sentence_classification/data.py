@@ -77,7 +77,6 @@ class ClassificationBatches(Dataset[ClassificationBatch]):
     store: ItemStore
 
     def __getitem__(self, batch: Batch) -> ClassificationBatch:
-        """The batch's items."""
         numbers = batch.indices.tolist()
         sentences = tuple(batch_of([side[number] for number in numbers]) for side in self.store.sentences)
         labels = torch.from_numpy(self.store.labels[batch.indices])
@@ -140,13 +139,10 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
             return None
         stored = open_vectors(self.vectors, self.cache)
         if self.vector_width not in (None, stored.width):
-            raise PhmrunError(
-                f"the vectors have {stored.width} numbers, but the words of the network {self.vector_width}",
-                where=str(self.vectors),
-                hint=f"Add --embedding projective --set embedding.width={stored.width}: a linear map then brings them "
-                "to the network's width.",
-                code=ExitCode.DATA,
-            )
+            what = f"the vectors have {stored.width} numbers, but the words of the network {self.vector_width}"
+            hint = f"Add --embedding projective --set embedding.width={stored.width}: a linear map then brings them "
+            hint += "to the network's width."
+            raise PhmrunError(what, where=str(self.vectors), hint=hint, code=ExitCode.DATA)
         found = stored.find(self.vocabulary.words.tokens[len(SPECIALS) :])
         return Found(found.places + len(SPECIALS), found.vectors)
 

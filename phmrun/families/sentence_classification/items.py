@@ -59,7 +59,6 @@ class ItemStore:
             self.labels: NDArray[np.int64] = np.load(path / "labels.npy", mmap_mode="r", allow_pickle=False)
 
     def __len__(self) -> int:
-        """Items."""
         return len(self.labels)
 
     def __reduce__(self) -> tuple[type["ItemStore"], tuple[Path, int]]:

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from phmrun.engine.optimizers import build_optimizer, build_schedule
+from phmrun.tasks.lm.data import StreamBatch
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.module import MEMORY, LanguageModelModule, perplexity
-from phmrun.tasks.lm.streams import StreamBatch
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 
 TEXT = torch.randint(0, 30, (2, 13), generator=torch.Generator().manual_seed(2))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from phmrun.tasks.lm.data import StreamData
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.predictor import Choice, LanguageModelPredictor, Prompting, Scoring
 from phmrun.tasks.lm.preparation import StreamSettings
-from phmrun.tasks.lm.streams import StreamData
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import count_words
 

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phmrun.tasks.lm.data import StreamData, evaluation_batches
 from phmrun.tasks.lm.preparation import StreamSettings
-from phmrun.tasks.lm.streams import StreamData, evaluation_batches
 
 
 def build(tmp_path, words=103, **options):

@@ -8,9 +8,8 @@ import sacrebleu
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
-from phmrun.tasks.nmt.baseline import dictionary, dictionary_baseline
 from phmrun.tasks.nmt.config import TranslationExperiment
-from phmrun.tasks.nmt.data import build_data
+from phmrun.tasks.nmt.data import build_data, dictionary, dictionary_baseline
 
 
 def config_of(**data):
