@@ -76,10 +76,15 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
         raise PhmrunError(f"{dataset.name} comes with phmrun: there is nothing to import")
     folder = dataset_dir(dataset)
     plan = _Plan()
+    targets = {f"{split}.{file.role}": file.path for split, files in dataset.splits.items() for file in files}
+    targets |= {split: files[0].path for split, files in dataset.splits.items() if len(files) == 1}
     for text in given:
         target, equals, rest = text.partition("=")
         if equals and not Path(text).is_file():
-            plan.direct[_target(dataset, target)] = Source(_existing(rest))
+            if target not in targets:
+                what = f"{dataset.name} has no file {target!r}"
+                raise PhmrunError(what, where=f"{target}=…", valid=sorted(targets))
+            plan.direct[targets[target]] = Source(_existing(rest))
         else:
             _recognise(dataset, _existing(text), plan)
     try:
@@ -101,15 +106,6 @@ def _existing(text: str) -> Path:
     if not path.is_file():
         raise PhmrunError("there is no such file", where=text, code=ExitCode.DATA)
     return path
-
-
-def _target(dataset: Dataset, name: str) -> str:
-    """The catalogue's path for ``split`` or ``split.role``."""
-    paths = {f"{split}.{file.role}": file.path for split, files in dataset.splits.items() for file in files}
-    paths |= {split: files[0].path for split, files in dataset.splits.items() if len(files) == 1}
-    if name not in paths:
-        raise PhmrunError(f"{dataset.name} has no file {name!r}", where=f"{name}=…", valid=sorted(paths))
-    return paths[name]
 
 
 def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:

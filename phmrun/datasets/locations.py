@@ -78,9 +78,20 @@ def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str
                 missing.setdefault(split, []).append(file)
             else:
                 found.setdefault(split, {})[file.role] = path
-    if missing:
-        raise _missing(dataset, missing)
-    return found
+    if not missing:
+        return found
+    folder, here = dataset_dir(dataset), splits_here(dataset)
+    how = f"here in part (of its splits: {', '.join(here)})" if here else "not on this machine"
+    files = [f"  {folder / file.path} ({split})" for split, members in missing.items() for file in members]
+    only = "".join(f" --split {split}" for split in missing) if here else ""
+    raise PhmrunError(
+        "\n".join([f"the dataset {name!r} is {how}; missing:", *files]),
+        hint=f"Run: phmrun data fetch {name}{only}\n"
+        f"Or, with files that you have: phmrun data import {name} FILES\n"
+        f"Or set {DATA_VARIABLE} to a directory that holds it (now {data_dir()}).\n"
+        f"{by_hand(dataset, [file for members in missing.values() for file in members])}",
+        code=ExitCode.DATA,
+    )
 
 
 def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Path, ...]]:
@@ -111,22 +122,6 @@ def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, 
         if split not in dataset.splits and not dataset.generated:
             raise unknown("split", split, dataset.splits, where=dataset.name)
     return tuple(dataset.splits) if splits is None or dataset.generated else tuple(dict.fromkeys(splits))
-
-
-def _missing(dataset: Dataset, missing: Mapping[str, Sequence[File]]) -> PhmrunError:
-    """The error for files that are not here, with what is, and what to do."""
-    name, folder, here = dataset.name, dataset_dir(dataset), splits_here(dataset)
-    how = f"here in part (of its splits: {', '.join(here)})" if here else "not on this machine"
-    files = [f"  {folder / file.path} ({split})" for split, members in missing.items() for file in members]
-    only = "".join(f" --split {split}" for split in missing) if here else ""
-    return PhmrunError(
-        "\n".join([f"the dataset {name!r} is {how}; missing:", *files]),
-        hint=f"Run: phmrun data fetch {name}{only}\n"
-        f"Or, with files that you have: phmrun data import {name} FILES\n"
-        f"Or set {DATA_VARIABLE} to a directory that holds it (now {data_dir()}).\n"
-        f"{by_hand(dataset, [file for members in missing.values() for file in members])}",
-        code=ExitCode.DATA,
-    )
 
 
 def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:

@@ -105,21 +105,17 @@ def verify_sizes(name: str, cache: Path) -> None:
     dataset = CATALOGUE.get(name)
     for split in splits_here(dataset):
         files = locate(name, [split])[split]
-        marker = cache / "counted" / f"{_state(dataset, split, files)}.json"
+        facts: list[Any] = [dataset.name, dataset.format, split, sorted(dataset.sizes.get(split, {}).items())]
+        for role, path in sorted(files.items()):
+            status = path.stat()
+            facts.append([role, str(path.resolve()), status.st_size, status.st_mtime_ns])
+        state = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+        marker = cache / "counted" / f"{state}.json"
         if marker.is_file():
             continue
         found = count(dataset, split, files)
         require_published(name, split, found)
         write_json(marker, {"dataset": name, "split": split, "sizes": found})
-
-
-def _state(dataset: Dataset, split: str, files: Mapping[str, Path]) -> str:
-    """A name for what the counting of these files depends on."""
-    facts: list[Any] = [dataset.name, dataset.format, split, sorted(dataset.sizes.get(split, {}).items())]
-    for role, path in sorted(files.items()):
-        status = path.stat()
-        facts.append([role, str(path.resolve()), status.st_size, status.st_mtime_ns])
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 
 def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:

@@ -32,21 +32,17 @@ def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True)
     Returns:
         Heads ``[batch, length]``; 0 for the root itself and beyond a sentence's end.
     """
-    heads = _best_heads(scores, lengths)
+    # Each word's best head, of equals the first; 0 for the root and beyond the end.
+    positions = torch.arange(scores.shape[1], device=scores.device)
+    outside = positions >= lengths.to(scores.device).unsqueeze(1)
+    impossible = outside.unsqueeze(1) | (positions == positions.unsqueeze(1)) | scores.isnan()
+    heads = scores.masked_fill(impossible, -math.inf).argmax(dim=-1)
+    heads = heads.masked_fill_(outside | (positions == 0), 0)
     for number in (~_are_trees(heads, lengths, single_root)).nonzero().squeeze(1).tolist():
         length = int(lengths[number])
         sentence = scores[number, :length, :length].detach().double().cpu().numpy()
         heads[number, :length] = torch.tensor(_best_tree(sentence, single_root), device=heads.device)
     return heads
-
-
-def _best_heads(scores: Tensor, lengths: Tensor) -> Tensor:
-    """Each word's best head, of equals the first, ``[batch, length]``; 0 for the root and beyond the end."""
-    positions = torch.arange(scores.shape[1], device=scores.device)
-    outside = positions >= lengths.to(scores.device).unsqueeze(1)
-    impossible = outside.unsqueeze(1) | (positions == positions.unsqueeze(1)) | scores.isnan()
-    heads = scores.masked_fill(impossible, -math.inf).argmax(dim=-1)
-    return heads.masked_fill_(outside | (positions == 0), 0)
 
 
 def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:

@@ -52,7 +52,12 @@ class KneserNey:
     def _add(self, keys: Ids, counts: Ids) -> None:
         """One order more, whose histories are the sequences of the order before."""
         histories = len(self.orders[-1].keys) if self.orders else 1
-        self.orders.append(_order(keys, counts, histories=histories, words=self.words))
+        of = keys // self.words
+        taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
+        total = np.bincount(of, counts, minlength=histories)
+        some = np.maximum(total, 1)
+        left = np.where(total > 0, np.bincount(of, taken, minlength=histories) / some, 1.0)
+        self.orders.append(_Order(keys, (counts - taken) / some[of], left))
 
     def surprisal(self, tokens: Ids) -> Numbers:
         """-log p of every word given those before it, in nats, ``[tokens]``."""
@@ -85,12 +90,3 @@ def discounts(counts: Ids) -> tuple[float, float, float]:
     y = n1 / (n1 + 2 * n2)
     found = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
     return found if all(0 <= d <= number for number, d in enumerate(found, 1)) else (0.5, 1.0, 1.5)
-
-
-def _order(keys: Ids, counts: Ids, *, histories: int, words: int) -> _Order:
-    of = keys // words
-    taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
-    total = np.bincount(of, counts, minlength=histories)
-    some = np.maximum(total, 1)
-    left = np.where(total > 0, np.bincount(of, taken, minlength=histories) / some, 1.0)
-    return _Order(keys, (counts - taken) / some[of], left)

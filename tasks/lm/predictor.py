@@ -151,7 +151,7 @@ class LanguageModelPredictor:
         by_line = np.split(nats * NAT, np.flatnonzero(tokens == self.vocabulary.end)[:-1] + 1)
         first = itertools.islice(text_lines(data.files[split], "reading"), SAMPLES)
         return Evaluation(
-            self._scores(tokens, nats, tally) | self._counted(tokens, data),
+            self._scores(tokens, nats, tally, data),
             predictions="".join(" ".join(f"{bits:.3f}" for bits in line) + "\n" for line in by_line),
             columns=("text", "bits per word"),
             samples=[(line, f"{bits.mean():.3f}") for line, bits in zip(first, by_line, strict=False)],
@@ -186,7 +186,9 @@ class LanguageModelPredictor:
                 nats[where] = self.network.output.nll(hidden, targets).double().cpu().numpy()
         return nats
 
-    def _scores(self, tokens: NDArray[np.int64], nats: NDArray[np.float64], tally: Tally) -> dict[str, Score]:
+    def _scores(
+        self, tokens: NDArray[np.int64], nats: NDArray[np.float64], tally: Tally, data: StreamData
+    ) -> dict[str, Score]:
         mean, count = float(nats.mean()), len(tokens)
         signature = f"{self._signature()}|weights:{self.weights}"
         unknown = int((tokens == self.vocabulary.unknown).sum())
@@ -204,17 +206,13 @@ class LanguageModelPredictor:
         if self.scoring.characters:
             value = float(nats.sum()) * NAT / tally.characters
             scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
+        if "train" in data.files and data.vocabulary.sha256 == self.vocabulary.sha256:
+            train = np.asarray(data.prepared.stores["train"].tokens[:MOST], dtype=np.int64)
+            model = KneserNey(train, len(self.vocabulary.tokens), order=ORDER, before=self.vocabulary.end)
+            by_sequences = perplexity(float(model.surprisal(tokens).mean()))
+            signature = f"{self._unit()}|smoothing:modified-kneser-ney|train-words:{len(train)}"
+            scores[f"perplexity-of-{ORDER}-gram"] = Score("perplexity", by_sequences, signature, count, "words")
         return scores
-
-    def _counted(self, tokens: NDArray[np.int64], data: StreamData) -> dict[str, Score]:
-        """The perplexity of sequences of words counted in the training text, where that is at hand."""
-        if "train" not in data.files or data.vocabulary.sha256 != self.vocabulary.sha256:
-            return {}
-        train = np.asarray(data.prepared.stores["train"].tokens[:MOST], dtype=np.int64)
-        model = KneserNey(train, len(self.vocabulary.tokens), order=ORDER, before=self.vocabulary.end)
-        mean = float(model.surprisal(tokens).mean())
-        signature = f"{self._unit()}|smoothing:modified-kneser-ney|train-words:{len(train)}"
-        return {f"perplexity-of-{ORDER}-gram": Score("perplexity", perplexity(mean), signature, len(tokens), "words")}
 
     def _unit(self) -> str:
         """What is predicted."""

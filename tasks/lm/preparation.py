@@ -108,12 +108,21 @@ def prepare_stream(
         lines = text_lines(files[TRAIN], "counting words")
         return count_words(lines, where=str(files[TRAIN]), **asdict(settings))
 
+    def encode(split: str, vocabulary: StreamVocabulary, path: Path) -> dict[str, Any]:
+        tally = Tally(text_lines(files[split], f"encoding {split}"))
+        words, size = chunks_of_words(tally, vocabulary.splitting), len(vocabulary)
+        stored = write_stream(path, words, vocabulary.ids, unknown=vocabulary.unknown, vocabulary_size=size)
+        if split == TRAIN:
+            note(f"{vocabulary.entries:,} different words, {stored['tokens']:,} tokens to learn from")
+        counts = {"lines": tally.lines, "characters": tally.characters, **stored}
+        return {**counts, "unknown_rate": stored["unknown"] / stored["tokens"]}
+
     return prepare(
         cache,
         content,
         files,
         learn=learn,
-        encode=lambda split, vocabulary, path: _encode(split, files[split], vocabulary, path),
+        encode=encode,
         describe=lambda vocabulary: {
             "entries": vocabulary.entries,
             "size": len(vocabulary),
@@ -131,17 +140,6 @@ def text_lines(path: Path, label: str) -> Iterator[str]:
             if number % STEP == 0:
                 advance(STEP)
             yield line
-
-
-def _encode(split: str, file: Path, vocabulary: StreamVocabulary, path: Path) -> dict[str, Any]:
-    """Streams one split into its store and returns its statistics."""
-    tally = Tally(text_lines(file, f"encoding {split}"))
-    words, size = chunks_of_words(tally, vocabulary.splitting), len(vocabulary)
-    stored = write_stream(path, words, vocabulary.ids, unknown=vocabulary.unknown, vocabulary_size=size)
-    if split == TRAIN:
-        note(f"{vocabulary.entries:,} different words, {stored['tokens']:,} tokens to learn from")
-    counts = {"lines": tally.lines, "characters": tally.characters, **stored}
-    return {**counts, "unknown_rate": stored["unknown"] / stored["tokens"]}
 
 
 @dataclass

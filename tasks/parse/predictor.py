@@ -141,8 +141,16 @@ class TreeParser:
         return heads.to(self.device)
 
     def _sentences(self, lines: Iterator[str]) -> Iterator[Sentence]:
-        """Sentences of CoNLL-U or of tokenised text; words without a tag are told of once."""
-        kind, lines = self._input(lines)
+        """Sentences of CoNLL-U, which has tabs in its first line that is no comment, or of tokenised text."""
+        kind = self.search.input
+        if kind == "auto":
+            seen = []
+            for line in lines:
+                seen.append(line)
+                if line.strip() and not line.startswith("#"):
+                    break
+            kind = "conllu" if seen and "\t" in seen[-1] else "text"
+            lines = chain(seen, lines)
         if kind == "text":
             note("tokenised text has no part-of-speech tags: expect lower scores than with them")
             yield from (conllu.sentence_of(line.split()) for line in lines if line.strip())
@@ -154,17 +162,6 @@ class TreeParser:
                 note(f"words without a tag in the column {column}: expect lower scores than with tags")
                 told = True
             yield sentence
-
-    def _input(self, lines: Iterator[str]) -> tuple[str, Iterator[str]]:
-        """What the lines are, and all of them again: CoNLL-U has tabs in its first line that is no comment."""
-        if self.search.input != "auto":
-            return self.search.input, lines
-        seen = []
-        for line in lines:
-            seen.append(line)
-            if line.strip() and not line.startswith("#"):
-                break
-        return "conllu" if seen and "\t" in seen[-1] else "text", chain(seen, lines)
 
     def _attachment(self, gold: Sequence[Sentence], parsed: Sequence[Sentence]) -> dict[str, Score]:
         return attachment_scores(gold, parsed, subtypes=self.search.subtypes, punctuation=self.search.punctuation)

@@ -35,8 +35,13 @@ def build_data(config: AgreementExperiment, cache: Path) -> ClassificationData:
 
 def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
     """The items that a data section names."""
-    if data.name == "builtin":
-        return _builtin(cache)
+    if data.name == "builtin":  # the attractors of the test items stand in a file of their own
+        directory = builtin.unpack("agreement", cache)
+        files = {split: directory / f"{split}.tsv" for split in SPLITS}
+        readers: dict[str, Reader] = {split: partial(read, path) for split, path in files.items()}
+        readers["test"] = partial(in_parts, readers["test"], directory / "test.attractors")
+        baselines = {"nearest-noun": partial(nearest_noun_baseline, directory / "nouns.tsv")}
+        return _corpus(readers, files, {"builtin": builtin.VERSIONS["agreement"]}, baselines=baselines)
     if data.name == "files":
         given = own_files(train=data.train, dev=data.dev, test=data.test)
         files = {split: path for split, (path,) in given.items()}
@@ -60,17 +65,6 @@ def _item(item: AgreementItem, part: str | None = None) -> Item:
 _corpus = partial(corpus_of, labels=LABELS, sentences=1, format="agreement")
 
 
-def _builtin(cache: Path) -> ClassificationCorpus:
-    """The items that come with phmrun; the attractors of the test items stand in a file of their own."""
-    directory = builtin.unpack("agreement", cache)
-    files = {split: directory / f"{split}.tsv" for split in SPLITS}
-    readers: dict[str, Reader] = {split: partial(read, path) for split, path in files.items()}
-    readers["test"] = partial(in_parts, readers["test"], directory / "test.attractors")
-    version = {"builtin": builtin.VERSIONS["agreement"]}
-    baselines = {"nearest-noun": partial(nearest_noun_baseline, directory / "nouns.tsv")}
-    return _corpus(readers, files, version, baselines=baselines)
-
-
 def nearest_noun_baseline(nouns: Path, items: Sequence[Item]) -> list[str]:
     """Numbers that need no model: that of the noun that stands closest before the verb; singular without a noun.
 
@@ -90,13 +84,12 @@ def _complete(name: str) -> ClassificationCorpus:
     paths = {split: files["items"] for split, files in locate(name, splits).items()}
     readers: dict[str, Reader] = {split: partial(read, path) for split, path in paths.items()}
     by_attractors = [path for split, path in paths.items() if split not in SPLITS]
-    readers["test"] = partial(_by_attractors, paths["test"], by_attractors)
-    return _corpus(readers, paths, checksums(name, splits))
 
+    def test() -> Iterator[Item]:
+        listed = {item.sentences: item.part for part in by_attractors for item in read(part)}
+        return (item._replace(part=listed.get(item.sentences, item.part)) for item in read(paths["test"]))
 
-def _by_attractors(path: Path, parts: Sequence[Path]) -> Iterator[Item]:
-    listed = {item.sentences: item.part for part in parts for item in read(part)}
-    return (item._replace(part=listed.get(item.sentences, item.part)) for item in read(path))
+    return _corpus({**readers, "test": test}, paths, checksums(name, splits))
 
 
 def _reduced(name: str) -> ClassificationCorpus:
