@@ -157,8 +157,9 @@ class StreamData(DataModule[StreamVocabulary]):
     def plan(self, world: int) -> SegmentPlan:
         """How the training text is cut for so many processes."""
         tokens = len(self.prepared.stores["train"])
-        settings = {"random": self.random_length, "seed": self.seed, "accumulate": self.accumulate}
-        return SegmentPlan(tokens, self.streams, self.length, world=world, **settings)
+        return SegmentPlan(
+            tokens, self.streams, self.length, self.random_length, self.seed, self.accumulate, world=world
+        )
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
         """Optimizer steps of ``world`` processes in so many readings of the training text."""

@@ -103,7 +103,7 @@ def _corpus(
     sums: Mapping[str, str],
     **more: Any,
 ) -> ClassificationCorpus:
-    reading = {"format": config.format}
+    reading: dict[str, Any] = {"format": config.format}
     if config.data.labels is not None:  # as a signature has it: yes=entailment,no=contradiction
         pairs = config.data.labels.items()
         reading["mapping"] = ",".join(name if name == label else f"{label}={name}" for label, name in pairs)
