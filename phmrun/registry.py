@@ -96,6 +96,19 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
     return {path: load_plugin(path) for path in paths or ()}
 
 
+class Option(NamedTuple):
+    """One option of a structure or an embedding, a keyword-only parameter of its constructor."""
+
+    name: str
+    annotation: Any
+    default: Any
+    help: str
+
+
+FREEZE = Option("freeze", str, "none", "Parameters that stay as they were drawn, by name, as in a or u,v")
+"""An option of every structure, whatever its constructor; a configuration states it only where somebody asks for it."""
+
+
 class Format(NamedTuple):
     """A format in which a task reads the user's own files: its name, what stands where, and a valid text of each."""
 

@@ -17,34 +17,12 @@ from phmrun.config.problems import ConfigError, Problem, advise, choices, from_v
 from phmrun.config.sections import LARGEST_NUMBER, EmbeddingConfig, LayerConfig, Section, former_name, is_section
 from phmrun.documents import LARGEST, parse_yaml_lines
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.registry import TASKS
+from phmrun.registry import FREEZE, TASKS, Option
 
 E = TypeVar("E", bound=Experiment)
 _LOG = logging.getLogger(__name__)
 UNSAID = "unsaid"
 """The key of a configuration that names others whose values nobody says."""
-FREEZE = "freeze"
-"""An option of every structure, which a configuration states only where somebody asks for it."""
-
-
-class Option(Protocol):
-    """One option of a weight structure, as ``phmrun.layers`` describes it."""
-
-    @property
-    def name(self) -> str:
-        """The keyword."""
-
-    @property
-    def annotation(self) -> Any:
-        """The type of its values."""
-
-    @property
-    def default(self) -> Any:
-        """The value where none is given."""
-
-    @property
-    def help(self) -> str:
-        """What it does, in one line."""
 
 
 class OptionsOf(Protocol):
@@ -337,7 +315,7 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
             within |= {} if inner is None else {part: inner}
         given = {key: value for key, value in given.items() if key not in keys}
         options.pop(part, None)
-    usual_freeze = options[FREEZE].default if FREEZE in options else None
+    usual_freeze = options[FREEZE.name].default if FREEZE.name in options else None
     checked = {}
     for option, value in given.items():
         key = f"{name}.{option}"
@@ -348,13 +326,13 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
             merged.problems.append(Problem(key, what, said_by, valid, nearest(option, options)))
         else:
             checked[option] = _option_value(key, options[option], value, said_by, merged.problems)
-    if checked.get(FREEZE) == usual_freeze:
-        checked.pop(FREEZE, None)
+    if checked.get(FREEZE.name) == usual_freeze:
+        checked.pop(FREEZE.name, None)
     defaults = {option.name: option.default for option in options.values() if option.default is not Parameter.empty}
     for option in options.keys() - defaults.keys() - given.keys():
         what = f"the layer {structure!r} needs its option {option!r}"
         merged.problems.append(Problem(f"{name}.{option}", what, merged.origin.get(f"{name}.structure")))
-    defaults.pop(FREEZE, None)
+    defaults.pop(FREEZE.name, None)
     return section(structure=structure, **within, **checked).with_defaults(defaults)
 
 

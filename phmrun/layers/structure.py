@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -18,23 +18,10 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import conformance
 from phmrun.layers.fitting import fit_by_gradient
-from phmrun.registry import EMBEDDINGS, STRUCTURES
+from phmrun.registry import EMBEDDINGS, FREEZE, STRUCTURES, Option
 
 Application = Literal["dense", "factored"]
 """How a map is applied: W built, then one product with it; or the factors, without W."""
-
-
-class Option(NamedTuple):
-    """One option of a structure, read from the keyword-only parameters of its constructor."""
-
-    name: str
-    annotation: Any
-    default: Any
-    help: str
-
-
-FREEZE = Option("freeze", str, "none", "Parameters that stay as they were drawn, by name, as in a or u,v")
-"""An option of every structure, whatever its constructor."""
 
 
 class BilinearForm(Protocol):
