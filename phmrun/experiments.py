@@ -24,16 +24,12 @@ if TYPE_CHECKING:
     from phmrun.engine.experiment import DryRun
 
 AnyPath = str | PathLike[str]
-
-_SCOPES = ("layer", "embedding", "output")
 _SELECTORS = (
-    "model.network",
-    "model.preset",
-    *(key for scope in _SCOPES for key in (scope, f"{scope}.structure")),
+    *("model.network", "model.preset"),
+    *(f"{scope}{key}" for scope in ("layer", "embedding", "output") for key in ("", ".structure")),
     *("embedding.inside", "embedding.inside.structure"),
 )
 """Keys that others refine; what is inside an embedding comes after the embedding that it is inside of."""
-
 ARGUMENTS = {
     "layer": "layer.structure",
     "n": "layer.n",
@@ -56,13 +52,7 @@ ARGUMENTS = {
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for.
-
-    Attributes:
-        task: The task.
-        resolved: The configuration and where each value came from.
-        plugins: SHA-256 sums of the user's own layers, by file.
-    """
+    """What is asked for: a task, its configuration with its sources, SHA-256 sums of the user's own layers by file."""
 
     task: Task
     resolved: Resolved[Experiment]
@@ -123,11 +113,7 @@ def resolve_request(
 
 
 class TrainedRun:
-    """A run in its directory, from Python.
-
-    Args:
-        run: The run directory.
-    """
+    """A run in its directory, from Python."""
 
     def __init__(self, run: Run) -> None:
         self.run = run

@@ -264,22 +264,17 @@ class _Merged:
             field = section.model_fields.get(name)
             if field is None and not issubclass(section, LayerConfig):
                 self.unknown.append(unknown_key(key, section.model_fields, source.at(key)))
-            elif field is not None and is_section(field.annotation):
-                self._add_section(field.annotation, value, key, source)
-            else:
+            elif field is None or not is_section(within := field.annotation):
                 self._put(key, value, source.at(key))
-
-    def _add_section(self, section: type[Section], value: Any, key: str, source: Source) -> None:
-        if isinstance(value, str) and issubclass(section, LayerConfig):
-            value = {"structure": value}
-            if key in source.lines:
-                source = source._replace(lines={**source.lines, f"{key}.structure": source.lines[key]})
-        if isinstance(value, Mapping):
-            self._add(section, value, f"{key}.", source)
-        elif value is not None:  # a heading without keys below it says nothing
-            known = list(section.model_fields)
-            what = f"is a section with keys of its own, not the value {value!r}"
-            self.problems.append(Problem(key, what, source.at(key), valid=[f"{key}.{name}" for name in known]))
+            elif isinstance(value, str) and issubclass(within, LayerConfig):
+                lines = {f"{key}.structure": source.lines[key]} if key in source.lines else {}
+                self._add(within, {"structure": value}, f"{key}.", source._replace(lines={**source.lines, **lines}))
+            elif isinstance(value, Mapping):
+                self._add(within, value, f"{key}.", source)
+            elif value is not None:  # a heading without keys below it says nothing
+                what = f"is a section with keys of its own, not the value {value!r}"
+                valid = [f"{key}.{name}" for name in within.model_fields]
+                self.problems.append(Problem(key, what, source.at(key), valid=valid))
 
     def _put(self, key: str, value: Any, label: str) -> None:
         self.values[key] = value

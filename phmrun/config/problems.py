@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from phmrun.config.sections import Section, is_section
 from phmrun.documents import cut
@@ -77,27 +76,31 @@ def from_validation(error: ValidationError, schema: type[Section], origin: Mappi
     """The problems that pydantic found, in plain words and with the range of each key."""
     problems = []
     for detail in error.errors(include_url=False):
-        location = detail["loc"]
-        key = ".".join(str(part) for part in location) or "configuration"
-        field = _field(schema, location)
-        expected = valid_values(field) if field else []
-        given = detail["input"]
-        close = nearest(given, expected) if isinstance(given, str) and detail["type"] == "literal_error" else []
-        what = _wording(detail["type"], detail["msg"], given)
-        problems.append(Problem(key, what, _said_by(key, origin), expected, close))
+        path, kind, given = detail["loc"], detail["type"], detail["input"]
+        key = ".".join(str(part) for part in path) or "configuration"
+        expected = _valid_values(schema, path)
+        close = nearest(given, expected) if isinstance(given, str) and kind == "literal_error" else []
+        # A mistake between the keys of a section was made by those who said its members.
+        known = [origin[name] for name in (key, key.rpartition(".")[0]) if name in origin]
+        members = dict.fromkeys(label for name, label in origin.items() if name.startswith(f"{key}."))
+        said_by = known[0] if known else ", ".join(members) or None
+        problems.append(Problem(key, _wording(kind, detail["msg"], given), said_by, expected, close))
     return problems
 
 
-def valid_values(field: FieldInfo) -> list[str]:
-    """The choices of a field, or its range, as short texts."""
-    among = choices(field.annotation)
-    if among:
-        return among
-    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    return [
-        f"{sign} {getattr(bound, name)}" for bound in field.metadata for name, sign in signs.items()
-        if getattr(bound, name, None) is not None
-    ]  # fmt: skip
+def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[str]:
+    """The choices of the field at a place, or its range, as short texts; none where that is no leaf of the schema."""
+    for part in path:
+        field = section.model_fields.get(str(part))
+        if field is None:
+            return []
+        if is_section(field.annotation):
+            section = field.annotation
+            continue
+        bounds = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"))
+        limits = ((getattr(mark, name, None), sign) for mark in field.metadata for name, sign in bounds)
+        return choices(field.annotation) or [f"{sign} {limit}" for limit, sign in limits if limit is not None]
+    return []
 
 
 def choices(annotation: Any) -> list[str]:
@@ -130,25 +133,3 @@ def _wording(kind: str, message: str, given: Any) -> str:
         return message.removeprefix("Value error, ")
     text = words.get(kind, message[:1].lower() + message[1:])
     return text if kind == "missing" else f"{text}, not {given!r}" if "must" in text else f"{given!r} {text}"
-
-
-def _field(schema: type[Section], location: tuple[int | str, ...]) -> FieldInfo | None:
-    """The field at a location, where it is a leaf of the schema."""
-    section: type[Section] = schema
-    for part in location:
-        field = section.model_fields.get(str(part))
-        if field is None:
-            return None
-        if not is_section(field.annotation):
-            return field
-        section = field.annotation
-    return None
-
-
-def _said_by(key: str, origin: Mapping[str, str]) -> str | None:
-    """The label of the key, or, for a mistake between the keys of a section, those of its members."""
-    for known in (key, key.rpartition(".")[0]):
-        if known in origin:
-            return origin[known]
-    labels = dict.fromkeys(label for name, label in origin.items() if name.startswith(f"{key}."))
-    return ", ".join(labels) or None
