@@ -198,10 +198,6 @@ def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
         raise PhmrunError(said, where=str(where), hint=hint, code=ExitCode.DATA) from error
 
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
-
-
 @contextmanager
 def disk_errors(code: ExitCode = ExitCode.DATA, hint: str | None = None, needed: int = 0) -> Iterator[None]:
     """Turns the system's errors of a full, a read-only or a failing disk into one that a user can mend.
@@ -223,7 +219,7 @@ def disk_error(
     """The same for one error; ``None`` if it is of another kind."""
     path = Path(str(error.filename)) if error.filename is not None else None
     again = hint or "Then give the same command again."
-    if error.errno in FULL:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         what = "the disk is full" if error.errno == errno.ENOSPC else "no more may be written there"
         facts = [f"{needed / 1e6:,.1f} MB are needed"] if needed else []
         for folder in path.absolute().parents if path and error.errno == errno.ENOSPC else ():
@@ -232,7 +228,7 @@ def disk_error(
                 break
         what = f"{what} ({', '.join(facts)})" if facts else what
         advice = f"Make room there. {again}"
-    elif error.errno in UNWRITABLE:
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         what = "this cannot be written to: the disk is read-only" if error.errno == errno.EROFS else "no permission"
         advice = "Change that, or choose another place, such as --runs-dir."
     elif error.errno == errno.EIO:

@@ -54,15 +54,11 @@ class Registry:
 
     def add(self, name: str, value: Any) -> None:
         """Registers ``value`` under ``name``; a `PhmrunError` where that is taken by something else."""
-        taken = self._registered.get(name)
-        if taken is not None and taken is not value and _name(taken) != _name(value):
-            raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{_name(taken)}")
+        taken = self._registered.get(name, value)
+        by, ours = (str(getattr(each, "__qualname__", each)) for each in (taken, value))
+        if by != ours:
+            raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{by}")
         self._registered[name] = value
-
-
-def _name(value: Any) -> str:
-    """Of a class or a function; a value has what it says of itself."""
-    return str(getattr(value, "__qualname__", value))
 
 
 TASKS = Registry("task", "phmrun.tasks")

@@ -140,10 +140,23 @@ def write_card(run: Run) -> Path:
 
 def card(description: Description) -> str:
     """The page as Markdown; sections of which there is nothing to say are left out."""
+    from phmrun.config.experiment import unsaid_values
+    from phmrun.config.layering import parse_mapping
+
     found, samples = description, description.samples
+    scores = [score_row(name, score) for name, score in found.metrics.items()]
+    legend = ["", "A signature says exactly how its score was computed."] if scores else []
+    try:
+        unsaid = unsaid_values(parse_mapping(found.config, "config.yaml")[0])
+    except PhmrunError:  # of a damaged configuration
+        unsaid = {}
     files = [each for each in found.entries if each.meaning and each.name not in ("README.md", LOCK)]
     sections = {
-        "Scores": _scores(found.metrics),
+        "Scores": [
+            *_table(("score", "value", "also", "signature"), scores),
+            *legend,
+            *(f"- {each}" for each in explained([*found.metrics])),
+        ],
         "Size": _table(("what", "how much"), counts_in_words(found.parameters)),
         "Samples": _table(samples["columns"], samples["rows"]) if samples else [],
         "Use": [
@@ -156,7 +169,7 @@ def card(description: Description) -> str:
             "The model knows what its training data taught it and nothing else; "
             "check its outputs before relying on them.",
         ],
-        "Not said by the paper": _unsaid(found.config),
+        "Not said by the paper": _table(("key", "here", "from"), ((key, *each) for key, each in unsaid.items())),
         "Configuration": [fenced(shared(found.config), "yaml")] if found.config else [],
         "Files": ["| file | what it is |", "|---|---|", *(f"| `{each.name}` | {each.meaning} |" for each in files)],
     }
@@ -220,25 +233,6 @@ def _opening(status: Status | None) -> list[str]:
     moments = {"begun": status.started, "ended": status.ended}
     times = ", ".join(f"{word} {_cell(time)}" for word, time in moments.items() if time)
     return ["", f"{what}.", f"{outcome} {course}{f' ({times})' if times else ''}."]
-
-
-def _scores(metrics: Mapping[str, Any]) -> list[str]:
-    rows = [score_row(name, score) for name, score in metrics.items()]
-    table = _table(("score", "value", "also", "signature"), rows)
-    legend = ["", "A signature says exactly how its score was computed."] if rows else []
-    return [*table, *legend, *(f"- {each}" for each in explained([*metrics]))]
-
-
-def _unsaid(config: str) -> list[str]:
-    """What the settings say that the paper they follow does not; nothing of a damaged configuration."""
-    from phmrun.config.experiment import unsaid_values
-    from phmrun.config.layering import parse_mapping
-
-    try:
-        values = unsaid_values(parse_mapping(config, "config.yaml")[0])
-    except PhmrunError:
-        return []
-    return _table(("key", "here", "from"), ((key, value, text) for key, (value, text) in values.items()))
 
 
 def shared(text: str) -> str:

@@ -182,19 +182,13 @@ def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def summary(entry: Mapping[str, Any]) -> str:
     """An environment in a line: versions, machine, threads."""
-    packages = entry.get("packages") or {}
-    versions = [f"{name} {packages[name]}" for name in ("phmrun", "torch", "pytorch-lightning") if name in packages]
-    commit = str((entry.get("code") or {}).get("commit", ""))[:10]
-    changed = " with uncommitted changes" if (entry.get("code") or {}).get("diff_sha256") else ""
-    machine = [each.get("name", "") for each in entry.get("accelerators") or []] or [str(entry.get("processor"))]
-    parts = [
-        *versions,
-        *([f"commit {commit}{changed}"] if commit else []),
-        f"Python {entry.get('python')}",
-        *machine,
-        f"{entry.get('threads')} thread{'' if entry.get('threads') == 1 else 's'}",
-    ]
-    return ", ".join(parts)
+    packages, code, threads = entry.get("packages") or {}, entry.get("code") or {}, entry.get("threads")
+    parts = [f"{name} {packages[name]}" for name in ("phmrun", "torch", "pytorch-lightning") if name in packages]
+    if commit := str(code.get("commit", ""))[:10]:
+        parts.append(f"commit {commit}{' with uncommitted changes' if code.get('diff_sha256') else ''}")
+    parts.append(f"Python {entry.get('python')}")
+    parts += [each.get("name", "") for each in entry.get("accelerators") or []] or [str(entry.get("processor"))]
+    return ", ".join([*parts, f"{threads} thread{'' if threads == 1 else 's'}"])
 
 
 def read_segments(run: "Run") -> list[dict[str, Any]]:
@@ -281,14 +275,11 @@ class DataRecord:
     def name_of(self, split: Split) -> str | None:
         """The name of the split that has this content, wherever its files lie now."""
         names = [name for name, each in self.splits.items() if each.sha256 == split.sha256]
-        return next((name for name in names if name == "test"), names[0] if names else None)
+        return "test" if "test" in names else next(iter(names), None)
 
     def to_json(self) -> dict[str, Any]:
         """The record as a JSON object."""
-        splits = {
-            name: {"sha256": split.sha256, "files": [asdict(file) for file in split.files]}
-            for name, split in self.splits.items()
-        }
+        splits = {name: {"sha256": each.sha256, **asdict(each)} for name, each in self.splits.items()}
         return {"fingerprints": dict(self.fingerprints), "splits": splits}
 
     @classmethod

@@ -14,10 +14,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from phmrun.documents import flat
 from phmrun.errors import PhmrunError, unknown
@@ -26,7 +25,8 @@ from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import config_values
 
-Rows = Sequence[Mapping[str, Any]]
+Figures = Sequence[tuple[int, float, dict[str, float]]]
+"""Step, seconds since 1970 and figures, by their names."""
 _MISSING = 3
 """The exit code of the program where trackio cannot be imported; the reason is on standard error."""
 
@@ -38,7 +38,7 @@ def write_mirror(run: Run, name: str) -> Path:
     folder = run.path / name
     fresh = run.path / f".{name}.{secrets.token_hex(4)}.tmp"  # MLflow remembers a store by its address
     try:
-        MIRRORS[name](run, fresh, run.history.read())
+        MIRRORS[name](run, fresh, list(_figures(run)))
     except ImportError as error:
         raise PhmrunError(
             f"the mirror {name} needs a package that is not installed, or cannot be imported: {error}",
@@ -53,21 +53,20 @@ def write_mirror(run: Run, name: str) -> Path:
     return folder
 
 
-def _tensorboard(run: Run, folder: Path, rows: Rows) -> None:
+def _tensorboard(run: Run, folder: Path, figures: Figures) -> None:
     """Event files, as ``tensorboard --logdir`` reads them."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
     writer = EventFileWriter(str(folder))
-    began = _began(run)
-    for step, seconds, figures in _figures(run, rows):
-        values = [Summary.Value(tag=name, simple_value=value) for name, value in figures.items()]
-        writer.add_event(Event(wall_time=began + seconds, step=step, summary=Summary(value=values)))
+    for step, moment, named in figures:
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in named.items()]
+        writer.add_event(Event(wall_time=moment, step=step, summary=Summary(value=values)))
     writer.close()
 
 
-def _mlflow(run: Run, folder: Path, rows: Rows) -> None:
+def _mlflow(run: Run, folder: Path, figures: Figures) -> None:
     """A store of files, as ``mlflow ui --backend-store-uri`` reads it; the experiment is the task's and the data's."""
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # a store in the run's folder is what is wanted
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = os.environ["DO_NOT_TRACK"] = "true"
@@ -79,9 +78,8 @@ def _mlflow(run: Run, folder: Path, rows: Rows) -> None:
     client = MlflowClient(tracking_uri=folder.absolute().as_uri())
     experiment = client.create_experiment(_title(run), artifact_location=(final / "artifacts").absolute().as_uri())
     made = client.create_run(experiment, run_name=run.id).info.run_id
-    began = _began(run)
-    for step, seconds, figures in _figures(run, rows):
-        metrics = [Metric(name, value, round(1000 * (began + seconds)), step) for name, value in figures.items()]
+    for step, moment, named in figures:
+        metrics = [Metric(name, value, round(1000 * moment), step) for name, value in named.items()]
         client.log_batch(made, metrics=metrics)
     params = [Param(key, str(value)[:500]) for key, value in flat(config_values(run.config_path)).items()]
     for start in range(0, len(params), 100):
@@ -89,16 +87,14 @@ def _mlflow(run: Run, folder: Path, rows: Rows) -> None:
     client.set_terminated(made, "FINISHED" if run.status.state == "done" else "KILLED")
 
 
-def _trackio(run: Run, folder: Path, rows: Rows) -> None:
+def _trackio(run: Run, folder: Path, figures: Figures) -> None:
     """A database, as ``TRACKIO_DIR=… trackio show`` reads it; the project is the task's and the data's."""
-    figures = list(_figures(run, rows))
-    began = _began(run)
     content = {
         "project": _title(run),
         "run": run.id,
         "metrics_list": [values for _, _, values in figures],
         "steps": [step for step, _, _ in figures],
-        "timestamps": [datetime.fromtimestamp(began + seconds, UTC).isoformat() for _, seconds, _ in figures],
+        "timestamps": [datetime.fromtimestamp(moment, UTC).isoformat() for _, moment, _ in figures],
         "config": flat(config_values(run.config_path)),
     }
     folder.mkdir()
@@ -128,7 +124,7 @@ def main() -> int:
     return 0
 
 
-MIRRORS: dict[str, Callable[[Run, Path, Rows], None]] = {
+MIRRORS: dict[str, Callable[[Run, Path, Figures], None]] = {
     "tensorboard": _tensorboard,
     "mlflow": _mlflow,
     "trackio": _trackio,
@@ -136,29 +132,25 @@ MIRRORS: dict[str, Callable[[Run, Path, Rows], None]] = {
 """What writes a mirror, by the name of its package."""
 
 
-def _figures(run: Run, rows: Rows) -> Iterator[tuple[int, float, dict[str, float]]]:
-    """Step, seconds and figures of every row of the history, and at the end the scores."""
+def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
+    """Those of every row of the history, and at the end the scores."""
+    started = run.status.started
+    began = calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ")) if started else 0
     step, seconds = 0, 0.0
-    for row in map(in_shown_units, rows):
+    for row in map(in_shown_units, run.history.read()):
         step, seconds = int(row.get("step", step)), float(row.get("time", seconds))
         figures = {key: float(value) for key, value in row.items() if "/" in key and isinstance(value, int | float)}
         if figures:
-            yield step, seconds, figures
+            yield step, began + seconds, figures
     scores = {name: value for name, score in run.metrics().items() if (value := score_value(score)) is not None}
     if scores:
-        yield step, seconds, scores
+        yield step, began + seconds, scores
 
 
 def _title(run: Run) -> str:
     """What a run's fellows are listed under: its task and its data."""
     about = run.status.about
     return f"phmrun-{about.get('task')}-{about.get('data')}"
-
-
-def _began(run: Run) -> float:
-    """When the run first ran, in seconds since 1970."""
-    started = run.status.started
-    return float(calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ"))) if started else 0.0
 
 
 if __name__ == "__main__":

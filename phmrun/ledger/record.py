@@ -73,6 +73,14 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     if status.state is not State.DONE:
         raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
     config = parse_yaml(run.config_path.read_text(encoding="utf-8"), str(run.config_path))
+    segments = []
+    for each in run.environment():
+        segment, versions = _without(each, "command", "host"), each.get("packages", {})
+        segment["code"] = _without(each.get("code", {}), "diff")  # the file stays behind
+        segment["packages"] = {name: versions[name] for name in COMPUTING if name in versions}
+        segments.append(segment)
+    data = run.data() or DataRecord()
+    files = list(dict.fromkeys(file for split in data.splits.values() for file in split.files))
     return {
         "format": FORMAT,
         "run": run.id,
@@ -80,8 +88,12 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
         "status": _portable(_without(status.to_json(), "host", "pid")),
         "metrics": _portable(run.metrics()),
         "parameters": _portable(_without(run.parameters(), "modules")),
-        "data": _data(run.data()),
-        "environment": _portable([_anywhere(each) for each in run.environment()]),
+        "data": {
+            "fingerprints": dict(data.fingerprints),
+            "files": [[Path(file.path).name, file.sha256, file.bytes] for file in files],
+            "splits": {name: [files.index(file) for file in split.files] for name, split in data.splits.items()},
+        },
+        "environment": _portable(segments),
         "history": thinned(run.history.read()),
         "items": dict(items),
         "weights": dict(weights),
@@ -109,10 +121,8 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
     if durable and any(status for _, status in runs):
         os.sync()  # once for all of them: file by file takes a hundred times as long
     for run, status in runs:
-        if status is not None and durable:
-            write_json(run.status_path, status.to_json())
-        elif status is not None:
-            _write(run.status_path, status.to_json())
+        if status is not None:
+            (write_json if durable else _write)(run.status_path, status.to_json())
     return [run for run, _ in runs]
 
 
@@ -131,7 +141,11 @@ def _restored(path: Path, runs_dir: Path) -> tuple[Run, Status | None]:
         raise PhmrunError("a result is named for its run", where=str(path), code=ExitCode.DATA)
     try:
         status = Status.from_json(record["status"])
-        data = _record_of_data(record["data"])
+        files = [Source(str(name), str(digest), int(size)) for name, digest, size in record["data"]["files"]]
+        splits = {}
+        for name, places in record["data"]["splits"].items():
+            splits[str(name)] = Split(tuple(files[place] for place in places))
+        data = DataRecord(splits, {str(key): str(mark) for key, mark in record["data"]["fingerprints"].items()})
         rows = [to_line(row) for row in record["history"]]
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise PhmrunError(f"the result is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
@@ -186,33 +200,5 @@ def _portable(value: Any) -> Any:
     return f"{below}/" if value.endswith("/") else below  # a prefix may be a folder
 
 
-def _anywhere(segment: Mapping[str, Any]) -> dict[str, Any]:
-    """What a segment was made on, without what is of that machine alone; of the libraries those that compute."""
-    packages = segment.get("packages", {})
-    return _without(segment, "command", "host") | {
-        "code": _without(segment.get("code", {}), "diff"),  # the file stays behind
-        "packages": {name: packages[name] for name in COMPUTING if name in packages},
-    }
-
-
 def _without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in keys}
-
-
-def _data(record: DataRecord | None) -> dict[str, Any]:
-    """The checksums of the data, each file once and by its name."""
-    if record is None:
-        return {"fingerprints": {}, "files": [], "splits": {}}
-    files = {file: None for each in record.splits.values() for file in each.files}
-    places = {file: place for place, file in enumerate(files)}
-    return {
-        "fingerprints": dict(record.fingerprints),
-        "files": [[Path(file.path).name, file.sha256, file.bytes] for file in files],
-        "splits": {name: [places[file] for file in each.files] for name, each in record.splits.items()},
-    }
-
-
-def _record_of_data(content: Mapping[str, Any]) -> DataRecord:
-    files = [Source(str(name), str(digest), int(size)) for name, digest, size in content["files"]]
-    splits = {str(name): Split(tuple(files[each] for each in places)) for name, places in content["splits"].items()}
-    return DataRecord(splits, {str(key): str(value) for key, value in content["fingerprints"].items()})
