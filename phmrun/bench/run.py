@@ -33,8 +33,9 @@ from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import converted_model, search_from
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
+from phmrun.ledger.environment import now
 from phmrun.ledger.listing import BATCH, EPOCH, LINE, STEP, TEST, TIMES
-from phmrun.ledger.status import network_label, now
+from phmrun.ledger.run import network_label
 from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
 from phmrun.registry import TASKS

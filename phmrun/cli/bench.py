@@ -165,7 +165,7 @@ def bench_table(
     from phmrun.cli.sweep_work import recorded
     from phmrun.ledger import Run
     from phmrun.ledger.listing import PREFIX, TIMES, read_times
-    from phmrun.ledger.status import State
+    from phmrun.ledger.run import State
     from phmrun.sweeps.cell_status import distinct, survey
 
     made = recorded(file, runs_dir, only)

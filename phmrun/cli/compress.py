@@ -167,7 +167,7 @@ def _label(layer: Mapping[str, Any]) -> str:
     """A structure with what rules its size and what is not as usual, ``phm n=4``."""
     from phmrun.compression.compress import ORDERS
     from phmrun.layers import options_of
-    from phmrun.ledger.status import layer_label
+    from phmrun.ledger.run import layer_label
 
     usual = {option.name: option.default for option in options_of(layer["structure"])}
     told = {key: value for key, value in layer.items() if key in ORDERS or key not in usual or value != usual[key]}

@@ -10,7 +10,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs, summarise
-from phmrun.ledger.status import State
+from phmrun.ledger.run import State
 from phmrun.papers.layout import Differences
 from phmrun.papers.results import ResultTable
 from phmrun.sweeps import Plan, load_sweep

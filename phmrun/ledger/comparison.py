@@ -8,8 +8,7 @@ from phmrun.documents import flat
 from phmrun.errors import unknown
 from phmrun.ledger.history import shown
 from phmrun.ledger.listing import score_value
-from phmrun.ledger.run import Run
-from phmrun.ledger.status import config_values
+from phmrun.ledger.run import Run, config_values
 
 
 class Difference(NamedTuple):

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,7 +30,6 @@ import phmrun
 from phmrun.documents import flat, plain
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json, write_text
-from phmrun.ledger.status import now
 
 if TYPE_CHECKING:
     from phmrun.ledger.run import Run
@@ -101,6 +101,11 @@ def facts(run: "Run") -> dict[str, Any]:
         "usable_cores": usable_cores(),
         "memory_bytes": memory,
     }
+
+
+def now() -> str:
+    """The time as ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def usable_cores() -> int:

@@ -14,9 +14,8 @@ from phmrun.documents import parse_json, parsed
 from phmrun.errors import unknown
 from phmrun.files import read_regular
 from phmrun.ledger.history import in_test_units
-from phmrun.ledger.status import State, Status, about_config, as_found
+from phmrun.ledger.run import BENCH, CONFIG, METRICS, STATUS, State, Status, about_config, as_found, reason_of
 
-CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
 FORMER = "times.json"
 """Where releases up to 0.1 kept the times of :data:`TIMES`; still read."""
 DAMAGED = "damaged"
@@ -135,11 +134,6 @@ def read_times(directory: Path) -> dict[str, Any]:
     former, now = (each if isinstance(each, dict) else {} for each in found)
     times = {name: each for name, each in now.items() if name.startswith(PREFIX)}
     return {**former["times"], **times} if isinstance(former.get("times"), dict) else times
-
-
-def reason_of(error: Exception) -> str:
-    """Why a file could not be read, in a phrase."""
-    return error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:200]
 
 
 def _is_odd(score: Any) -> bool:

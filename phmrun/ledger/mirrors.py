@@ -22,8 +22,7 @@ from phmrun.documents import flat
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import score_value
-from phmrun.ledger.run import Run
-from phmrun.ledger.status import config_values
+from phmrun.ledger.run import Run, config_values
 
 Figures = Sequence[tuple[int, float, dict[str, float]]]
 """Step, seconds since 1970 and figures, by their names."""

@@ -21,8 +21,7 @@ from phmrun.files import data_dir, read_regular, replacing, write_json, write_te
 from phmrun.ledger.card import shared
 from phmrun.ledger.environment import DataRecord, Source, Split
 from phmrun.ledger.lock import LOCK
-from phmrun.ledger.run import Run, directory_of
-from phmrun.ledger.status import State, Status
+from phmrun.ledger.run import Run, State, Status, directory_of
 
 FORMAT = "phmrun-result-1"
 POINTS = 40

@@ -17,8 +17,7 @@ from phmrun.documents import parse_json, plain, restored
 from phmrun.errors import PhmrunError, unknown
 from phmrun.files import write_json
 from phmrun.ledger.history import in_shown_units
-from phmrun.ledger.run import Run
-from phmrun.ledger.status import State, config_values
+from phmrun.ledger.run import Run, State, config_values
 
 Mode = Literal["offline", "online", "disabled"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)

@@ -19,7 +19,7 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.layers import options_of
 from phmrun.ledger.listing import PREFIX as TIME
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.status import State
+from phmrun.ledger.run import State
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.audit import build_counts
 from phmrun.papers.audit import measured as count_of

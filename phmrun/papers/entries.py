@@ -13,8 +13,8 @@ from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.ledger import Run
-from phmrun.ledger.listing import CONFIG, RunSummary
-from phmrun.ledger.status import config_values, layer_label, network_label
+from phmrun.ledger.listing import RunSummary
+from phmrun.ledger.run import CONFIG, config_values, layer_label, network_label
 from phmrun.registry import EMBEDDINGS
 
 SEED = "seed"

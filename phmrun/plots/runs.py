@@ -18,7 +18,7 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import shared
 from phmrun.ledger.history import shown
 from phmrun.ledger.listing import score_value
-from phmrun.ledger.status import PLAIN
+from phmrun.ledger.run import PLAIN
 from phmrun.ledger.wording import title
 from phmrun.plots.canvas import PALETTE, new_figure, words
 

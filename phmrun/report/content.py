@@ -8,7 +8,7 @@ from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError, counted
 from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
-from phmrun.ledger.status import now
+from phmrun.ledger.environment import now
 from phmrun.papers.costs import points_of
 from phmrun.papers.layout import Differences, lay_out
 from phmrun.papers.results import ResultTable

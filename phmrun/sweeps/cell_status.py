@@ -16,8 +16,7 @@ from statistics import fmean
 from phmrun.config import semantic_values
 from phmrun.ledger.listing import RunSummary, summarise
 from phmrun.ledger.lock import LOCK, Holder, living_holder
-from phmrun.ledger.run import directory_of
-from phmrun.ledger.status import State
+from phmrun.ledger.run import State, directory_of
 from phmrun.sweeps.plan import SEED, Cell, Plan
 
 CLAIM = ".claim"  # a planner's lock on a run directory: it has started that run, or is about to

@@ -15,7 +15,8 @@ from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
 from phmrun.engine.experiment import build_data, fingerprints, plugin_marks
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.listing import CONFIG, RunSummary, list_runs
+from phmrun.ledger.listing import RunSummary, list_runs
+from phmrun.ledger.run import CONFIG
 from phmrun.papers.entries import DATA, entry_of_run, settings_of
 from phmrun.sweeps.plan import Inspect, Inspected
 

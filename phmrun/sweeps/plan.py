@@ -17,7 +17,7 @@ from phmrun.config.layering import OptionsOf
 from phmrun.config.sections import Section
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.status import layer_label
+from phmrun.ledger.run import layer_label
 from phmrun.papers import PaperRow, PaperTable
 from phmrun.registry import TASKS
 from phmrun.sweeps.file import Sweep

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.ledger.listing import RunSummary
-from phmrun.ledger.status import State
+from phmrun.ledger.run import State
 from phmrun.papers.entries import Entry, entry_of_run, recorded_marks, settings_of, telling_keys
 from phmrun.papers.results import ResultTable, paper_headings, score_headings, tabulate
 from phmrun.sweeps.cell_status import CellStatus

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from phmrun.ledger.status import now
+from phmrun.ledger.environment import now
 
 GRACE = ((signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
 """How a run is ended: the signals, and the seconds that each is given."""
