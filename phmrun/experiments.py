@@ -112,11 +112,11 @@ def resolve_request(
     return Request(found, resolved, sums)
 
 
+@dataclass(eq=False)
 class TrainedRun:
     """A run in its directory, from Python."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    run: Run
 
     @property
     def id(self) -> str:

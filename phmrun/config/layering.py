@@ -160,16 +160,10 @@ def resolve(
 
     A preset, or a network, stands for its keys at the place where it is named: other keys of the same source and of
     later ones override it, and it overrides earlier ones. Naming another structure drops the options given for the
-    former one.
-
-    Args:
-        schema: The task's configuration class.
-        sources: In rising order of strength.
-        options_of: None leaves the layers' options unchecked.
-        on_unknown: Called with every unknown key, which is then left out; without it they are mistakes.
+    former one. Without ``options_of`` the layers' options are not checked.
 
     Raises:
-        ConfigError: Unknown keys or bad values, all of them.
+        ConfigError: Unknown keys, unless ``on_unknown`` is called with them and they are left out, or bad values; all.
     """
     merged = _Merged(schema)
     for source in sources:
@@ -204,9 +198,6 @@ def load_run_config(
     A key that this version does not know is left out and said so in the log, and a key that the file lacks takes its
     default, so that runs of older and newer versions can still be read. Without ``options_of`` the layers' options are
     left as they are.
-
-    Raises:
-        PhmrunError: The file is missing or malformed, or a value is no longer valid.
     """
     if path.exists() and not path.is_file():
         raise PhmrunError("this is not a file", where=str(path), code=ExitCode.DATA)

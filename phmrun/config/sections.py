@@ -360,10 +360,6 @@ class DistillationConfig(Section):
     )
 
 
-MOST_DEVICES = 1024
-"""Of one machine; each has a process."""
-
-
 class HardwareConfig(Section):
     """The machine that the experiment runs on; no part of what the experiment is."""
 
@@ -395,8 +391,8 @@ class HardwareConfig(Section):
     def _at_least_one(cls, value: int | str) -> int | str:
         if value in (0, "") or (isinstance(value, int) and value < -1):
             raise ValueError("must be a number of devices from 1 on, -1 for all, a list or auto")
-        if isinstance(value, int) and value > MOST_DEVICES:
-            raise ValueError(f"must be no more than {MOST_DEVICES:,}")
+        if isinstance(value, int) and value > 1024:  # each has a process
+            raise ValueError("must be no more than 1,024")
         if isinstance(value, str) and not re.fullmatch(r"auto|-1|\d+(,\d+)*,?", value.replace(" ", "")):
             raise ValueError(f"must be a number of devices, a list such as 0,2, or auto, not {value!r}")
         return value

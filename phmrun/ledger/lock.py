@@ -44,14 +44,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that a lock file names.
+    """The process that a lock file names: its machine, its id, and what tells it from others with the same id.
 
-    Attributes:
-        host: Name of its machine.
-        pid: Its process id.
-        born: When it began, in the operating system's own terms; tells it from a later process with the same id.
-        space: Its process-id namespace; ids of another container say nothing here.
-        token: Unique to this lock file.
+    That is when it began, in the operating system's own terms, and the namespace of its id, since ids of another
+    container say nothing here. The token is unique to the lock file.
     """
 
     host: str

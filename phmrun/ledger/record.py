@@ -58,15 +58,10 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
 
 
 def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str]) -> dict[str, Any]:
-    """What a finished run's directory says of it.
+    """What a finished run's directory says of it, beside what each test item adds to its counts, by score, as JSON.
 
-    Left out are weights, outputs, the machine's name and the command line; the course of training is thinned. Paths
-    are those below the data directory: what lies elsewhere has its name alone.
-
-    Args:
-        run: The run.
-        items: By score, what each test item adds to its counts, as JSON.
-        weights: Checksums of its checkpoints' tensors, by file.
+    Left out are weights (but for checksums of their tensors, by file), outputs, the machine's name and the command
+    line; the course of training is thinned. Paths are those below the data directory, or names alone.
     """
     status = run.status
     if status.state is not State.DONE:
@@ -111,10 +106,8 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
 def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> list[Run]:
     """Makes run directories of records; one that is there with weights or a newer state is left as it is.
 
-    Where they are to be ``durable``, they outlast a power cut: a directory with a status is whole.
-
-    Raises:
-        PhmrunError: (exit 3) A file is no record, or its name is not that of its run.
+    Where they are to be ``durable``, they outlast a power cut: a directory with a status is whole. A file that is no
+    record, or has not the name of its run, raises a `PhmrunError` (exit 3).
     """
     runs = [_restored(path, runs_dir) for path in paths]
     if durable and any(status for _, status in runs):

@@ -39,16 +39,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Status:
-    """The content of ``status.json``.
+    """The content of ``status.json``, as the process ``pid`` of the machine ``host`` wrote it.
 
-    Attributes:
-        reason: Why, in a phrase: what failed, what stopped it.
-        step: Optimizer steps done.
-        started: When it first ran; all times are ISO 8601 in UTC.
-        updated: When this was written, by the process ``pid`` of the machine ``host``.
-        ended: When it was done, failed or interrupted.
-        seconds: Seconds of training, over all the times that the run was continued.
-        about: What the run is, for listings: task, data, layer, seed, parameters.
+    With the optimizer steps done, the seconds of training over all the times that the run was continued, when it first
+    ran, was written and ended (ISO 8601 in UTC), and for listings task, data, layer, seed and parameters.
     """
 
     state: State = State.QUEUED
@@ -132,8 +126,7 @@ def config_values(path: Path) -> dict[str, Any]:
 def layer_label(layer: Any, *, words: bool = False) -> str | None:
     """A weight structure, as a section or a name, with its numbers: ``phm n=8``.
 
-    With ``words`` options that are words or switches are named too, ``phm n=8 freeze=a``: of what somebody wrote, not
-    of a resolved configuration, which holds every option.
+    With ``words`` all options are named, ``phm n=8 freeze=a``: of what somebody wrote, not of a resolved config.
     """
     if not isinstance(layer, Mapping):
         return str(layer) if layer else None
@@ -231,10 +224,10 @@ class Run:
         return as_found(self._read_status(), self.path)
 
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
-        """Writes what the run is doing now, and why, in a phrase.
+        """Writes what the run is doing now, and why, in a phrase, with times, host and process id.
 
-        Times, host and process id are filled in. ``started`` stays that of the first time the run was running. ``step``
-        (optimizer steps) and ``seconds`` (of training) otherwise keep their values; other facts are for listings.
+        ``started`` stays that of the first time the run was running; ``step`` (optimizer steps) and ``seconds`` (of
+        training) keep their values where none are given; other facts are for listings.
         """
         before = self._read_status()
         moment = now()

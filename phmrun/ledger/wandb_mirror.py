@@ -57,7 +57,7 @@ class Mirror:
         tags: Words to filter by: layer, n.
         group: What the run belongs to, the name of a sweep.
         job_type: The task.
-        whole: This segment is to have all of the run, so a run of that name on the server is written over.
+        whole: This segment has all of the run, and takes the place of one of that name on the server.
     """
 
     def __init__(

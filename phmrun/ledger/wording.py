@@ -58,20 +58,18 @@ def head(column: str) -> str:
 
 def row_name(labels: Mapping[str, str]) -> str:
     """What a row is called by its values at dotted keys, its layer with its options first: "phm n=2, lr 0.003"."""
-    said = {key: text for key, text in labels.items() if text}
-    parts: dict[str, list[str]] = {}
-    for key, text in said.items():
+    parts: dict[str, list[str]] = {"layer": [], "embedding": [], "output": []}
+    others = []
+    for key, text in labels.items():
         section, _, option = key.partition(".")
-        if section in _PARTS and option:
-            parts.setdefault(section, []).append(f"{option}={text}")
-        elif section in _PARTS:
-            parts.setdefault(section, []).insert(0, text if section == "layer" else f"{section} {text}")
-    names = [" ".join(parts.pop(key)) for key in _PARTS if key in parts]
-    for key, text in said.items():
         last = key.rpartition(".")[2].replace("_", " ")
-        if key.partition(".")[0] not in _PARTS:
-            names.append(text if last in _NAMELESS else f"{last} {text}")
-    return ", ".join(names)
+        if text and section not in parts:
+            others.append(text if last in ("row", "task", "name") else f"{last} {text}")
+        elif text and option:
+            parts[section].append(f"{option}={text}")
+        elif text:
+            parts[section].insert(0, text if section == "layer" else f"{section} {text}")
+    return ", ".join([*(" ".join(each) for each in parts.values() if each), *others])
 
 
 def explained(scores: Sequence[str]) -> list[str]:
@@ -82,13 +80,11 @@ def explained(scores: Sequence[str]) -> list[str]:
 
 def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Parameter counts, memory and data of a run as rows of words and figures with their units."""
-    rows = [
-        (words, f"{parameters[key]:,}{unit}")
-        for key, words, unit in _FACTS
-        if isinstance(parameters.get(key), int)
-        and (key != "trained_total" or parameters[key] != parameters.get("total"))
-    ]
     total, dense = parameters.get("total"), parameters.get("dense_total")
+    known = {key: parameters[key] for key in _FACTS if isinstance(parameters.get(key), int)}
+    if known.get("trained_total") == total:
+        known.pop("trained_total", None)
+    rows = [(_FACTS[key], f"{count:,}") for key, count in known.items()]
     if isinstance(total, int) and isinstance(dense, int) and (share := _share(total, dense)):
         rows.insert(1, ("share of the dense network", share))
     for scope, entry in _mapping(parameters, "by_scope").items():
@@ -106,25 +102,19 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-_PARTS = ("layer", "embedding", "output")
-"""Sections of a configuration that say what a matrix is made of."""
-_NAMELESS = ("row", "task", "name")
-"""Keys whose values say what they are."""
-
-
 def scope_in_words(scope: str) -> str:
     """A part of a network; the parser's modules for characters are called letters."""
     return scope.replace("_", " ").replace("letter", "character")
 
 
-_FACTS = (
-    ("total", "parameters", ""),
-    ("dense_total", "parameters of the dense network", ""),
-    ("trained_total", "parameters in training", ""),
-    ("multiplications", "multiplications per vector", ""),
-    ("steps_per_epoch", "optimizer steps per epoch", ""),
-)
-"""Keys of ``parameters.json``, their words and units."""
+_FACTS = {
+    "total": "parameters",
+    "dense_total": "parameters of the dense network",
+    "trained_total": "parameters in training",
+    "multiplications": "multiplications per vector",
+    "steps_per_epoch": "optimizer steps per epoch",
+}
+"""Keys of ``parameters.json`` and their words."""
 
 
 def _share(count: Any, whole: Any) -> str:
