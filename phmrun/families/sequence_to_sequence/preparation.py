@@ -27,7 +27,7 @@ NOISY = 1_000_000
 
 @dataclass(frozen=True)
 class VocabularySettings:
-    """How the vocabularies are learnt; see :func:`phmrun.text.vocabulary.train_vocabulary`.
+    """How the vocabularies are learnt; see :func:`phmrun.text.vocabularies.train_vocabulary`.
 
     Args:
         kind: ``unigram``, ``bpe`` or ``word``.
