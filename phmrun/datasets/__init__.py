@@ -13,6 +13,7 @@ from phmrun.datasets.locations import (
     is_here,
     locate,
     own_files,
+    own_texts,
     splits_here,
 )
 
@@ -34,5 +35,6 @@ __all__ = [
     "is_here",
     "locate",
     "own_files",
+    "own_texts",
     "splits_here",
 ]

@@ -112,6 +112,12 @@ def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Pa
     return {split: paths for split, paths in files.items() if paths}
 
 
+def own_texts(data: Any) -> tuple[dict[str, Path], dict[str, str]]:
+    """The user's own file of each split that a data section names, and its checksum."""
+    files = {split: path for split, (path,) in own_files(train=data.train, dev=data.dev, test=data.test).items()}
+    return files, {split: sha256_of(path) for split, path in files.items()}
+
+
 def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, ...]:
     """The named splits, or all.
 

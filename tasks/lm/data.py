@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
+from phmrun.datasets import SPLITS, builtin, checksums, locate, own_texts
 from phmrun.engine.data import DataModule, loader
-from phmrun.files import sha256_of
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
 from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, StreamStore, prepare_stream
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
@@ -251,8 +250,6 @@ def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:
         files = {split: directory / f"{split}.{data.language}" for split in SPLITS}
         return files, {"builtin": builtin.VERSIONS["translation"]}
     if data.name == "files":
-        given = own_files(train=data.train, dev=data.dev, test=data.test)
-        files = {split: path for split, (path,) in given.items()}
-        return files, {split: sha256_of(path) for split, path in files.items()}
+        return own_texts(data)
     located = locate(data.name)
     return {split: next(iter(roles.values())) for split, roles in located.items()}, checksums(data.name)

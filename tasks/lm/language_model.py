@@ -63,9 +63,6 @@ def build_word_tables(
         tie: Whether the output shares the words' own vectors; untied, it has the same clusters.
         bias: Whether words and clusters have output biases.
         any_width: Whether the context model reads vectors of any size, as an LSTM does.
-
-    Raises:
-        PhmrunError: Sizes and structures that do not go together.
     """
     arguments = dict(embedding or {})
     if arguments.get("structure", "dense") in EMBEDDINGS:

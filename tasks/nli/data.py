@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, data_dir, locate, own_files, splits_here
+from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, data_dir, locate, own_texts, splits_here
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.data import (
     ClassificationCorpus,
@@ -15,7 +15,6 @@ from phmrun.families.sentence_classification.data import (
     corpus_of,
 )
 from phmrun.families.sentence_classification.items import Item, LeftOut, Reader, divided, in_parts
-from phmrun.files import sha256_of
 from phmrun.tasks.nli.baseline import NAME, bag_of_words
 from phmrun.tasks.nli.config import NLIExperiment
 from phmrun.text.nli_pairs import read_pairs
@@ -49,9 +48,7 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
         readers["test"] = partial(in_parts, readers["test"], directory / "test.part")
         return _corpus(config, readers, paths, {"builtin": builtin.VERSIONS["inference"]})
     if name == "files":
-        given = own_files(train=config.data.train, dev=config.data.dev, test=config.data.test)
-        paths = {split: path for split, (path,) in given.items()}
-        sums = {split: sha256_of(path) for split, path in paths.items()}
+        paths, sums = own_texts(config.data)
         return _corpus(config, _readers(config, paths), paths, sums)
     if config.data.reduced:
         return _reduced(config)

@@ -10,11 +10,7 @@ from phmrun.tasks.nli.config import NLIExperiment
 
 
 def build_module(config: NLIExperiment, words: int, classes: int) -> ClassificationModule:
-    """The module of an experiment with so many vocabulary entries and classes.
-
-    Raises:
-        PhmrunError: Sizes and structures that do not go together.
-    """
+    """The module of an experiment with so many vocabulary entries and classes."""
     model, training = config.model, config.training
     network = LSTMClassifier(
         words,

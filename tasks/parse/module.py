@@ -81,11 +81,7 @@ def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
 
 
 def build_module(config: ParsingExperiment, words: int, tags: int, characters: int, labels: int) -> ParserModule:
-    """The module of an experiment with tables of so many rows, and so many labels of arcs.
-
-    Raises:
-        PhmrunError: Sizes and structures that do not go together.
-    """
+    """The module of an experiment with tables of so many rows, and so many labels of arcs."""
     training = config.training
     network = BiaffineParser(
         words,

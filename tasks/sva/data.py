@@ -5,7 +5,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, locate, own_files, splits_here
+from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, locate, own_texts, splits_here
 from phmrun.families.sentence_classification.config import ClassificationDataConfig
 from phmrun.families.sentence_classification.data import (
     ClassificationCorpus,
@@ -14,7 +14,6 @@ from phmrun.families.sentence_classification.data import (
     corpus_of,
 )
 from phmrun.families.sentence_classification.items import Item, Reader, divided, in_parts
-from phmrun.files import sha256_of
 from phmrun.tasks.sva.config import LABELS, AgreementExperiment
 from phmrun.text.agreement import Item as AgreementItem
 from phmrun.text.agreement import divide, read_agreement
@@ -43,9 +42,7 @@ def corpus(data: ClassificationDataConfig, cache: Path) -> ClassificationCorpus:
         baselines = {"nearest-noun": partial(nearest_noun_baseline, directory / "nouns.tsv")}
         return _corpus(readers, files, {"builtin": builtin.VERSIONS["agreement"]}, baselines=baselines)
     if data.name == "files":
-        given = own_files(train=data.train, dev=data.dev, test=data.test)
-        files = {split: path for split, (path,) in given.items()}
-        sums = {split: sha256_of(path) for split, path in files.items()}
+        files, sums = own_texts(data)
         return _corpus({split: partial(read, path) for split, path in files.items()}, files, sums)
     if "all" in CATALOGUE.get(data.name).splits:
         return _undivided(data.name)

@@ -11,11 +11,7 @@ from phmrun.tasks.sva.config import NETWORKS, AgreementExperiment
 
 
 def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
-    """The module of an experiment with so many vocabulary entries and classes.
-
-    Raises:
-        PhmrunError: Sizes and structures that do not go together.
-    """
+    """The module of an experiment with so many vocabulary entries and classes."""
     training = config.training
     return ClassificationModule(
         load(NETWORKS[config.model.network])(config, words, classes),
