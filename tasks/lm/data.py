@@ -102,10 +102,6 @@ class StreamData(DataModule[StreamVocabulary]):
             which gradients flow back, or of about so many (``random_length``).
         evaluation_streams: Parts that the validation text is read in side by side, in segments of
             ``evaluation_length`` words.
-        accumulate: Micro-batches per optimizer step and process.
-        seed: Seed of the lengths.
-        workers: Processes that load batches; 0: none beside this one.
-        cache: Directory of prepared corpora.
     """
 
     unit = "words"

@@ -32,9 +32,6 @@ class LanguageModelModule(TrainingModule):
     checkpoint across processes. Validation has a memory of its own.
 
     Args:
-        network: A :class:`LanguageModel`.
-        optimizer: Builds the optimiser.
-        schedule: Learning rate by optimizer step.
         activation: α, weight of the mean square of the last outputs, after dropout (AR; Merity et al. 2018, section 4).
         change: β, weight of the mean square of their change from word to word, before dropout (TAR; ibid.).
     """

@@ -25,14 +25,7 @@ class _Order(NamedTuple):
 
 
 class KneserNey:
-    """A model of running text by counts.
-
-    Args:
-        tokens: Word numbers of the training text, ``[tokens]``.
-        words: V, different words.
-        order: n.
-        before: The word that stands before the text.
-    """
+    """A model of running text ``[tokens]`` of so many different words (V) by counts; ``before`` stands before it."""
 
     def __init__(self, tokens: Ids, words: int, *, order: int = 5, before: int = 0) -> None:
         self.words, self.order, self.before = words, order, before

@@ -89,16 +89,12 @@ class LanguageModelPredictor:
 
     Args:
         network: The trained network; it is copied, not changed.
-        vocabulary: Of the run.
-        scoring: How texts are scored.
-        prompting: What becomes of the user's lines.
         memory: Words before the segment that a Transformer-XL's attention reaches; the network's own unless given.
         clamp_len: Words from whose distance on a Transformer-XL counts all as equally far.
         same_length: Whether each word in a Transformer-XL attends to as many.
         compression: Codebooks, and codewords in each, that the table of input vectors is compressed into, and the
             gradient steps in which they are learnt; 0: by least squares.
         weights: Which of the run's weights these are, for the signature of a score.
-        device: Where to compute.
     """
 
     def __init__(

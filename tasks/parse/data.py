@@ -114,8 +114,6 @@ class TreebankData(BucketedData[TreebankVocabulary]):
     """Trees, read and encoded once per process.
 
     Args:
-        treebank: Where they are.
-        vocabulary: How words, tags and labels become numbers.
         hold_out: Share of the training sentences that validation takes in place of the validation set.
         fraction: Share of the others that is learnt from.
         max_length: Training sentences with more words are left out.

@@ -19,12 +19,8 @@ class EncoderClassifier(nn.Module):
     """softmax(W pool_t encoder(x)_t + b).
 
     Args:
-        vocabulary: Vocabulary entries.
-        classes: Classes to tell apart.
         width: Size of the residual stream and of the embeddings.
         inner: Hidden size of the feed-forward blocks.
-        heads: Attention heads.
-        layers: Encoder layers.
         norm: "pre" (with a final norm) or "post".
         pooling: How the outputs along a sentence become one vector.
         dropout: Share of embeddings and of block outputs dropped in training, as ``word_dropout`` of whole words,

@@ -42,12 +42,9 @@ class SentenceClassifier:
 
     Args:
         network: The trained network; it is copied, not changed.
-        vocabulary: Of the run.
         prompt: What to type, in one line; the sentences of an item have names and are separated by tabs.
         names: Of the sentences of an item: ("premise", "hypothesis").
         weights: Which of the run's weights these are, for the signature of a score.
-        batch: Items at a time.
-        device: Where to compute.
     """
 
     def __init__(
