@@ -1,6 +1,7 @@
 """What a trained network does with data: the second moments of its maps' inputs, and the loss of a changed network."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,34 +30,27 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
             sums[name] = sums.get(name, torch.zeros((), dtype=torch.float64)) + product
             counts[name] = counts.get(name, 0) + len(vectors)
 
-    def of_linear(name: str) -> Callable[..., None]:
-        return lambda _module, inputs: add(inputs[0], name)
+    def of_linear(name: str, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+        add(inputs[0], name)
 
-    def of_attention(name: str) -> Callable[..., None]:
-        def hook(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
-            if len(inputs) > 1 and inputs[1] is not None:  # its joint map is not called, but taken apart
-                add(inputs[0], name)
-                add(inputs[1], name)
+    def of_attention(name: str, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if len(inputs) > 1 and inputs[1] is not None:  # its joint map is not called, but taken apart
+            add(inputs[0], name)
+            add(inputs[1], name)
 
-        return hook
+    def of_lstm(name: str, lstm: LSTM, number: int, read: Tensor, before: Tensor) -> None:
+        for kind, vectors in (("input", read), ("recurrent", before)):
+            maps = lstm.cells[number].get_submodule(kind)
+            add(vectors, *(f"{name}.cells.{number}.{kind}.{gate}" for gate, _ in maps.named_children()))
 
-    def of_lstm(name: str, lstm: LSTM) -> Callable[[int, Tensor, Tensor], None]:
-        def observer(number: int, read: Tensor, before: Tensor) -> None:
-            for kind, vectors in (("input", read), ("recurrent", before)):
-                maps = lstm.cells[number].get_submodule(kind)
-                add(vectors, *(f"{name}.cells.{number}.{kind}.{gate}" for gate, _ in maps.named_children()))
-
-        return observer
-
-    hooks = []
-    lstms = []
+    hooks, lstms = [], []
     for name, child in module.network.named_modules():
         if isinstance(child, Linear):
-            hooks.append(child.register_forward_pre_hook(of_linear(name)))
+            hooks.append(child.register_forward_pre_hook(partial(of_linear, name)))
         elif isinstance(child, MultiheadAttention) and len(child.project) == 1:
-            hooks.append(child.register_forward_pre_hook(of_attention(f"{name}.project.0")))
+            hooks.append(child.register_forward_pre_hook(partial(of_attention, f"{name}.project.0")))
         elif isinstance(child, LSTM):
-            child.observer = of_lstm(name, child)
+            child.observer = partial(of_lstm, name, child)
             lstms.append(child)
     try:
         mean_loss(module, batches)

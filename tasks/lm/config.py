@@ -66,14 +66,7 @@ class LanguageModelConfig(ModelConfig):
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "lstm": {**_DROPOUT, "output_bias": False},
-        "awd-lstm": {
-            "output_bias": True,
-            "dropout": 0.3,
-            "input_dropout": 0.4,
-            "output_dropout": 0.4,
-            "word_dropout": 0.1,
-            "weight_dropout": 0.5,
-        },
+        "awd-lstm": {**dict(zip(_DROPOUT, (0.3, 0.4, 0.4, 0.1, 0.5), strict=True)), "output_bias": True},
         "transformer-xl": {**_DROPOUT, "output_bias": True},
         "tiny": {"width": 128, "layers": 2, "hidden": 192, "inner": 256, "heads": 4, "head_width": 32, "memory": 48},
         "small": {"width": 256, "layers": 3, "hidden": 512, "inner": 512, "heads": 4, "head_width": 64, "memory": 70},
