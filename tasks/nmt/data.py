@@ -38,11 +38,12 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
     require_languages(data, ("en", "de"))
     directory = builtin.unpack("translation", cache)
     files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
+    train = files["train"]
     return ParallelCorpus(
         files,
         {"builtin": builtin.VERSIONS["translation"]},
         parts={"test": directory / "test.part"},
-        baselines={"dictionary": lambda sources: dictionary_baseline(read_parallel(*files["train"]), sources)},
+        baselines={"dictionary": lambda sources: dictionary_baseline(read_parallel(*train), sources)},
     )
 
 
