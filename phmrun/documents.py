@@ -102,7 +102,11 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
     if len(text) > LARGEST:
         raise PhmrunError(f"{len(text):,} characters are more than the {LARGEST:,} that are read", where=name)
     try:
-        _check_depth(text)
+        depth = 0
+        for event in yaml.parse(text, Loader=_Loader):  # composing a deep text would exhaust the stack
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise _fault("the values are nested too deeply", event)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -136,18 +140,6 @@ def require_unicode(value: Any, text: str) -> None:
     """Raises a ``ValueError`` for a JSON text with half a surrogate pair: its value could not be written later."""
     if _SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8")
-
-
-def _check_depth(text: str) -> None:
-    """Counts brackets and indentation, event by event: composing a deep text would exhaust the stack."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEEPEST:
-                raise _fault("the values are nested too deeply", event)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def _check_nodes(root: yaml.Node) -> None:

@@ -301,7 +301,6 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
             within |= {} if inner is None else {part: inner}
         given = {key: value for key, value in given.items() if key not in keys}
         options.pop(part, None)
-    usual_freeze = options[FREEZE.name].default if FREEZE.name in options else None
     checked = {}
     for option, value in given.items():
         key = f"{name}.{option}"
@@ -312,8 +311,8 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
             merged.problems.append(Problem(key, what, said_by, valid, nearest(option, options)))
         else:
             checked[option] = _option_value(key, options[option], value, said_by, merged.problems)
-    if checked.get(FREEZE.name) == usual_freeze:
-        checked.pop(FREEZE.name, None)
+    if checked.get(FREEZE.name) == FREEZE.default:
+        del checked[FREEZE.name]
     defaults = {option.name: option.default for option in options.values() if option.default is not Parameter.empty}
     for option in options.keys() - defaults.keys() - given.keys():
         what = f"the layer {structure!r} needs its option {option!r}"
@@ -324,21 +323,19 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
 
 def _option_value(key: str, option: Option, value: Any, said_by: str | None, problems: list[Problem]) -> Any:
     """The value of a structure's option in the option's own type; a problem where it does not fit."""
-    bad = option.annotation in (int, float) and isinstance(value, bool)
-    try:
-        if not bad:
+    problem = Problem(key, f"must be a number, not {str(value).lower()}", said_by)
+    if option.annotation not in (int, float) or not isinstance(value, bool):
+        try:
             taken = TypeAdapter(option.annotation).validate_python(value)
             if type(taken) is not int or abs(taken) <= LARGEST_NUMBER:
                 return taken
-            problems.append(Problem(key, f"must be no larger than {LARGEST_NUMBER:,}", said_by))
-            return value
-    except PydanticUserError:
-        return value  # a type of the structure's own making, which its constructor checks
-    except ValidationError as error:
-        valid = choices(option.annotation)
-        close = nearest(value, valid) if isinstance(value, str) else []
-        whats = dict.fromkeys(problem.what for problem in from_validation(error, Section, {}))
-        problems.append(Problem(key, " or ".join(whats), said_by, valid, close))
-        return value
-    problems.append(Problem(key, f"must be a number, not {str(value).lower()}", said_by))
+            problem = Problem(key, f"must be no larger than {LARGEST_NUMBER:,}", said_by)
+        except PydanticUserError:
+            return value  # a type of the structure's own making, which its constructor checks
+        except ValidationError as error:
+            valid = choices(option.annotation)
+            close = nearest(value, valid) if isinstance(value, str) else []
+            whats = dict.fromkeys(each.what for each in from_validation(error, Section, {}))
+            problem = Problem(key, " or ".join(whats), said_by, valid, close)
+    problems.append(problem)
     return value

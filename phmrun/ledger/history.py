@@ -118,8 +118,7 @@ class History:
         except OSError as error:
             what = f"the history cannot be read: {error.strerror}"
             raise PhmrunError(what, where=str(self.path), code=ExitCode.DATA) from error
-        # What follows the last line end was being written when the process died.
-        whole = lines[:-1]
+        whole = lines[:-1]  # what follows the last line end was being written when the process died
         for number, line in enumerate(whole, start=1):
             try:
                 row = parse_json(line)
