@@ -135,10 +135,8 @@ class AdaptiveSoftmax(nn.Module):
     Args:
         in_features: Size of a hidden vector.
         n_classes: Size of the vocabulary, in order of falling frequency.
-        cutoffs: The first token of each cluster but the first.
-        div_value: Factor by which each further cluster's vectors are narrower.
+        cutoffs: As for :class:`AdaptiveInput`; so are ``div_value`` and ``width`` (``in_features`` unless given).
         bias: Whether words and clusters have biases.
-        width: Width of the first cluster's vectors; ``in_features`` unless given.
         tied: An input whose tables serve here too, and its projections where it has the same width; it brings
             cut-offs and widths of its own.
         **layer: Structure of tables and projections where they are not tied, and its options.

@@ -58,13 +58,7 @@ def width_schedule(start: int, end: int, depth: int, multiple_of: int) -> list[i
 class GroupTransform(nn.Module):
     """Each of ``groups`` parts of the input through a linear map of its own, or through one that all share.
 
-    Args:
-        in_features: Over all groups.
-        out_features: Likewise.
-        groups: Number of parts; divides both sizes.
-        shared: Whether all groups have the same matrix and bias.
-        bias: Whether there is a bias.
-        **layer: Structure of the ``[out_features / groups, in_features / groups]`` matrices, and its options.
+    ``layer`` is the structure of the ``[out_features / groups, in_features / groups]`` matrices, and its options.
     """
 
     def __init__(
@@ -117,7 +111,6 @@ class HGT(nn.Module):
             "mixer": the input of the whole, group by group.
         shared: Whether all groups of a transform have the same matrix.
         shuffle: Whether features change groups between transforms.
-        bias: Whether transforms have biases.
         norm: Whether a layer norm follows each transform, which the paper's has not.
         activation: The function after it.
         multiple_of: Widths are rounded up to multiples of this.
@@ -219,7 +212,6 @@ class DeFINE(nn.Module):
     parameter changes or training goes on.
 
     Args:
-        num_embeddings: Size of the vocabulary.
         embedding_dim: m; the width of the expansion where there is no last map.
         width: Size of the vector that a token is mapped to (n).
         expansion: Width at the end of the expansion (k).
@@ -229,7 +221,6 @@ class DeFINE(nn.Module):
         connection: See :class:`HGT`; "plain" is the paper's HGT embedding. With "mixer" and "concat" the last map sees
             the n numbers as well.
         norm: Whether a layer norm follows each transform and the last map: an option of ours, the paper has none.
-        bias: Whether transforms and the last map have biases.
         cached: Whether evaluation keeps the table of all embeddings.
         **layer: Structure of all matrices and its options, and further arguments of :class:`HGT`.
 

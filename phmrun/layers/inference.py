@@ -75,13 +75,7 @@ class PackedLinear(nn.Module):
 
 
 class PackedFactors(nn.Module):
-    """y = W x by copies of W's factors, for inference.
-
-    Args:
-        function: Of the inputs ``[tokens, in_features]``, the factors and the settings.
-        factors: Copied.
-        settings: What the function takes by name.
-    """
+    """y = W x by a function of the inputs ``[tokens, in_features]``, copies of W's factors and, by name, settings."""
 
     def __init__(self, function: Callable[..., Tensor], *factors: Tensor, **settings: int) -> None:
         super().__init__()

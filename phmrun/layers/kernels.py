@@ -63,11 +63,9 @@ KERNELS: Mapping[str, Kernel] = {"linear": _linear, "turned": _turned, "transpos
 
 
 class FewRows:
-    """y = W x + b in single precision on a CPU, for each number of rows by the kernel that is the fastest for it.
+    """y = W x + b, W ``[out_features, in_features]``, without a gradient, in single precision on a CPU.
 
-    Args:
-        weight: W ``[out_features, in_features]``, without a gradient.
-        bias: b ``[out_features]``, if there is one.
+    For each number of rows it is computed by the kernel that is the fastest for it.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:

@@ -76,16 +76,9 @@ class GateMaps(nn.Module):
 class LSTM(nn.Module):
     """i, f, o = σ(·), g = tanh(·) of W x_t + U h_{t-1} + b;  c_t = f ∘ c_{t-1} + i ∘ g;  h_t = o ∘ tanh(c_t).
 
+    The arguments up to ``dtype`` are those of ``nn.LSTM``, in its order.
+
     Args:
-        input_size: Size of an input vector.
-        hidden_size: Size of a hidden vector.
-        num_layers: Layers, one above the other.
-        bias: Whether the gates have biases.
-        batch_first: Inputs and outputs are ``[batch, length, …]`` rather than ``[length, batch, …]``.
-        dropout: Share of a layer's outputs dropped before the next layer, in training.
-        bidirectional: Whether a second LSTM reads each layer's input backwards.
-        device: Where the parameters live.
-        dtype: Their type.
         maps: "gate": eight maps per layer and direction, one per gate and per input; "stacked": two, ``[4·hidden, …]``.
         bias_vectors: Bias vectors per gate: 1, since their sum is all that counts, or 2 as ``nn.LSTM`` has.
         coupled: Input and forget gate are one, i = 1 - f: three gates' parameters.

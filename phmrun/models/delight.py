@@ -159,8 +159,6 @@ class DeLighT(EncoderDecoder):
     """Encoder, decoder, embeddings and output map.
 
     Args:
-        source_size: Source vocabulary entries.
-        target_size: Target vocabulary entries.
         width: Size of the residual stream (d); a multiple of 32.
         encoder_layers: Blocks of the encoder (B).
         decoder_layers: Blocks of the decoder.

@@ -39,8 +39,7 @@ class DecoderState:
         memory_values: Likewise.
         memory_mask: ``[batch, 1, 1, source]``: 0 at tokens, -inf at padding; ``None`` without padding.
         position: Target tokens read so far.
-        used: Slots filled, over all hypotheses.
-        positions: The target position of each slot, ``[used]``.
+        positions: The target position of each slot that is used, over all hypotheses.
         ancestors: ``[batch, 1, beam, used]``: 0 where a hypothesis descends from a slot, else -inf; ``None`` while
             every sentence has had one hypothesis only.
     """
@@ -52,7 +51,6 @@ class DecoderState:
     memory_values: list[Tensor]
     memory_mask: Tensor | None
     position: int = 0
-    used: int = 0
     positions: list[int] = field(default_factory=list)
     ancestors: Tensor | None = None
 
@@ -83,7 +81,7 @@ class IncrementalTransformer(nn.Module):
             plain = [project for project in attention.project if isinstance(project, nn.Linear)]
             if len(plain) == len(attention.project) > 1:  # dense queries, keys and values: one call instead of three
                 attention.project = nn.ModuleList([joined(plain)])
-        self.pad, self.application = pad, application
+        self.pad = pad
         self.measured_kernels = False
         """Whether dense maps take the kernel that is measured to be the fastest for the rows at hand."""
         self._few_rows: dict[nn.Module, FewRows] = {}
@@ -114,22 +112,22 @@ class IncrementalTransformer(nn.Module):
         network, (batch, beam) = self.network, tokens.shape
         vectors = network.target_embedding(tokens.reshape(-1)) * network.scale
         hidden = vectors if network.positions is None else vectors.add_(network.positions(state.position + 1)[-1])
-        while state.used + beam > state.slots.shape[4]:  # one slot for each hypothesis
+        used = len(state.positions) + beam  # one more slot for each hypothesis
+        while used > state.slots.shape[4]:
             state.slots = torch.cat([state.slots, torch.zeros_like(state.slots)], dim=4)
         if state.ancestors is None and beam > 1:
-            state.ancestors = state.slots.new_zeros(batch, 1, beam, state.used)
+            state.ancestors = state.slots.new_zeros(batch, 1, beam, used - beam)
         if state.ancestors is not None:  # each sees its own
             own = state.slots.new_full((beam, beam), float("-inf")).fill_diagonal_(0.0)
             state.ancestors = torch.cat([state.ancestors, own.expand(batch, 1, beam, beam)], dim=3)
         state.positions += [state.position] * beam
-        state.used += beam
         mask = state.ancestors  # added to the scores of attention to the slots, [batch, heads, beam, used]
         if network.decoder_positions is not None:
             places = torch.tensor(state.positions, device=state.slots.device)
             scores: Tensor = network.decoder_positions(places[-1:], places)
             mask = scores if mask is None else scores + mask
-        filled = state.slots[..., : state.used, :]
-        mine = state.slots[..., state.used - beam : state.used, :].unbind(0)
+        filled = state.slots[..., :used, :]
+        mine = state.slots[..., used - beam : used, :].unbind(0)
         keys, values = filled[:, 0].unbind(0), filled[:, 1].unbind(0)
         for number, layer in enumerate(state.layers):
             hidden = layer.attend(hidden, mine[number], keys[number], values[number], mask)
@@ -143,7 +141,7 @@ class IncrementalTransformer(nn.Module):
     def reorder(self, state: DecoderState, beams: Tensor) -> DecoderState:
         """Makes each sentence's hypotheses descend from ``beams [batch, beam]``, numbers within the sentence."""
         if state.ancestors is not None:
-            index = beams[:, None, :, None].expand(-1, -1, -1, state.used)
+            index = beams[:, None, :, None].expand(-1, -1, -1, len(state.positions))
             state.ancestors = state.ancestors.gather(2, index)
         return state
 

@@ -22,14 +22,10 @@ class LSTMClassifier(nn.Module):
     """softmax(MLP(pool_t h_t)), h the LSTM's outputs; two sentences' pooled vectors u and v are matched first.
 
     Args:
-        vocabulary: Vocabulary entries.
-        classes: Classes to tell apart.
         sentences: Sentences of an item, all read by the same LSTM.
         width: Size of an input vector of the LSTM.
         train_embedding: Whether the words' own vectors are learnt; the paper's are GloVe's and stay.
-        hidden: Size of the LSTM's hidden vector.
-        layers: Layers of the LSTM.
-        bidirectional: Whether a second LSTM reads backwards.
+        hidden: Size of the hidden vector; ``layers``, ``bidirectional``, ``cell`` and ``maps`` as of :class:`LSTM`.
         pooling: How the outputs along a sentence become one vector.
         matching: What the MLP gets of two sentences: [u; v] ("concat", Zhang et al. 2021), or [u; v; |u - v|; u * v]
             ("full", Mou et al. 2016, equation 6).
@@ -37,8 +33,6 @@ class LSTMClassifier(nn.Module):
         mlp_layers: Hidden layers of the MLP.
         dropout: Share of the LSTM's inputs, and of the inputs of the MLP's maps, dropped in training.
         word_dropout: Share of words whose whole vector is dropped.
-        cell: The LSTM's cell, see :class:`LSTM`.
-        maps: LSTM gates as eight maps ("gate") or two ("stacked").
         layer: Structure of the LSTM's maps and its options.
         embedding: Structure of the word vectors, or an embedding of several matrices, and its options.
         output: The same for the MLP.
@@ -71,11 +65,9 @@ class LSTMClassifier(nn.Module):
         output: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.sentences = sentences
         self.pooling: Pooling = pooling
         self.matching: Matching = matching
-        self.dropout = dropout
-        self.word_dropout = word_dropout
+        self.dropout, self.word_dropout = dropout, word_dropout
         self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
         for table in own_vectors(self.embedding):
             table.requires_grad_(train_embedding)

@@ -78,8 +78,6 @@ class ClassScores(nn.Module):
     can; the further rows have no part in the output.
 
     Args:
-        in_features: Size of an input vector.
-        classes: Classes to tell apart.
         hidden: Sizes of the hidden layers.
         dropout: Share of each map's inputs dropped in training.
         **layer: Structure of all maps, and its options.
