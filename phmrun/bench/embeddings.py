@@ -79,16 +79,11 @@ def measure(
                 computed = forms["computed"]()
                 difference = max(float((forms[form]() - computed).abs().max()) for form in ("folded", "kept"))
                 timings = interleave(forms, rounds=rounds, at_least=at_least, settle=waiter(device))
-            yield Lookup(
-                " ".join([name, *(f"{key}={value}" for key, value in options.items())]),
-                words,
-                width,
-                tokens,
-                sum(parameter.numel() for parameter in module.parameters()),
-                {form: timing.median for form, timing in timings.items()},
-                ratios(timings, REFERENCE),
-                difference,
-            )
+            label = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
+            parameters = sum(parameter.numel() for parameter in module.parameters())
+            seconds = {form: timing.median for form, timing in timings.items()}
+            shares = ratios(timings, REFERENCE)
+            yield Lookup(label, words, width, tokens, parameters, seconds, shares, difference)
             advance(1)
 
 

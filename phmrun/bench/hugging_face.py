@@ -88,13 +88,9 @@ class HuggingFace:
         else:
             tied = {"share_encoder_decoder_embeddings": model.tie == "all", "decoder_vocab_size": target_size}
             self.model = transformers.MarianMTModel(transformers.MarianConfig(**sizes, **tied)).to(device)
+        self.network: nn.Module = self.model
         self.smoothing = smoothing
         self.alpha = alpha
-
-    @property
-    def network(self) -> nn.Module:
-        """What is trained."""
-        return self.model
 
     def loss(self, batch: ParallelBatch) -> Tensor:
         """Its logits at every position, padding included, and torch's label-smoothed cross-entropy."""

@@ -40,9 +40,7 @@ class Sources(NamedTuple):
 class System(Protocol):
     """One of the models."""
 
-    @property
-    def network(self) -> nn.Module:
-        """What is trained."""
+    network: nn.Module  # what is trained
 
     def loss(self, batch: Any) -> Tensor:
         """The training loss summed over the batch's units, differentiable."""
@@ -60,12 +58,8 @@ class Model:
 
     def __init__(self, module: TrainingModule, device: str) -> None:
         self.module = module.to(device)
+        self.network: nn.Module = self.module
         self.device = device
-
-    @property
-    def network(self) -> nn.Module:
-        """What is trained."""
-        return self.module
 
     def loss(self, batch: Any) -> Tensor:
         """The module's own."""

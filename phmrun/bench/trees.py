@@ -53,15 +53,9 @@ def measure(
             if has_supar():
                 found[SUPAR] = _supar(scores)
             timings = interleave(found, rounds=rounds, at_least=at_least)
-            own = timings[OURS]
-            yield Trees(
-                kind,
-                words,
-                sentences,
-                _searched(scores, counts),
-                {name: sentences / timing.median for name, timing in timings.items()},
-                {name: 1 / own.ratio(timing) for name, timing in timings.items() if name != OURS},
-            )
+            rates = {name: sentences / timing.median for name, timing in timings.items()}
+            ratios = {name: 1 / timings[OURS].ratio(timings[name]) for name in timings if name != OURS}
+            yield Trees(kind, words, sentences, _searched(scores, counts), rates, ratios)
 
 
 def drawn(kind: Kind, words: int, sentences: int, seed: int = 0) -> Tensor:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import NamedTuple
@@ -197,12 +198,10 @@ def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, red
 def _published(printed: str | None, count: int) -> list[float | None]:
     """The numbers in a printed cell, "71.82 / 71.89"; none where it has another count of them."""
     parts = (printed or "").split("/")
-    if printed is None or len(parts) != count:
-        return [None] * count
-    try:
-        return [float(Printed.parse(part).amount) for part in parts]
-    except PhmrunError:
-        return [None] * count
+    if len(parts) == count:
+        with suppress(PhmrunError):
+            return [float(Printed.parse(part).amount) for part in parts]
+    return [None] * count
 
 
 def _signature(run: RunSummary, score: str) -> str:

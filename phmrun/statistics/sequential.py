@@ -112,8 +112,12 @@ def crossing(row: Array, baseline: Array, design: Design, level: float, *, two_s
     for look in design.looks:
         if look > min(len(row), len(baseline)):
             return None
-        deals, own = _deals(row[before:look], baseline[before:look])
-        measured, total, before = measured + own, total * len(deals), look
+        runs, own = np.concatenate([row[before:look], baseline[before:look]]), look - before
+        # the statistic of the block under every deal of its runs, and the measured one
+        chosen = np.array(list(combinations(range(len(runs)), own)))
+        deals = 2 * runs[chosen].sum(axis=1) - runs.sum()
+        measured += float(row[before:look].sum() - baseline[before:look].sum())
+        total, before = total * len(deals), look
         paths, factor = _extended(paths, deals, stream)
         weight *= factor
         size = np.abs(paths) if two_sided else paths
@@ -142,13 +146,6 @@ def _holm(rows: Sequence[Array], baseline: Array, design: Design, *, two_sided: 
         found |= new
         waiting = {place: looks[len(new) :] for place, looks in waiting.items() if place not in new}
     return found
-
-
-def _deals(row: Array, baseline: Array) -> tuple[Array, float]:
-    """The statistic of a block under every deal of its runs, and the measured one."""
-    runs = np.concatenate([row, baseline])
-    chosen = np.array(list(combinations(range(len(runs)), len(row))))
-    return 2 * runs[chosen].sum(axis=1) - runs.sum(), float(row.sum() - baseline.sum())
 
 
 def _extended(paths: Array, deals: Array, stream: np.random.Generator) -> tuple[Array, float]:

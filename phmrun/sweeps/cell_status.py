@@ -117,11 +117,8 @@ def tally(statuses: Iterable[CellStatus]) -> dict[CellState, int]:
 def orphans(statuses: Sequence[CellStatus]) -> int:
     """Runs on this machine whose planner is gone: they take up room that no living planner counts."""
     here = socket.gethostname()
-    return sum(
-        status.state is CellState.RUNNING and not status.claimed and status.holder is not None
-        and status.holder.host == here
-        for status in statuses
-    )  # fmt: skip
+    unclaimed = [status.holder for status in statuses if status.state is CellState.RUNNING and not status.claimed]
+    return sum(holder is not None and holder.host == here for holder in unclaimed)
 
 
 class Estimate:
