@@ -13,8 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from phmrun.config import Experiment, config_source, packaged_names
-from phmrun.config.sections import Section
+from phmrun.config import Experiment, Section, config_source, packaged_names
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.layers import options_of
 from phmrun.ledger.listing import PREFIX as TIME

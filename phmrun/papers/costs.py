@@ -6,9 +6,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
-from phmrun.ledger import Run
+from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration
-from phmrun.ledger.listing import RunSummary
 from phmrun.ledger.wording import row_name
 from phmrun.papers.entries import Entry
 from phmrun.papers.results import Figure, ResultTable

@@ -12,8 +12,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from phmrun.config import Source, config_source, packaged_names
-from phmrun.config.sections import Section
+from phmrun.config import Section, Source, config_source, packaged_names
 from phmrun.errors import PhmrunError, unknown
 
 FOLDER = "configs/papers/"

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from phmrun.config import ConfigError, Source, config_source
+from phmrun.config import ConfigError, Section, Source, config_source
 from phmrun.config.problems import from_validation, unknown_key
-from phmrun.config.sections import Section
 from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import one_line
 from phmrun.papers import PaperTable, load_table

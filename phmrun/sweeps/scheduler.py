@@ -17,8 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger import Lock, Run, State
-from phmrun.ledger.lock import Holder
+from phmrun.ledger import Holder, Lock, Run, State
 from phmrun.ledger.run import directory_of
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import CellState, CellStatus, look, orphans

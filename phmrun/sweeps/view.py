@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from phmrun.errors import PhmrunError
-from phmrun.ledger import Run
+from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration, number
-from phmrun.ledger.listing import RunSummary
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus, Estimate, look, progress, tally
 from phmrun.sweeps.scheduler import Event
