@@ -50,9 +50,9 @@ def printable(text: str) -> str:
         return text
     shown = []
     for character in text:
-        steers = unicodedata.category(character) in ("Cc", "Cs") or character in _TURNS_TEXT
-        escape = f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
-        shown.append(escape if steers and character not in "\n\t" else character)
+        if character not in "\n\t" and (unicodedata.category(character) in ("Cc", "Cs") or character in _TURNS_TEXT):
+            character = f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+        shown.append(character)
     return "".join(shown)
 
 

@@ -128,11 +128,10 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
 def layer_versions(section: Section) -> dict[str, int]:
     """The versions of the layers in use that have been changed, :data:`LAYER_VERSIONS`; the others leave no mark."""
     found: dict[str, int] = {}
+    if isinstance(section, LayerConfig) and section.structure in LAYER_VERSIONS:
+        found[section.structure] = LAYER_VERSIONS[section.structure]
     for name in type(section).model_fields:
-        value = getattr(section, name)
-        if isinstance(value, LayerConfig) and value.structure in LAYER_VERSIONS:
-            found[value.structure] = LAYER_VERSIONS[value.structure]
-        if isinstance(value, Section):
+        if isinstance(value := getattr(section, name), Section):
             found |= layer_versions(value)
     return found
 

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.layering import Option
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
+from phmrun.registry import Option
 
 
 def json_schema(
@@ -42,13 +42,11 @@ def _layer(section: dict[str, Any], structures: Mapping[str, Sequence[Option]]) 
     properties["structure"].pop("type", None)
     for structure in sorted(structures):
         for option in structures[structure]:
-            if option.name in section["properties"]:
-                continue  # a section of its own
-            properties[option.name] = _merged(properties.get(option.name), structure, option)
-    described = section.get("description", "")
+            if option.name not in section["properties"]:  # else it is a section of its own
+                properties[option.name] = _merged(properties.get(option.name), structure, option)
     return {
         "title": section.get("title", "Layer"),
-        "description": described,
+        "description": section.get("description", ""),
         "anyOf": [{"type": "object", "properties": properties}, {"type": "string", **names}],
     }
 
