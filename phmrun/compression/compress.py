@@ -1,6 +1,6 @@
 """A trained run's matrices replaced by the nearest ones of a structure: the plan, and the run that begins with it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
@@ -126,29 +126,19 @@ def make_plan(
         for name, old in dense.items():
             wanted = tables.get(scope_of(name), layer)
             candidates = [wanted.arguments] if budget is None or fixed else _candidates(wanted)
-            choices[name] = [
-                _fitted(name, old, one, covariances.get(name))
-                for one in candidates
-                if not _misfit(one, old.out_features, old.in_features)
-            ]
+            choices[name] = _fits(name, old, candidates, covariances.get(name))
             if budget is not None and before is not None:
-                costs = [_loss_with(module, data, {name: new}) - before for _, new in choices[name]]
-                pairs = zip(costs, choices[name], strict=True)
-                choices[name] = [(replace(one, damage=cost), new) for cost, (one, new) in pairs]
+                choices[name] = [
+                    (replace(one, damage=_loss_with(module, data, {name: new}) - before), new)
+                    for one, new in choices[name]
+                ]
             advance(1)
     if not any(choices.values()):
         reasons = [_misfit(layer.arguments, old.out_features, old.in_features) for old in dense.values()]
         already = f"all are {', '.join(sorted({one.name for one in present.values() if one.name != 'dense'}))} already"
         what = f"no map of the run fits the layer {layer.structure!r}: {reasons[0] if reasons else already}"
         raise PhmrunError(what, where=trained.run.id)
-    fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
-    kept = {name: (replace(one, layer=DENSE, damage=0.0), dense[name]) for name, one in fitted.items()}
-    if budget is None:
-        chosen = {name: (options or [kept[name]])[0] for name, options in choices.items()}
-    else:
-        every = {name: [kept[name], *options] for name, options in choices.items()}
-        taken = spread({name: [one for one, _ in pairs] for name, pairs in every.items()}, budget)
-        chosen = {name: next(pair for pair in pairs if pair[0] is taken[name]) for name, pairs in every.items()}
+    chosen = _chosen(dense, choices, budget)
     structures = {name: structure for name, (_, structure) in chosen.items()}
     after = _loss_with(module, data, structures) if data else None
     return Plan(
@@ -163,6 +153,19 @@ def make_plan(
             if one.name != "dense" and scope_of(name) not in SCOPES
         },
     )
+
+
+def _chosen(
+    dense: Mapping[str, Structure], choices: Mapping[str, list[tuple[FittedMap, Structure]]], budget: Fraction | None
+) -> dict[str, tuple[FittedMap, Structure]]:
+    """What becomes of each map; one that has no choice stays dense, and what the budget is better spent on may."""
+    fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
+    kept = {name: (replace(one, layer=DENSE, damage=0.0), dense[name]) for name, one in fitted.items()}
+    if budget is None:
+        return {name: (options or [kept[name]])[0] for name, options in choices.items()}
+    every = {name: [kept[name], *options] for name, options in choices.items()}
+    taken = spread({name: [one for one, _ in pairs] for name, pairs in every.items()}, budget)
+    return {name: next(pair for pair in pairs if pair[0] is taken[name]) for name, pairs in every.items()}
 
 
 def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *, taught: bool = False) -> Derivation:
@@ -209,15 +212,19 @@ def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
     return [layer.arguments]
 
 
-def _fitted(
-    name: str, old: Structure, layer: Mapping[str, Any], covariance: Tensor | None
-) -> tuple[FittedMap, Structure]:
-    """The structure fitted to one map."""
+def _fits(
+    name: str, old: Structure, layers: Sequence[Mapping[str, Any]], covariance: Tensor | None
+) -> list[tuple[FittedMap, Structure]]:
+    """The structures that fit the sizes of one map, fitted to it."""
+    fits = []
     weight = old.materialize().detach()
-    new = made_for(old, layer)
-    new.reset_parameters(float(weight.std()))
-    new.fit(weight, covariance)
-    return fitted_map(name, weight, new, covariance), new
+    for layer in layers:
+        if not _misfit(layer, old.out_features, old.in_features):
+            new = made_for(old, layer)
+            new.reset_parameters(float(weight.std()))
+            new.fit(weight, covariance)
+            fits.append((fitted_map(name, weight, new, covariance), new))
+    return fits
 
 
 def _misfit(layer: Mapping[str, Any], out_features: int, in_features: int) -> str | None:
