@@ -1,6 +1,7 @@
 """A trained parser at work: CoNLL-U or tokenised text in, trees in CoNLL-U out, and attachment scores of a split."""
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -17,7 +18,6 @@ from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.metrics.parsing import attachment_scores
 from phmrun.progress import note, progress
-from phmrun.tasks.parse.baseline import neighbour_baseline
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 from phmrun.tasks.parse.config import ParsingExperiment
 from phmrun.tasks.parse.data import TRAIN, TreebankData
@@ -26,6 +26,8 @@ from phmrun.tasks.parse.vocabulary import TreebankVocabulary
 from phmrun.text import conllu
 from phmrun.text.conllu import Sentence
 
+TreeColumns = tuple[Sequence[str], Sequence[int], Sequence[str]]
+"""Of a sentence's words the universal tags, the heads (0 for the root) and the relations."""
 SAMPLES = 8
 CHUNK = 1024  # sentences of a stream that are sorted by length and parsed together
 
@@ -183,6 +185,35 @@ def arcs_of(sentence: Sentence) -> str:
     forms = ("ROOT", *sentence.forms)
     arcs = zip(sentence.forms, sentence.heads, sentence.deprels, strict=True)
     return " ".join(f"{form}→{forms[head]}:{label}" for form, head, label in arcs)
+
+
+def commonest_arcs(sentences: Iterable[TreeColumns]) -> dict[str, tuple[int, str]]:
+    """By universal tag the commonest arc of its words: how many words ahead the head is, and the relation."""
+    counts: dict[str, Counter[tuple[int, str]]] = defaultdict(Counter)
+    for upos, heads, deprels in sentences:
+        for number, (tag, head, deprel) in enumerate(zip(upos, heads, deprels, strict=True), 1):
+            counts[tag][(head - number if head else 0, deprel)] += 1
+    return {tag: min(row, key=lambda arc: (-row[arc], arc)) for tag, row in counts.items()}
+
+
+def neighbour_baseline(
+    train: Iterable[TreeColumns], upos: Iterable[Sequence[str]]
+) -> list[tuple[list[int], list[str]]]:
+    """Heads and labels that need no model: each word's arc is the commonest of its tag in training.
+
+    So a determiner hangs from the next word and a preposition from the one after that. Words whose arc would leave the
+    sentence hang from the word before them, the first from the root; such a "tree" may have several roots or cycles.
+    """
+    arcs = commonest_arcs(train)
+    parses = []
+    for tags in upos:
+        found = [arcs.get(tag, (-1, "dep")) for tag in tags]
+        heads = [
+            number + ahead if ahead and 0 < number + ahead <= len(tags) else 0 if label == "root" else number - 1
+            for number, (ahead, label) in enumerate(found, 1)
+        ]
+        parses.append((heads, [label for _, label in found]))
+    return parses
 
 
 def build_predictor(

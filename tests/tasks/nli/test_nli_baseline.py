@@ -6,7 +6,7 @@ import pytest
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.families.sentence_classification.items import Item, LeftOut
-from phmrun.tasks.nli.baseline import bag_of_words, words_of_pair
+from phmrun.tasks.nli.data import bag_of_words, words_of_pair
 
 
 def test_the_features_of_a_pair():
