@@ -152,6 +152,8 @@ def _check_nodes(root: yaml.Node) -> None:
             raise _fault("a value holds itself", node)
         if node.tag not in _TAGS:
             raise _fault(f"could not determine a constructor for the tag {_short(node.tag)}", node)
+        # An alias is the very node that it names: measured once, its size is added wherever it stands, so that the time
+        # follows the length of the text. Its levels count as well: _check_depth sees those of the text alone.
         if node in sizes:
             return sizes[node]
         within.add(node)
@@ -211,6 +213,7 @@ def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
     Scalars of NumPy and torch become Python numbers, paths become strings, non-finite floats become their names. Values
     of another kind become what ``otherwise`` makes of them, or raise a ``TypeError``.
     """
+    # Before the next line: a member of a StrEnum is a str, too, and would stay a member, which YAML cannot write.
     if isinstance(value, Enum):
         return plain(value.value, otherwise)
     if value is None or isinstance(value, bool | int | str):

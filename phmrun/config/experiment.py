@@ -183,6 +183,8 @@ def _different(section: Section, default: Section | None, prefix: str, former_na
         elif value != usual:
             values[f"{prefix}{former_name(kind, name) if former_names else name}"] = to_jsonable_python(value)
     if isinstance(section, LayerConfig):
+        # A resolved section holds all options. Those at the structure's own default are left out as if nobody had named
+        # them, so that an option which a structure gains later leaves the ids of old runs alone.
         defaults = section.option_defaults
         for name, value in section.options.items():
             if name not in defaults or value != defaults[name]:

@@ -117,6 +117,7 @@ def task_defaults(task: str) -> Source:
 def config_source(name: str) -> Source:
     """A configuration file by its path, or else by its name among the packaged ones, with or without ``configs/``."""
     path = Path(name)
+    # Path.exists raises where the name is too long for the file system, as of text that was given in place of a name.
     try:
         there = path.exists()
     except OSError as error:
@@ -180,6 +181,7 @@ def resolve(
     try:
         config = schema.model_validate(nested({**values, **layers}))
     except ValidationError as error:
+        # A layer whose own check has failed is still among the values, and the schema may find the same fault again.
         named = {problem.key for problem in merged.problems}
         found = from_validation(error, schema, merged.origin)
         raise ConfigError([*merged.problems, *(problem for problem in found if problem.key not in named)]) from None

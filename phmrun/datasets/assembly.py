@@ -38,6 +38,7 @@ def assemble(
     kept = dropped = 0
     with ExitStack() as stack, progress(label, None, "lines") as advance:
         outputs = []
+        # The stack unwinds in reverse: each file is closed before it is renamed. An exception meanwhile renames none.
         for file in files:
             temporary = stack.enter_context(replacing(folder / file.path))
             outputs.append(stack.enter_context(temporary.open("w", encoding="utf-8", newline="\n")))

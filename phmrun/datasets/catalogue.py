@@ -157,6 +157,7 @@ def _dataset(name: str, entry: Any) -> Dataset:
     for key, value in _table(entry.get("archives") or {}, f"{name}.archives").items():
         where = f"{name}.archives.{key}"
         remote = _table(value, where, _REMOTE_KEYS) | {"path": f".archives/{key}"}
+        # An archive that only a browser can download has no address; by_hand says how to get it.
         archives[key] = _remote(remote, where, needs_address=not entry.get("by_hand"))
     splits = {
         split: tuple(_files(_table(roles, f"{name}.splits.{split}"), mirrors, archives, f"{name}.splits.{split}"))

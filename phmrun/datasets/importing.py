@@ -80,6 +80,7 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
     targets |= {split: files[0].path for split, files in dataset.splits.items() if len(files) == 1}
     for text in given:
         target, equals, rest = text.partition("=")
+        # The name of a file may hold an equals sign itself: what is there as it stands is no SPLIT=PATH.
         if equals and not Path(text).is_file():
             if target not in targets:
                 what = f"{dataset.name} has no file {target!r}"
@@ -113,6 +114,7 @@ def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
     name, bare = path.name, _bare(path.name)
     sources, tables = {_bare(source): source for source in dataset.archives}, _tables(dataset)
     by_bare = {_bare(file.path): file.path for file in dataset.files}
+    # What the catalogue calls archives may be single files, which are known with and without their .gz.
     if name in dataset.archives or (bare in sources and not is_archive(path)):
         plan.archives[name if name in dataset.archives else sources[bare]] = path
         return
@@ -232,6 +234,7 @@ def _copied(source: Source, file: File, stage: Path) -> Path:
         temporary = stack.enter_context(replacing(destination))
         output: IO[bytes] = stack.enter_context(temporary.open("wb"))
         if wants_packed and not packed:
+            # Without the name and the time that gzip stores, the same text gives the same bytes and the same checksum.
             packer = gzip.GzipFile(filename="", fileobj=output, mode="wb", mtime=0)
             output = cast(IO[bytes], stack.enter_context(packer))
         output.write(head)
@@ -281,6 +284,7 @@ def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
                 what, hint = "there is another file already", "To replace it: --force"
                 raise PhmrunError(what, where=str(there), hint=hint, code=ExitCode.DATA)
             moves[name] = digest
+    # Only now, when every file has been compared, is the first one moved: a refusal leaves all as it was.
     placed = []
     for name, digest in moves.items():
         path, there = staged.paths[name], find(dataset, by_path[name])

@@ -115,6 +115,7 @@ def verify_sizes(name: str, cache: Path) -> None:
             continue
         found = count(dataset, split, files)
         require_published(name, split, found)
+        # Last, so that a split which was refused is read, and refused, again.
         write_json(marker, {"dataset": name, "split": split, "sizes": found})
 
 
@@ -142,6 +143,7 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
         else:
             pairs = read_pairs(path, format)
             yield from ({"pairs": 1} for _ in pairs)
+            # complete only now: the reader counts while it is read
             if pairs.dropped:
                 yield {"unlabelled": pairs.dropped}
 

@@ -206,6 +206,7 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     told = flat({**further, **(extras if isinstance(extras, Mapping) else {})})
     notes = [f"{number(score['n'])} {score.get('unit', '')}".rstrip()] if "n" in score else []
     notes += [str(score["unit"])] if "unit" in score and not notes else []
+    # "z" in a format: what rounds to zero from below is shown as 0.00, not as -0.00.
     match score.get("ci"):
         case [int() | float() as low, int() | float() as high]:
             notes.append(f"95 %: {low:z,.2f} – {high:z,.2f}")

@@ -85,6 +85,7 @@ class Segment:
 
 def facts(run: "Run") -> dict[str, Any]:
     """What a process knows of its environment without torch; keeps uncommitted changes of the code in the run."""
+    # Windows has no os.sysconf (AttributeError); a system that has it may not know these names (ValueError).
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -144,6 +145,7 @@ def code(keep: Path) -> dict[str, Any]:
             return ""
         return done.stdout.decode("utf-8", errors="replace")
 
+    # git looks in the folders above, too: installed below another project, phmrun would take that one's commit.
     checkout = (root / ".git").exists() and (root / "pyproject.toml").is_file()
     commit = git("rev-parse", "HEAD").strip() if checkout else ""
     if not commit:

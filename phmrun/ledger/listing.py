@@ -102,6 +102,7 @@ def summarise(path: Path) -> RunSummary | None:
     try:
         status = Status.from_json(parse_json(read_regular(path / STATUS)))
     except (FileNotFoundError, NotADirectoryError):
+        # Run.create writes the config first: a directory that has it alone was cut off before it had a status.
         if not (path / CONFIG).exists():
             return None
         return RunSummary(path.name, path, None, damage=f"{STATUS} is missing")

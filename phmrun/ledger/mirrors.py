@@ -106,6 +106,7 @@ def _trackio(run: Run, folder: Path, figures: Figures) -> None:
         check=False,
     )
     if done.returncode:
+        # The last line of a traceback is the exception with its message.
         reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         if done.returncode == _MISSING:
             raise ImportError(reason, name="trackio")

@@ -144,6 +144,8 @@ def _restored(path: Path, runs_dir: Path) -> tuple[Run, Status | None]:
     run = Run(directory_of(runs_dir, record["run"]))
     if run.status_path.exists():
         return run, None
+    # Nothing is written before all of the record was understood. The status is left to the caller, who writes it when
+    # the rest is on disk: a directory that has one is whole.
     run.path.mkdir(parents=True, exist_ok=True)
     contents = {
         run.metrics_path: plain(record["metrics"]),

@@ -160,6 +160,7 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # resolved, since a path such as "." has no name
         self.id = path.resolve().name
         self.config_path = path / CONFIG
         self.status_path = path / STATUS
@@ -200,6 +201,7 @@ class Run:
         The reference is a run id, the beginning of one or of its last twelve digits, the path of a run directory, or
         "latest" for the run whose status was written last.
         """
+        # An empty reference would name the directory of runs itself, and below, every run.
         for path in (runs_dir / reference, Path(reference)):
             if reference and _is_run(path):
                 return cls(path)

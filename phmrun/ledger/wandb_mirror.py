@@ -189,6 +189,7 @@ def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
     base = directory.resolve()
     wanted = {
+        # W&B appends wandb/ to this one itself
         "WANDB_DIR": str(base.parent),
         "WANDB_CACHE_DIR": str(base / "cache"),
         "WANDB_DATA_DIR": str(base / "data"),
@@ -243,6 +244,7 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
     rows, scores, samples = run.history.read(), run.metrics(), run.samples()
     config = config_values(run.config_path) if run.config_path.exists() else {}
     mirror = Mirror(run, mode, config=config, whole=True, **labels)
+    # Asked for now: a mirror that has failed or finished has let go of its segment and knows neither.
     directory, url = mirror.directory, mirror.url
     if directory is None:
         raise PhmrunError("W&B gave no directory", hint="Try --offline.")

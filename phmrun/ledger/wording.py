@@ -93,6 +93,7 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
             note = f" ({share} of dense)" if share else ""
             rows.append((f"{scope_in_words(scope)}, parameters", f"{entry['count']:,}{note}"))
     for kind, size in _mapping(parameters, "memory").items():
+        # A damaged file may hold 1e300, which would be written out with all its digits.
         if isinstance(size, int | float) and abs(size) < 1e18:
             rows.append((f"memory of {'the ' if kind == 'optimizer' else ''}{kind}, 32 bits", f"{size / 1e6:,.1f} MB"))
     data = _mapping(parameters, "data")

@@ -32,6 +32,7 @@ def unpack(corpus: str, cache: Path) -> Path:
         try:
             content = lzma.decompress(packed.read_bytes())
         except (OSError, lzma.LZMAError):
+            # which fails the checksum below, as any other damage does
             content = b""
         if sha256(content).hexdigest() != checksum:
             hint = "Install phmrun again."

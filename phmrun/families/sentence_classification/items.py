@@ -90,6 +90,7 @@ def prepare_items(
         "version": VERSION,
         "sources": list(sources),
         "reading": dict(reading),
+        # in their order, which numbers the classes
         "labels": list(labels),
         "words": vars(words),
         "max_length": max_length,
@@ -148,6 +149,8 @@ def _encode(
             if isinstance(item, LeftOut):
                 left_out[item.reason] += item.items
                 continue
+            # All sentences of an item are encoded and measured before the first is written, so that item k stays at
+            # place k in every store and among the labels.
             encoded = [vocabulary.encode(text) for text in item.sentences]
             if limit is not None and max(map(len, encoded)) > limit:
                 left_out[f"more than {limit} words"] += 1

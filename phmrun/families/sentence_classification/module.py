@@ -99,6 +99,8 @@ def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
     vocabulary = plain.embedding.num_embeddings
     generator = torch.Generator().manual_seed(1)
     examples = []
+    # The first is traced, and torch.export takes a size of 1 for a constant; on all of them outputs are compared. Two
+    # sentences have different lengths, so that one which is used in the place of the other shows.
     for batch, length in ((2, 7), (1, 1), (3, 21)):
         tokens = [random_tokens(generator, vocabulary, batch, length + number) for number in range(sentences)]
         for part in tokens:
