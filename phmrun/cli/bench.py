@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Speed of layers and of whole models, against others in the same run.", no_args_is_help=True)
 
-OPPONENTS = ("hf", "dense", "ctranslate2", "ctranslate2-int8")
-"""What stands beside a run without being one."""
+OPPONENTS = ("hf", "dense", "ctranslate2", "ctranslate2-int8")  # what stands beside a run without being one
 PARTS = ("training", "decoding")
 NETWORKS_EPILOG = """Examples:
 

@@ -20,7 +20,6 @@ ALL = "all"
 PRECISIONS = ("float32", "bfloat16")
 OPTIMIZERS = ("adam", "adamw", "sgd")
 LAYERS = ("phm n=2", "phm n=4", "phm n=8", "phm n=16", "kronecker rank=16", "low-rank", "monarch", "blast")
-"""What ``bench rates`` shows unless it is told."""
 EPILOG = """Examples:
 
 phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64

@@ -8,10 +8,8 @@ import typer
 
 from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS
 
-SQUARE = ("circulant", "symmetric")
-"""Structures of square matrices."""
-SQUARE_MAPS = ("nli",)
-"""Tasks whose usual network has only square maps in its blocks."""
+SQUARE = ("circulant", "symmetric")  # structures of square matrices
+SQUARE_MAPS = ("nli",)  # tasks whose usual network has only square maps in its blocks
 
 
 def tasks(incomplete: str) -> list[str]:

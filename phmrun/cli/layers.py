@@ -17,14 +17,9 @@ LETTERS = (
     "k: numbers of an output vector (rows of W) · d: of an input vector (columns) · V: words · m: numbers of a word\n"
     "n: order of phm and hypercomplex (1/n of the parameters) · r: rank, or number of terms · g: groups · b: blocks\n"
     "mult.: multiplications for one vector, of a dense matrix's; 2048 × 512 (square: 512 × 512), 4,096 vectors"
-)
-"""What stands in the formulas."""
-
-EXAMPLE = (2048, 512)
-"""Rows and columns of the matrix that parameters and multiplications are told of; 512 × 512 for square structures."""
-TOKENS = 4096
-"""Vectors per call there: W, where it is built, is built once for so many."""
-
+)  # what stands in the formulas
+EXAMPLE = (2048, 512)  # rows and columns of the matrix that counts are told of; 512 × 512 for square structures
+TOKENS = 4096  # vectors per call there: W, where it is built, is built once for so many
 _FACTS = ("formula", "count_formula", "constraint", "source")
 
 

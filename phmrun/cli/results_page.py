@@ -27,39 +27,25 @@ QUESTIONS, SWEEP, PICTURE = "questions.yaml", "sweep.yaml", "effects.svg"
 
 
 class SweepOfQuestion(BaseModel, extra="forbid"):
-    """A sweep that answers a question: a folder with its file and its results.
+    """A sweep that answers a question: a folder with its file and its results."""
 
-    Attributes:
-        name: The folder.
-        max_seeds: Of `sweep --until-decided`, which decides by its looks; ``None``: one test of all seeds.
-        margin: δ of these looks; ``None``: the one that is usual for the score.
-        scores: These instead of the main score.
-        rows: Keys that make a row, instead of the usual ones.
-        costs: What stands beside the parameters: multiplications, training-time.
-    """
-
-    name: str
-    max_seeds: int | None = None
-    margin: float | None = None
-    scores: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
-    costs: tuple[str, ...] = ()
+    name: str  # of the folder
+    max_seeds: int | None = (
+        None  # of `sweep --until-decided`, which decides by its looks; `None`: one test of all seeds
+    )
+    margin: float | None = None  # δ of these looks; `None`: the one that is usual for the score
+    scores: tuple[str, ...] = ()  # these instead of the main score
+    rows: tuple[str, ...] = ()  # keys that make a row, instead of the usual ones
+    costs: tuple[str, ...] = ()  # what stands beside the parameters: multiplications, training-time
 
 
 class Question(BaseModel, extra="forbid"):
-    """A section of the page.
+    """A section of the page."""
 
-    Attributes:
-        question: Its heading.
-        about: What is compared with what, and why.
-        sweeps: What was run for it.
-        missing: What it takes to decide what is not decided.
-    """
-
-    question: str
-    about: str = ""
-    sweeps: tuple[SweepOfQuestion, ...] = ()
-    missing: str = ""
+    question: str  # its heading
+    about: str = ""  # what is compared with what, and why
+    sweeps: tuple[SweepOfQuestion, ...] = ()  # what was run for it
+    missing: str = ""  # what it takes to decide what is not decided
 
 
 class Questions(BaseModel, extra="forbid"):

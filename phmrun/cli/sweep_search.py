@@ -10,8 +10,7 @@ from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import look
 from phmrun.sweeps.search import Search, Variation
 
-JOURNAL = "search.journal"
-"""Beside the sweep's other files: what was tried."""
+JOURNAL = "search.journal"  # beside the sweep's other files: what was tried
 
 
 def search_around(

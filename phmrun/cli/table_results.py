@@ -22,25 +22,15 @@ from phmrun.sweeps.workplace import Workplace
 
 @dataclass(frozen=True)
 class Asked:
-    """Which results are wanted, and in what shape.
+    """Which results are wanted, and in what shape."""
 
-    Attributes:
-        only: Of a sweep: ``key=value`` of the cells to keep.
-        seeds: Of a sweep: so many seeds of every cell.
-        rows: Keys that make a row, instead of the usual ones.
-        columns: Keys that make a column.
-        scores: Names of scores, instead of the main ones.
-        max_seeds: Of a sweep that was stopped by its looks, where that is not on record.
-        margin: Its δ, likewise.
-    """
-
-    only: Sequence[str] | None = None
-    seeds: int | None = None
-    rows: Sequence[str] = ()
-    columns: Sequence[str] = ()
-    scores: Sequence[str] = ()
-    max_seeds: int | None = None
-    margin: float | None = None
+    only: Sequence[str] | None = None  # of a sweep: `key=value` of the cells to keep
+    seeds: int | None = None  # of a sweep: so many seeds of every cell
+    rows: Sequence[str] = ()  # keys that make a row, instead of the usual ones
+    columns: Sequence[str] = ()  # keys that make a column
+    scores: Sequence[str] = ()  # their names, instead of the main ones
+    max_seeds: int | None = None  # of a sweep that was stopped by its looks, where that is not on record
+    margin: float | None = None  # its δ, likewise
 
 
 @dataclass(frozen=True)

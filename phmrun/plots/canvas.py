@@ -29,11 +29,7 @@ def words(text: str) -> str:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Writes a figure in the format of the file's ending.
-
-    Raises:
-        PhmrunError: The ending is not one of a picture.
-    """
+    """Writes a figure in the format of the file's ending, which must be that of a picture."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise PhmrunError(f"{path.name!r} does not end as a picture", where="--out", valid=ENDINGS)

@@ -19,10 +19,8 @@ from phmrun.layers import AdaptiveInput, DeFINE, Embedding
 from phmrun.layers.define import CHUNK, GroupTransform
 from phmrun.plots.canvas import new_figure, words
 
-PANEL = 3.0
-"""Inches."""
-ACROSS = 3
-"""Panels side by side at most."""
+PANEL = 3.0  # inches
+ACROSS = 3  # panels side by side at most
 
 
 class Panel(NamedTuple):
@@ -46,11 +44,7 @@ def correlation_map(tables: Iterator[Tensor]) -> NDArray[np.float64]:
 
 @torch.no_grad()
 def correlation_panels(network: nn.Module) -> list[Panel]:
-    """The maps of a network's embeddings, a deep one layer by layer.
-
-    Raises:
-        PhmrunError: The network has none.
-    """
+    """The maps of a network's embeddings, a deep one layer by layer; an error where it has none."""
     network.eval()
     panels: list[Panel] = []
     for name, module in _embeddings(network):

@@ -24,12 +24,9 @@ from phmrun.plots.canvas import PALETTE, new_figure, words
 
 Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
-PARTS = ("layer", "embedding", "output")
-"""Sections of a config that the name of a network says."""
-LONGEST = 60
-"""Characters of a line in a legend."""
-USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")
-"""Scores in the order in which one is chosen."""
+PARTS = ("layer", "embedding", "output")  # sections of a config that the name of a network says
+LONGEST = 60  # characters of a line in a legend
+USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")  # chosen in this order
 TRAINING, PREDICTION = "train/units_per_second", "test/sentences_per_second"
 
 
@@ -79,11 +76,7 @@ class Curve(NamedTuple):
 
 
 def choose_score(runs: Sequence[Run], asked: str | None) -> str:
-    """The score that is asked for, or the first usual one that all runs have.
-
-    Raises:
-        PhmrunError: There is none.
-    """
+    """The score that is asked for, or the first usual one that all runs have; an error where there is none."""
     names = [{name for row in run.history.read() for name in row} for run in runs]
     common = set.intersection(*names) - {"step", "time"}
     for name in USUAL if asked is None else (asked,):
@@ -94,11 +87,7 @@ def choose_score(runs: Sequence[Run], asked: str | None) -> str:
 
 
 def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
-    """The courses of a score.
-
-    Raises:
-        PhmrunError: A run does not say how many steps an epoch has.
-    """
+    """The courses of a score; an error where a run does not say how many steps an epoch has."""
     found = []
     for run, label in zip(runs, labels(runs), strict=True):
         rows = [row for row in run.history.read() if score in row]
@@ -134,17 +123,11 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
 
 
 class Pace(NamedTuple):
-    """How fast a run went, as its own record has it, with whatever else the machine did meanwhile.
-
-    Attributes:
-        label: What it is called.
-        training: Units (tokens, items) per second of training, the median of its history; ``None``: not recorded.
-        prediction: Sentences per second of its evaluation on the test set; ``None``: not recorded.
-    """
+    """How fast a run went, as its own record has it, with whatever else the machine did meanwhile."""
 
     label: str
-    training: float | None
-    prediction: float | None
+    training: float | None  # units (tokens, items) per second, the median of its history
+    prediction: float | None  # sentences per second of its evaluation on the test set
 
 
 def pace_of(run: Run, label: str) -> Pace:

@@ -47,9 +47,7 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
 def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
     """The sizes that are named below the axis: those whose names would lie over one another are left out.
 
-    Args:
-        sizes: In any order.
-        least: The smallest distance on the logarithmic axis, in parts of its length.
+    ``least`` is the smallest distance on the logarithmic axis, in parts of its length.
     """
     ordered = sorted(set(sizes))
     room = least * math.log(ordered[-1] / ordered[0])
