@@ -18,8 +18,10 @@ from phmrun.ledger.wording import row_name
 from phmrun.papers.layout import lay_out, sentence
 from phmrun.papers.results import Effect
 from phmrun.papers.significance import over_seeds, pairs
+from phmrun.plots.canvas import save_figure
+from phmrun.plots.sweeps import draw_effects
+from phmrun.report.content import environments
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_markdown
-from phmrun.report.environments import environments
 from phmrun.statistics.decision import Verdict, detectable
 from phmrun.sweeps.cell_status import CellState
 
@@ -208,9 +210,6 @@ class _Answer:
 
 def save_pictures(page: Page) -> None:
     """Draws the pictures of a page; of several scores of a row the first, which decides."""
-    from phmrun.plots.canvas import save_figure
-    from phmrun.plots.sweeps import draw_effects
-
     for path, compared in page.pictures.items():
         score = compared[0].score
         save_figure(draw_effects([each.effect for each in compared if each.score == score], score), path)

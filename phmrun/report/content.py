@@ -1,14 +1,15 @@
 """What stands on the page of a sweep: its table, its pictures, its runs, how to make it again."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError, counted
-from phmrun.ledger import Run
+from phmrun.ledger import Run, environment
 from phmrun.ledger.card import duration, number
-from phmrun.ledger.environment import now
+from phmrun.ledger.wording import row_name
 from phmrun.papers.costs import points_of
 from phmrun.papers.layout import Differences, lay_out
 from phmrun.papers.results import ResultTable
@@ -16,11 +17,12 @@ from phmrun.plots.canvas import save_figure
 from phmrun.plots.runs import choose_score, curves, draw_history
 from phmrun.plots.sweeps import draw_pareto
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
-from phmrun.report.environments import environments
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, tally
+from phmrun.sweeps.plan import Cell
 
 MOST_CURVES = 12
+MOST_DIFFERENCES = 12
 
 
 def write_report(
@@ -34,7 +36,8 @@ def write_report(
     pictures = [*_pareto(table, path), *_curves(statuses, path)]
     counts = " · ".join(f"{count} {kind}" for kind, count in tally(statuses).items())
     seconds = sum(s.run.status.seconds for s in statuses if s.run and s.run.status)
-    opening = f"{counted(len(statuses), 'cell')}: {counts}. {duration(seconds)} of training in all. Written {now()}."
+    said = f"{counted(len(statuses), 'cell')}: {counts}. {duration(seconds)} of training in all."
+    opening = f"{said} Written {environment.now()}."
     paper = any(heading.column is not None for heading in table.headings)
     laid = lay_out(table, "mean±std", differences, paper=paper)
     sections = [Section("Results", [Listing(laid.columns, laid.rows), *(Text(note, note=True) for note in laid.notes)])]
@@ -46,8 +49,8 @@ def write_report(
     sections.append(Section("Environment", environments(statuses)))
     seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
     again = Code(f"phmrun sweep {plan.sweep.where} --seeds {seeds}\nphmrun report {plan.sweep.where}", "console")
-    said = Text("The same command makes what is missing, and nothing twice.")
-    sections.append(Section("Reproduce", [said, again]))
+    nothing_twice = Text("The same command makes what is missing, and nothing twice.")
+    sections.append(Section("Reproduce", [nothing_twice, again]))
     page = Document(plan.sweep.title or plan.sweep.where, [Text(opening)], sections)
     return [*write(page, path), *(picture.path for picture in pictures)]
 
@@ -106,3 +109,44 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
         if config and config.task not in seen:
             seen.add(config.task)
             yield Code(to_yaml(config, status.cell.origin), "yaml", f"All settings of the cell {status.cell.label}")
+
+
+def environments(statuses: Sequence[CellStatus]) -> list[Part]:
+    """A row for each environment with the cells that were made in it; notes on what differs."""
+    found = {status.cell.label: environment.read_segments(Run(status.run.path)) for status in statuses if status.run}
+    cells: dict[str, list[Cell]] = {}
+    for status in statuses:
+        for line in dict.fromkeys(environment.summary(entry) for entry in found.get(status.cell.label, ())):
+            cells.setdefault(line, []).append(status.cell)
+    parts: list[Part] = []
+
+    def say(text: str) -> None:
+        parts.append(Text(text, note=True))
+
+    if cells:
+        rows = [(line, "all" if len(cells) == 1 else _by_row(its)) for line, its in cells.items()]
+        parts.append(Listing(("environment", "cells"), rows))
+    if unknown := [label for label, segments in found.items() if not segments]:
+        say(f"Not on record, since an older version made them: {', '.join(unknown)}.")
+    entries = [entry for segments in found.values() for entry in segments]
+    changes = dict.fromkeys(change for entry in entries[1:] for change in environment.differences(entries[0], entry))
+    if changes:
+        say(f"The rows were not all made in the same environment: {'; '.join(list(changes)[:MOST_DIFFERENCES])}.")
+    elif len(found) > 1 and not unknown:
+        say("All rows were made in the same environment.")
+    for label, segments in found.items():
+        for before, after in pairwise(segments):
+            if after.get("first_step") and (changed := environment.differences(before, after)):
+                told = "; ".join(changed[:MOST_DIFFERENCES])
+                say(f"{label} went on in another one from step {after['first_step']:,}: {told}.")
+    return parts
+
+
+def _by_row(cells: Sequence[Cell]) -> str:
+    """Cells by the names of their rows, each with its seeds: "phm n=2: seeds 1, 2; phm n=4: seed 1"."""
+    seeds: dict[str, list[str]] = {}
+    for cell in cells:
+        row = row_name({key: text for key, text in cell.labels.items() if key != "seed"})
+        seeds.setdefault(row, []).append(cell.labels.get("seed", ""))
+    told = {row: f"{'seed' if len(its) == 1 else 'seeds'} {', '.join(its)}" for row, its in seeds.items() if any(its)}
+    return "; ".join(f"{row}: {told[row]}" if row in told else row for row in seeds)
