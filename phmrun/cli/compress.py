@@ -137,7 +137,10 @@ def compress(
         )
     if as_json:
         made = {"run_id": result.run_id, "run_dir": str(result.run_dir), "metrics": result.metrics} if result else {}
-        console.print_json({"parent": trained.run.id, "plan": _facts(plan), **made})
+        before, after = plan.loss or (None, None)
+        size = {"parameters": plan.parameters, "dense_parameters": plan.dense_parameters}
+        told = {**size, "loss_before": before, "loss_after": after, "maps": [vars(one) for one in plan.maps]}
+        console.print_json({"parent": trained.run.id, "plan": told, **made})
     elif result:
         console.print_scores(result.metrics)
         console.print_outcome(result.run_id, result.state)
@@ -172,14 +175,3 @@ def _label(layer: Mapping[str, Any]) -> str:
     usual = {option.name: option.default for option in options_of(layer["structure"])}
     told = {key: value for key, value in layer.items() if key in ORDERS or key not in usual or value != usual[key]}
     return str(layer_label(told, words=True))
-
-
-def _facts(plan: "Plan") -> dict[str, Any]:
-    before, after = plan.loss or (None, None)
-    return {
-        "parameters": plan.parameters,
-        "dense_parameters": plan.dense_parameters,
-        "loss_before": before,
-        "loss_after": after,
-        "maps": [vars(one) for one in plan.maps],
-    }

@@ -118,7 +118,11 @@ def table(
     if as_json or style is TableFormat.JSON:
         console.print_json({"title": table.title, "cells": plain_rows(table, differences)})
     elif style is TableFormat.CSV:
-        _print_csv(plain_rows(table, differences))
+        from phmrun.cli.formats import Format, print_formatted
+
+        cells = plain_rows(table, differences)
+        lines = [[" ".join(map(str, v)) if isinstance(v, list) else v for v in cell.values()] for cell in cells]
+        print_formatted(list(cells[0]) if cells else [], lines, Format.CSV)
     else:
         _print(lay_out(table, agg, differences, paper=paper, costs=shown, front=front), style)
     require_runs(table, runs_dir)
@@ -152,11 +156,3 @@ def _print(laid: "Laid", style: TableFormat) -> None:
         for note in laid.notes:
             breakable = latex(note).replace("$|$", "$|$\\allowbreak{}")
             print(f"\\par{{\\footnotesize {breakable}}}")
-
-
-def _print_csv(rows: list[dict[str, object]]) -> None:
-    """One line per cell; lists are joined by spaces."""
-    from phmrun.cli.formats import Format, print_formatted
-
-    lines = [[" ".join(map(str, v)) if isinstance(v, list) else v for v in row.values()] for row in rows]
-    print_formatted(list(rows[0]) if rows else [], lines, Format.CSV)
