@@ -83,6 +83,7 @@ def measure(
             parameters = sum(parameter.numel() for parameter in module.parameters())
             seconds = {form: timing.median for form, timing in timings.items()}
             shares = ratios(timings, REFERENCE)
+            # Outside of no_grad: it would go on holding in the caller while this generator waits.
             yield Lookup(label, words, width, tokens, parameters, seconds, shares, difference)
             advance(1)
 
@@ -123,5 +124,6 @@ def lookup_memory(
             parameters = sum(parameter.numel() for parameter in module.parameters())
             sizes = (BYTES * rows * width, BYTES * parameters, max(0, most - before))
             yield LookupMemory(case.label, rows, width, tokens, *sizes)
+            # Otherwise the next table would be drawn while this one is still there: two large ones at a time.
             del module
             advance(1)

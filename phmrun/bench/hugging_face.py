@@ -82,6 +82,7 @@ class HuggingFace:
         }
         self.model: Any
         if weights is not None:
+            # By default M2M100 leaves out 5 % of its layers at random in training; the run's network none.
             config = transformers.M2M100Config(**sizes, encoder_layerdrop=0.0, decoder_layerdrop=0.0)
             self.model = transformers.M2M100ForConditionalGeneration(config).to(device)
             _set_weights(self.model.model, with_tables(folded(weights)))

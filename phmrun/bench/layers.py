@@ -77,6 +77,7 @@ def survey(
     fitting = 0
     for kind in (MODULE_KINDS[name] for name in modules):
         found, reasons = cases(kind, structures, orders, shapes, dtype)
+        # Ours alone are counted: without one, there is nothing to compare other packages' layers with.
         fitting += len(found)
         plan.candidates.extend(found)
         plan.left_out.extend(reasons)
@@ -139,6 +140,7 @@ def measure(
                     forms = {name: copies_of(form.to(dtype), size) for name, form in held.items()}
                 for _, _, batch in group:
                     drawn = kind.draw(candidate.shape, batch, dtype)
+                    # Detached before they move: otherwise a copy on a GPU would be no leaf, and keep no gradient.
                     inputs = tuple(one.detach().to(place).requires_grad_(one.requires_grad) for one in drawn)
                     if mode == "training":
                         auto = candidate.auto(module)

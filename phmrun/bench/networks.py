@@ -89,6 +89,7 @@ def _training(amount: Amount, device: str) -> Callable[[Ours], Callable[[], None
     def prepare(system: Ours) -> Callable[[], None]:
         module: SequenceToSequenceModule = system.module.train()
         optimizer = module.make_optimizer(module.network)
+        # Training leaves this to a scheduler; without one the rate would be 1, by which the schedule is multiplied.
         for group in optimizer.param_groups:
             group["lr"] = module.schedule(1)
 

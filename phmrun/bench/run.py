@@ -189,6 +189,7 @@ def bench_run(
         plans.append(training_phase(trained, data, amount, place))
     with progress("measuring", 2 * len(plans), "phases") as advance:
         for phase, prepare in plans:
+            # Before any opponent is built: what they hold would count in the peak.
             with peak_memory(place) as peak:
                 prepare(ours)()
                 phase.peak_memory = peak()
@@ -265,6 +266,7 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
     if opponent != "hf":
         quantization: Quantization = "none" if opponent == "ctranslate2" else "int8"
         search = replace(ours.search, engine="ctranslate2", quantization=quantization)
+        # Where evaluation with that engine keeps its model, so that the same weights are converted once for both.
         place = trained.run.path / "exports" / search.directory
         network, vocabularies = ours.module.transformer, cast(Vocabularies, trained.vocabulary)
         return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
@@ -290,6 +292,7 @@ def _decoding(ours: Ours, data: ParallelData, amount: Amount, *, exact: bool) ->
     pairs = list(read_parallel(*(data.files.get("test") or data.files["dev"])))
     sources = data.vocabulary.source.encode_all([source for source, _ in pairs])
     targets = data.vocabulary.target.encode_all([target for _, target in pairs])
+    # By length, as evaluation batches them: sentences that are decoded together have little padding.
     order = sorted(range(len(pairs)), key=lambda number: -len(sources[number]))
     for size in sorted(amount.sizes):
         batches = []

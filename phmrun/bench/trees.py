@@ -54,6 +54,7 @@ def measure(
                 found[SUPAR] = _supar(scores)
             timings = interleave(found, rounds=rounds, at_least=at_least)
             rates = {name: sentences / timing.median for name, timing in timings.items()}
+            # Ratios of rates, and so the reciprocals of those of the times.
             ratios = {name: 1 / timings[OURS].ratio(timings[name]) for name in timings if name != OURS}
             yield Trees(kind, words, sentences, _searched(scores, counts), rates, ratios)
 

@@ -133,6 +133,7 @@ def _search(
             state = decoder.select(state, staying)
             scores, parents, tokens = scores[staying], parents[staying], tokens[staying]
             book.keep(staying.tolist())
+        # At first one hypothesis becomes ``beam``; later the cache need not move where each goes on from itself.
         if parents.shape[1] != log_probs.shape[1] or not torch.equal(parents, stay[: parents.shape[0]]):
             state = decoder.reorder(state, parents)
     return book.results()

@@ -100,6 +100,7 @@ class CTranslate2Model:
                 num_hypotheses=nbest,
                 max_decoding_length=limit,
                 min_decoding_length=at_least,
+                # 0: no limit. By default the engine cuts sources off after 1024 tokens, without a word.
                 max_input_length=0,
                 return_scores=True,
             )
