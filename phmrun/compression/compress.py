@@ -127,6 +127,8 @@ def make_plan(
             wanted = tables.get(scope_of(name), layer)
             candidates = [wanted.arguments] if budget is None or fixed else _candidates(wanted)
             choices[name] = _fits(name, old, candidates, covariances.get(name))
+            # Each map is replaced alone. Spreading a budget assumes that such damages add up; the loss with all of them
+            # replaced, below, shows what has come of that.
             if budget is not None and before is not None:
                 choices[name] = [
                     (replace(one, damage=_loss_with(module, data, {name: new}) - before), new)

@@ -210,6 +210,7 @@ def _page(vocabularies: Vocabularies) -> str:
             setup += f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
         encode, decode = "source.encode(line, out_type=str)", "target.decode(tokens)"
     imports = "import ctranslate2\n" + ("import sentencepiece\n" if setup else "")
+    # By default the engine forbids an empty output, which a phmrun search may find: hence min_decoding_length=0.
     return f"""# A Transformer for CTranslate2, written by phmrun
 
 `pip install ctranslate2{" sentencepiece" if setup else ""}`, then, in this directory:

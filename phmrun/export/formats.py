@@ -179,6 +179,7 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> R
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
     onnx.save(proto, path)
+    # From the file: the difference that is reported is then that of what was written.
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
 
     def run(*inputs: Tensor) -> tuple[Tensor, ...]:

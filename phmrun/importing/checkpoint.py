@@ -61,6 +61,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     if not directory.is_dir():
         raise PhmrunError("there is no such directory", where=str(directory), code=ExitCode.DATA)
     weights = directory / WEIGHTS
+    # Asked before config.json: where the weights are pickles or in parts, that is what the user should be told.
     if not weights.is_file():
         raise _without_weights(directory)
     path = directory / "config.json"

@@ -125,6 +125,7 @@ def _marian(checkpoint: Checkpoint) -> Imported:
         raise _unlike(checkpoint, f"vocab.json is no list of pieces: {error}") from error
     if len(names) != _size(checkpoint, "vocab_size"):
         raise _unlike(checkpoint, f"vocab.json has {len(names)} pieces, config.json {config['vocab_size']}")
+    # Two SentencePiece models, but one list of pieces: either side's order is that of the shared table.
     sides = []
     for name in ("source.spm", "target.spm"):
         spm = checkpoint.file(name)
@@ -151,6 +152,7 @@ def _renumbered(
 def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
     width, heads = network.width, cast(MultiheadAttention, cast(EncoderLayer, network.encoder[0]).attention.block)
     table = checkpoint.tensor(*T5_TABLES, shape=(int(order.max()) + 1, width))
+    # T5 divides what a tied output reads by √width and leaves inputs as they are; ours multiplies inputs by √width.
     _set_tables(network, table / math.sqrt(width), order, None)
     for kind, part, sublayer, number, place in _sublayers(network):
         prefix = f"{kind}.block.{number}.layer.{place}"

@@ -171,6 +171,7 @@ class AdaptiveSoftmax(nn.Module):
                 maps = [layer] * len(self.clusters)
             else:
                 self.clusters = tied.clusters
+                # The structures themselves, not their names: the parameters are the same.
                 maps = [{"structure": table.structure} for table in tied.tables]
             if tied is not None and shares_projections:
                 self.projections = tied.projections

@@ -114,6 +114,7 @@ def _converted(
             shared[id(weight)] = made.structure
             if near:
                 made.structure.fit(weight.detach())
+    # A structure's parameters have no counterparts in the dense matrix: whether it was frozen goes for all of them.
     for parameter in made.parameters():
         parameter.requires_grad_(next(module.parameters()).requires_grad)
     return made.train(module.training)

@@ -153,6 +153,7 @@ class HGT(nn.Module):
         if len(groups) != depth:
             raise PhmrunError(f"{len(groups)} numbers of groups are given for {depth} transforms")
         extra = in_features if connection in ("mixer", "concat") else 0
+        # The first transform reads the input itself, so that only the others see it as well.
         inputs = [in_features] + [width + extra for width in widths[:-1]]
         self.in_features, self.out_features = in_features, widths[-1]
         self.connection, self.shuffle, self.activation = connection, shuffle, activation
@@ -260,6 +261,7 @@ class DeFINE(nn.Module):
         self.reset_parameters()
         if dtype is not None:
             self.to(dtype)
+        # No buffer: checkpoints should not hold a table that follows from the parameters.
         self._table: Tensor | None = None
         self._table_of: list[_Watched] = []
 

@@ -73,6 +73,7 @@ def best_low_rank_blocks(
         for number, own in enumerate(parts):
             root = torch.linalg.cholesky(steady[own, own])
             wanted = fitted[:, own] + _of_others(target - fitted, steady, own)
+            # The blocks of a column read the same inputs: whitened by one root, each is fitted by an SVD of its own.
             left, values, right = torch.linalg.svd((wanted @ root).view(blocks, -1, columns), full_matrices=False)
             scale = values[:, :rank].sqrt()
             u[number] = left[..., :rank] * scale.unsqueeze(1)
@@ -214,6 +215,7 @@ def best_kronecker_sum(
     s, t = k // p, d // q
     rearranged = weight.double().view(p, s, q, t).transpose(1, 2).reshape(p * q, s * t)
     u, values, v = torch.linalg.svd(rearranged, full_matrices=False)
+    # Terms beyond the singular values stay zero; the systems below are then singular, which `_solved` allows for.
     found = min(rank, len(values))
     a = u.new_zeros(rank, p * q)
     b = u.new_zeros(rank, s * t)
@@ -271,6 +273,7 @@ def fit_by_gradient(module: nn.Module, weight: Tensor, covariance: Tensor | None
     """Any structure, from the parameters that it has: L-BFGS on the error, so many iterations at most."""
     target = weight.detach()
     steady = None if covariance is None else steadied(covariance).to(target.dtype)
+    # In parts of the whole error: L-BFGS's tolerances are absolute and should mean the same for all weights.
     total = max(error(target, torch.zeros_like(target), covariance), torch.finfo(target.dtype).tiny)
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = torch.optim.LBFGS(parameters, max_iter=steps, line_search_fn="strong_wolfe", tolerance_change=1e-12)

@@ -136,6 +136,7 @@ class LSTM(nn.Module):
         with on_device(device):
             self.cells = nn.ModuleList(
                 GateMaps(size, hidden_size, vectors, maps=maps, coupled=coupled, structure=structure, **options)
+                # Layer by layer, forwards before backwards: the order in which torch.lstm takes weights and states.
                 for size in sizes
                 for _ in range(self.directions)
             )
@@ -205,6 +206,7 @@ class LSTM(nn.Module):
         lengths = lengths.to(inputs.device).unsqueeze(1)
         inside = steps < lengths
         starts = torch.arange(0, inside.numel(), len(steps), device=inputs.device).unsqueeze(1)
+        # Backwards, a sentence is turned within its length: padding comes last in both directions, and no word sees it.
         backwards = (torch.where(inside, lengths - 1 - steps, steps) + starts).flatten()
         state = inputs.new_zeros(1, len(inputs), self.hidden_size)
         dropped = self.weight_dropout if self.training else 0.0
@@ -243,6 +245,7 @@ class LSTM(nn.Module):
             if self.observer and batch_sizes is None:
                 time = int(self.batch_first)
                 for direction, own in enumerate(said.chunk(self.directions, dim=-1)):
+                    # Backwards, the step before is the one after: turned, both directions are shifted alike.
                     read, own = (inputs.flip(time), own.flip(time)) if direction else (inputs, own)
                     before = _shifted(own, initial[0][direction], time)
                     self.observer(part.start + direction, read.flatten(0, 1), before.flatten(0, 1))

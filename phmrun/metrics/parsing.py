@@ -116,6 +116,7 @@ def sentence_counts(
     if not punctuation:
         forms = chain.from_iterable(each.forms for each in gold)
         kinds[[is_punctuation(form) for form in forms]] = 0
+    # reduceat gives an empty stretch the entry after it, not 0: it needs a word in each sentence, as CoNLL-U has.
     return np.add.reduceat(kinds, np.cumsum(lengths) - lengths)
 
 

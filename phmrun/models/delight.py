@@ -209,6 +209,7 @@ class DeLighT(EncoderDecoder):
         super().__init__()
         check_tie(tie, source_size, target_size)
         _check_words(width, embedding or {})
+        # Scale 1: each embedding multiplies its words' vectors itself, before they are mapped.
         self.width, self.scale, self.dropout = width, 1.0, dropout
         layer = layer or {}
         common: dict[str, Any] = {"max_groups": most_groups(width), "dropout": transformation_dropout}

@@ -190,6 +190,7 @@ class DirectLayer:
         self.output = direct(attention.output)
         self.enter_cross, self.leave_cross = _norms(layer.cross)
         query, inner = direct(cross.query), cross.inner
+        # Factors of a joint map give keys and values too; those of the source were made once, when decoding began.
         self.query = query if cross.query.out_features == inner else lambda inputs: query(inputs)[:, :inner]
         self.cross_output = direct(cast(MultiheadAttention, layer.cross.block).output)
         self.enter_feedforward, self.leave_feedforward = _norms(layer.feedforward)

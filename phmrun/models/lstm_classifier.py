@@ -82,6 +82,7 @@ class LSTMClassifier(nn.Module):
             maps=maps,
             **(layer or {}),
         )
+        # A pooling of two parts, "max-mean", puts two vectors side by side.
         summary = (1 + pooling.count("-")) * hidden * self.lstm.directions
         parts = 4 if matching == "full" else sentences
         self.output = ClassScores(parts * summary, classes, [mlp] * mlp_layers, dropout, **(output or {}))

@@ -121,6 +121,7 @@ def crossing(row: Array, baseline: Array, design: Design, level: float, *, two_s
         paths, factor = _extended(paths, deals, stream)
         weight *= factor
         size = np.abs(paths) if two_sided else paths
+        # Rounded down, so that never more than the level is spent; _TIE keeps whole numbers that floats put just below.
         allowed = int((level * look / design.max_seeds - spent) * total / weight + _TIE)
         boundary = _boundary(size, allowed)
         spent += np.count_nonzero(size > boundary) * weight / total

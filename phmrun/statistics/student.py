@@ -71,6 +71,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
     """I_x(a, b)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
+    # The continued fraction converges fast only below this point; beyond it, the other tail is computed.
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(b, a, 1 - x)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))

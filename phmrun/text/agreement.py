@@ -97,6 +97,7 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
     rows = csv.reader((f"{line}\n" for _, line in lines), delimiter="\t")
     try:
         for cells in rows:
+            # The header was read beforehand: what csv takes for line 1 is line 2 of the file.
             where = f"{path}:{rows.line_num + 1}"
             if len(cells) != len(header):
                 raise malformed(f"the row has {len(cells)} columns where the header has {len(header)}", where)

@@ -223,6 +223,7 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
         comment = next(place for place, line in enumerate(block) if _body(line))
         raise malformed("comments, but no word of a sentence", f"{name}:{first + comment}")
     numbering.close()
+    # Interned: a treebank repeats the same words and tags, each of which is then in memory once.
     forms, upos, xpos = (tuple(intern(columns[number]) for columns in words) for number in (FORM, UPOS, XPOS))
     tree = _tree(words, [f"{name}:{first + place}" for place in places]) if trees else ()
     return Sentence(tuple(block), tuple(places), forms, upos, xpos, *tree)
@@ -276,6 +277,7 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
     if cycle := _cycle(heads):
         named = " → ".join(map(str, [*cycle, cycle[0]]))
         raise malformed(f"the heads form a cycle: {named}", where[cycle[0] - 1])
+    # There is at least one: without a cycle, following the heads ends nowhere but at 0.
     roots = [number for number, head in enumerate(heads, 1) if head == 0]
     if len(roots) > 1:
         what = f"the sentence has {len(roots)} roots, words {', '.join(map(str, roots))}"

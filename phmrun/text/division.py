@@ -102,6 +102,7 @@ def _made(
                     counts[name] += 1
                     for handle, text in zip(handles[name], row, strict=True):
                         handle.write(f"{text}\n")
+        # Raised in here, before the directory gets its name: nothing of it is kept.
         for name, count in counts.items():
             if not count:
                 raise PhmrunError(f"too few lines: none are left for {name}", where="data.hold_out", code=ExitCode.DATA)

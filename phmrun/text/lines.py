@@ -74,6 +74,7 @@ def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     except EOFError as error:
         hint = "The file is not complete; copy or fetch it again."
         raise malformed("the gzip data end too early", f"{path}:{number + 1}", hint) from error
+    # Before OSError, of which BadGzipFile is a kind.
     except (gzip.BadGzipFile, zlib.error) as error:
         hint = "Copy or fetch the file again."
         raise malformed(f"the gzip data are damaged ({error})", f"{path}:{number + 1}", hint) from error
@@ -115,6 +116,7 @@ def read_parallel(
             )
         if not (empty or (left.strip() and right.strip())):
             faults.append((target if left.strip() else source, number))
+        # After a first fault all is still read: to count them, and since a difference in length would explain them.
         elif not faults:
             yield left, right
     if faults:

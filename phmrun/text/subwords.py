@@ -94,6 +94,7 @@ def train_subwords(
             num_threads=1,
             input_sentence_size=0,
             shuffle_input_sentence=False,
+            # By default longer lines than 4192 bytes are left out, without a word at this level of messages.
             max_sentence_length=1 << 16,
             character_coverage=character_coverage,
             normalization_rule_name="identity",

@@ -122,6 +122,7 @@ def learn_codes(
     rows = table.detach().float().cpu() / scale
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(seed)
+        # Where the caller is in inference mode, autograd refuses these numbers, but not a copy that is made in here.
         rows = rows.clone()
         learner = CodeLearner(rows.shape[1], codebooks, codewords)
         optimizer = torch.optim.Adam(learner.parameters(), rate)

@@ -77,6 +77,7 @@ def evaluation_batches(
     for start in range(0, longest, length):
         width = min(length, longest - start)
         text = np.full((len(bounds), width + 1), before, dtype=np.int64)
+        # Parts may differ by a word: what is beyond the end of one stays -1, and is read but not predicted.
         places = np.full((len(bounds), width), -1, dtype=np.int64)
         for row, (begin, end) in enumerate(bounds):
             first, last = begin + start, min(begin + start + width, end)
@@ -206,6 +207,7 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
         (train,), (dev,) = held_out((files["train"],), config.data.hold_out, cache, running=True)
         files = {**files, "train": train, "dev": dev}
     settings = stream_settings(config.data, files)
+    # What the text itself has decided stands in no key of the config, and must tell runs apart all the same.
     if config.data.name == "files" and settings.splitting != config.data.split_at:
         fingerprints = {**fingerprints, "words": f"{settings.splitting}, from {settings.min_frequency} on"}
     return StreamData(

@@ -69,6 +69,7 @@ class LSTMLanguageModel(nn.Module):
                 bias_vectors=2,
                 maps=maps,
                 variational=True,
+                # Each LSTM has one layer: what is dropped between two of them is dropped from the upper one's inputs.
                 input_dropout=dropout if number else input_dropout,
                 weight_dropout=weight_dropout,
                 **(layer or {}),

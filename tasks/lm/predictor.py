@@ -144,6 +144,7 @@ class LanguageModelPredictor:
         began = time.perf_counter()
         nats = self.surprisal(tokens)
         seconds = time.perf_counter() - began
+        # Behind each end of a line but the last, after which there is nothing.
         by_line = np.split(nats * NAT, np.flatnonzero(tokens == self.vocabulary.end)[:-1] + 1)
         first = itertools.islice(text_lines(data.files[split], "reading"), SAMPLES)
         return Evaluation(
@@ -165,6 +166,7 @@ class LanguageModelPredictor:
         count = len(parts(len(tokens), self.scoring.streams))
         for first in range(0, count, self.scoring.batch):
             state: State | None = None
+            # These parts are read to their end before the next ones begin: the state that is carried on is theirs.
             rows = range(first, min(first + self.scoring.batch, count))
             for batch, where in evaluation_batches(
                 tokens,

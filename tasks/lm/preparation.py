@@ -114,6 +114,7 @@ def prepare_stream(
         stored = write_stream(path, words, vocabulary.ids, unknown=vocabulary.unknown, vocabulary_size=size)
         if split == TRAIN:
             note(f"{vocabulary.entries:,} different words, {stored['tokens']:,} tokens to learn from")
+        # Not earlier: the tally counts lines as they pass, and the last has passed when the store is written.
         counts = {"lines": tally.lines, "characters": tally.characters, **stored}
         return {**counts, "unknown_rate": stored["unknown"] / stored["tokens"]}
 

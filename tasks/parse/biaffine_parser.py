@@ -93,6 +93,7 @@ class BiaffineParser(nn.Module):
         self.letters = Embedding(characters, character_width, **embedding)
         self.letter_lstm = LSTM(character_width, character_hidden, **cell)
         attends = character_pooling == "attention"
+        # A single row, and so no matrix for a structure to replace.
         self.letter_attention = Linear(character_hidden, 1, bias=False) if attends else None
         self.letter_map = Linear(character_hidden * (1 + attends), word_width, bias=attends, **layer)
         self.lstm = LSTM(word_width + tag_width, hidden, layers, bidirectional=True, dropout=dropout, **cell)

@@ -69,6 +69,7 @@ def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
             hint="Use --set data.hold_out=0.1 to validate on a tenth of the training sentences.",
         )
     files = {"train": tuple(located[split] for split in data.train)}
+    # What is learnt from is not scored as well; nor is a split called train, in whose place others are learnt from.
     files |= {split: (path,) for split, path in located.items() if split not in ("train", *data.train)}
     if data.train != ("train",):
         sums = {**sums, "train": ",".join(data.train)}

@@ -54,6 +54,7 @@ class ParserModule(TrainingModule):
             right = found == heads
             hits = {"uas": right.sum(), "las": (right & (best == wanted)).sum()}
             return Loss(nll, nll, batch.units, hits)
+        # What is minimised is smoothed; the likelihood that is reported is not, so that it compares with validation.
         if self.smoothing:
             of_labels = F.cross_entropy(
                 labels, wanted, reduction="sum", ignore_index=NO_LABEL, label_smoothing=self.smoothing
@@ -133,6 +134,7 @@ def parser_graph(network: BiaffineParser) -> ExportGraph:
         },
         outputs=["arcs", "labels"],
         largest={"batch": MOST, "length": LONGEST, "spellings": MOST * LONGEST, "longest": LONGEST},
+        # Lengths count the root: the second example is one word of one character.
         examples=[_parsed(network, *sizes) for sizes in ((2, 7, 5), (1, 2, 1), (3, 21, 12))],
         untraceable=UNROLLED,
     )

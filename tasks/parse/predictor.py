@@ -128,6 +128,7 @@ class TreeParser:
                     names = [self.vocabulary.labels[each] for each in label_ids[1:length]]
                     trees[number] = (head[1:length], names)
                 advance(len(numbers))
+        # Enhanced dependencies, which the input may have, would contradict the new tree.
         return [
             sentence.with_parse(*tree).with_column(conllu.DEPS, conllu.EMPTY)
             for sentence, tree in zip(sentences, trees, strict=True)
@@ -152,6 +153,7 @@ class TreeParser:
                 if line.strip() and not line.startswith("#"):
                     break
             kind = "conllu" if seen and "\t" in seen[-1] else "text"
+            # Put back in front: standard input cannot be read twice.
             lines = chain(seen, lines)
         if kind == "text":
             note("tokenised text has no part-of-speech tags: expect lower scores than with them")

@@ -194,6 +194,7 @@ class EncodedTreebank:
         def taken(values: Numbers | None, padding: int) -> Numbers:
             return np.zeros((0, 0), dtype=np.int64) if values is None else np.where(inside, values[places], padding)
 
+        # Padding is spelt as the root, row 0, which every batch has: no further row to read.
         rows, spellings = np.unique(taken(self.spellings, 0), return_inverse=True)
         order = np.argsort(-self.character_counts[rows], kind="stable")
         counts, first = self.character_counts[rows[order]], self._character_starts[rows[order]]

@@ -68,6 +68,7 @@ class EncoderClassifier(nn.Module):
         self.positions = SinusoidalPositions(width)
         self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
         self.output = ClassScores((1 + pooling.count("-")) * width, classes, **(output or {}))
+        # forward multiplies by √width: words then have unit variance, beside positions between -1 and 1.
         self.embedding.reset_parameters(width**-0.5)  # type: ignore[operator]
 
     def forward(self, sentences: Sentences) -> Tensor:
