@@ -213,9 +213,9 @@ def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
     Scalars of NumPy and torch become Python numbers, paths become strings, non-finite floats become their names. Values
     of another kind become what ``otherwise`` makes of them, or raise a ``TypeError``.
     """
-    # Before the next line: a member of a StrEnum is a str, too, and would stay a member, which YAML cannot write.
     if isinstance(value, Enum):
         return plain(value.value, otherwise)
+    # Only now: a member of a StrEnum is a str, too, and would stay a member, which YAML cannot write.
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

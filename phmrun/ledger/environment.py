@@ -85,9 +85,9 @@ class Segment:
 
 def facts(run: "Run") -> dict[str, Any]:
     """What a process knows of its environment without torch; keeps uncommitted changes of the code in the run."""
-    # Windows has no os.sysconf (AttributeError); a system that has it may not know these names (ValueError).
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # Windows has no os.sysconf (AttributeError); a system that has it may not know these names (ValueError).
     except (AttributeError, OSError, ValueError):
         memory = None
     return {

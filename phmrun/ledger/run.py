@@ -201,8 +201,8 @@ class Run:
         The reference is a run id, the beginning of one or of its last twelve digits, the path of a run directory, or
         "latest" for the run whose status was written last.
         """
-        # An empty reference would name the directory of runs itself, and below, every run.
         for path in (runs_dir / reference, Path(reference)):
+            # An empty reference would name the directory of runs itself, and below, every run.
             if reference and _is_run(path):
                 return cls(path)
         found = runs_dir.iterdir() if runs_dir.is_dir() else ()

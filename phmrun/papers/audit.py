@@ -170,6 +170,7 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     missing = row.missing_in(heading)
     fitted = f"chosen to meet the printed number: {row.inferred[heading]}" if heading in row.inferred else ""
     remark = _joined(fitted, remark)
+    # Where the paper leaves something open, even an equal number may be chance, so it is not judged at all.
     if missing:
         note = _joined(f"not said: {missing}", f"{row.reading}: {computed:,}", listed, remark)
         return computed, Verdict.UNDERDETERMINED, note
@@ -193,6 +194,7 @@ def _retraced(
     }
     if parts and parts.keys() <= row.published.keys():
         cells = [(row, name) for name in parts]
+        # The amounts are fractions: as binary floats, sums of decimals may miss the printed one in its last digit.
         amounts = (sign * networks.printed(*cell).amount for cell, sign in zip(cells, parts.values(), strict=True))
         if judge(printed, sum(amounts, Fraction())) is Verdict.EXACT:
             source = f"follows from the printed {', '.join(row.published[name] for name in parts)}"

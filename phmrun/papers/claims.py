@@ -191,6 +191,7 @@ def outcome_of(
         return Outcome.UNDECIDED, "one of the two cells has no run"
     if comparison is None or min(seeds) < 2:
         return Outcome.UNDECIDED, "one seed says nothing of training again"
+    # Turned so that more is better; a negation swaps the ends.
     low, high = sorted((-end if lower_is_better else end) for end in comparison.interval())
     if claim.claim == "close":
         if p_not_worse(comparison, claim.margin, lower_is_better=lower_is_better) <= LEVEL:
@@ -252,6 +253,8 @@ class Evidence:
             only: dict[str, list[Any]] = {"row": [row]}
             if len(set(groups.values())) > 1:
                 only["column"] = [groups[column]]
+            # One seed is enough for the settings, in which the seed is left out: by these all runs are found,
+            # and the data need not be here.
             cells = plan(sweep, _unseen, options_of, seeds=1, only=only).cells
             config = next((cell.config for cell in cells if cell.config), None)
             entries = self._by_settings.get(_key(settings_of(config)), []) if config else []

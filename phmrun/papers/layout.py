@@ -208,6 +208,7 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         if texts:
             yield "not said by the paper: " + "; ".join(f"{key} ({text})" for key, text in texts.items())
     if differences:
+        # Differences of one table are all of one kind: of looks, or of one test.
         one = next(iter(differences.values()))
         test = f"p < {LEVEL} after Holm's correction over the rows of a column"
         if isinstance(one, Looked):
@@ -260,6 +261,7 @@ def sentence(difference: "Difference | Looked") -> str:
     if decision.one_seed:
         over = "test items; of one seed, so nothing is known of training again"
     direction = "better" if decision.better else "worse"
+    # All three texts are made, whatever the verdict is, and there may be no margin to format.
     verdict = {
         Verdict.DIFFERENT: f"different, {direction}",
         Verdict.NOT_WORSE: f"not worse by more than {decision.margin:g}" if decision.margin else "",

@@ -177,6 +177,7 @@ def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, red
     """The cell of some experiments under a heading."""
     chosen = tuple(e for e in entries if all(e.label(key) == value for key, value in heading.where.items()))
     require_seeds(chosen, heading.name)
+    # Experiments that share a run count as one seed; those without a run stay apart, as seeds that are planned.
     chosen = tuple({entry.run.id if entry.run else id(entry): entry for entry in chosen}.values())
     published = _published(printed, len(heading.scores))
     numbers = []

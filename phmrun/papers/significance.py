@@ -44,6 +44,7 @@ def differences(table: ResultTable, margin: float | None = None) -> dict[Place, 
             if said := compared(figure, dense, score, items):
                 found[place] = said
             advance(1)
+    # A second pass, since Holm's correction needs the p-values of all rows of a column.
     made = {}
     for column, heading in enumerate(table.headings):
         places = [place for place in found if place[1] == column]
@@ -71,6 +72,7 @@ def compared(
         read = [items.of([path for _, path in side.values()], score) for side in (ours, theirs)]
         if all(read):
             runs = [each for side in read for each in side]
+            # Other marks are other items. A checksum of the file that is not on record (empty) rules nothing out.
             if len({each.mark for each in runs}) > 1 or len({each.file for each in runs} - {""}) > 1:
                 return None
             counts = [[each.counts for each in side] for side in read]

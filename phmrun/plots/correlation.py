@@ -74,6 +74,7 @@ def draw_correlation(panels: list[Panel], title: str) -> Figure:
         place.set_xlabel("dimension", fontsize=8)
         place.set_ylabel("dimension", fontsize=8)
         for group in range(1, panel.groups):
+            # imshow centres the cells on whole numbers, so their edges lie half a cell before these.
             line = group * len(panel.map) / panel.groups - 0.5
             place.axhline(line, color="white", linewidth=0.5)
             place.axvline(line, color="white", linewidth=0.5)

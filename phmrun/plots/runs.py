@@ -108,6 +108,7 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
     for number, curve in enumerate(drawn):
         colour = PALETTE[number % len(PALETTE)]
         dashes = ("-", "--", ":", "-.")[number // len(PALETTE) % 4]
+        # A line through one point draws nothing.
         marker = "o" if len(curve.places) == 1 else None
         axes.plot(
             curve.places, curve.values, dashes, color=colour, label=words(curve.label), linewidth=1.4, marker=marker
@@ -149,6 +150,7 @@ def draw_speed(paces: Sequence[Pace], heading: str = "") -> Figure:
         bars = axes.barh(range(len(paces)), [value or 0.0 for value in values], color=PALETTE[0], height=0.7)
         said = ["not recorded" if value is None else f"{value:,.0f}" for value in values]
         axes.bar_label(bars, said, padding=3, fontsize=8)
+        # Room for the figures at the ends of the bars; an axis without any bar needs some length, too.
         axes.set_xlim(0, 1.2 * max([value for value in values if value] or [1.0]))
         axes.set_yticks(range(len(paces)), [words(pace.label) for pace in paces], fontsize=8)
         axes.set_xlabel(name, fontsize=8)

@@ -31,6 +31,7 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
         axes.errorbar(point.size, point.score, yerr=point.spread, fmt="o", color=colour, capsize=3, label=label)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    # On a short logarithmic axis Matplotlib labels minor ticks, too, which would lie over these labels.
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
     sizes = legible([point.size for point in points])
     if len(sizes) <= 6:

@@ -117,6 +117,7 @@ def _of_settings(
         search.append(f"{row.label}: {len(row.trials)} trials on validation, {space}: {best}")
     configs = [semantic_values(status.cell.config) for status in statuses if status.cell.config]
     settings = [", ".join(f"{key}={value}" for key, value in each.items() if key != "seed") for each in configs]
+    # A row is a cell's label without its seed, so that the seeds of a row can be counted.
     rows = [" · ".join(part for part in label.split(" · ") if not part.startswith("seed ")) for label, _ in done]
     seeds = Counter(rows)
     trials = [f"{row.label}: {len(row.trials)} trials" for row in tuned]

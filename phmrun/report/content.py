@@ -33,6 +33,7 @@ def write_report(
     They are named for ``path``, the HTML file. ``differences`` are those from the dense cells.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # First, since the HTML page takes the pictures in from their files.
     pictures = [*_pareto(table, path), *_curves(statuses, path)]
     counts = " · ".join(f"{count} {kind}" for kind, count in tally(statuses).items())
     seconds = sum(s.run.status.seconds for s in statuses if s.run and s.run.status)
@@ -136,6 +137,7 @@ def environments(statuses: Sequence[CellStatus]) -> list[Part]:
         say("All rows were made in the same environment.")
     for label, segments in found.items():
         for before, after in pairwise(segments):
+            # A process that began at step 0, or trained nothing, did not go on in another environment.
             if after.get("first_step") and (changed := environment.differences(before, after)):
                 told = "; ".join(changed[:MOST_DIFFERENCES])
                 say(f"{label} went on in another one from step {after['first_step']:,}: {told}.")

@@ -77,6 +77,7 @@ class SweepFile(Section):
         count = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
         if count > MOST_SEEDS:
             raise ValueError(f"{count:,} seeds are more than the {MOST_SEEDS:,} of one sweep")
+        # "tune: true" stands for the learning rate.
         if ({RATE} if self.tune is True else self.tune.keys()) & (self.grid.keys() | {"seed"}):
             raise ValueError("what is tuned is neither the seed nor a key of the grid")
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):

@@ -67,6 +67,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
         sizes = learnt or config.sizes
         about = {name: value for name, value in values.items() if name != "data"} | {"sizes": sizes}
         count = once(lambda: int(count_parameters(config, sizes)["total"]), ["network", about])
+        # Only now, so that settings which cannot be built are told as such also where their data are absent.
         if absent is not None:
             raise absent
         return Inspected(count, marks, learnt is not None)

@@ -197,6 +197,7 @@ class Cancelled:
 def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
     """Interrupts the planners of a sweep on this machine, then its runs; all of them can be continued."""
     before = [status for status in statuses if status.state is CellState.RUNNING]
+    # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.
     planners = [holder for holder in workplace.planners() if _is_here(holder)]
     for which, seconds in ((signal.SIGINT, PATIENCE), (signal.SIGTERM, 5.0)):
         _end([holder for holder in planners if _lives(holder)], which, seconds, group=False)

@@ -81,6 +81,7 @@ def read_variation(text: str) -> Variation:
         raise PhmrunError(f"the ends of {values!r} are not numbers", where=f"--vary {key}") from None
     if not low < high:
         raise PhmrunError(f"the interval {values!r} is empty", where=f"--vary {key}")
+    # Interval tells whole numbers from others by its lower end, so both ends are of one type.
     if isinstance(low, float) or isinstance(high, float):
         low, high = float(low), float(high)
     return Interval(key, low, high)
@@ -129,6 +130,8 @@ class Search:
             load_if_exists=True,
         )
         begun = len(self._study.get_trials(deepcopy=False))
+        # With the same seed, a search that goes on would draw its first trials again. constant_liar keeps trials that
+        # run at the same time apart.
         self._study.sampler = optuna.samplers.TPESampler(seed=cell.config.seed + begun, constant_liar=True)
 
     def next(self, count: int, trials: int) -> list[Trial]:

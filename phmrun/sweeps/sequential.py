@@ -146,6 +146,7 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
         for row, scores, decision in zip(family.rows, values, made, strict=True):
             seen = looked_at(design, len(scores), len(base))
             is_open = decision.verdict is Verdict.UNDECIDED and seen < design.max_seeds
+            # Only of the seeds at the look that decided, or else at the last: later scores had no part in the decision.
             shown = compare_scores(scores[: decision.seeds], base[: decision.seeds], paired=False)
             least = detectable(shown, design.level / len(family.rows)) if shown else None
             looked = Looked(decision, design, shown.value if shown else None, least, is_open)

@@ -155,6 +155,7 @@ def _running(tracker: Tracker, statuses: Sequence[CellStatus]) -> Table:
         recorded = status.run.status if status.run else None
         share, pace, left = progress(status), pace_of(status.run), tracker.estimate.left(status)
         table.add_row(
+            # Rich would read [brackets] in a bare string as markup
             Text(status.cell.label),
             f"{recorded.step:,}" if recorded else "",
             f"{share:.0%}" if share is not None else "",
