@@ -86,6 +86,7 @@ def bench_networks(
     place = choose_device(device)
     sizes = tuple(measuring.numbers(batch_size, "--batch-size")) or networks.Amount.sentences
     amount = networks.Amount(vocabulary, length, tokens, sizes, repeats)
+    # All configurations are resolved before anything is measured, so that a mistake in the last is told at once.
     plans = [(name, _configs(name, wanted, vocabulary)) for name in measuring.listed(preset) or ["small"]]
     machine.warn_if_busy()
     facts = {**machine.facts(), "device": place}
@@ -116,6 +117,7 @@ def _configs(preset: str, wanted: list[tuple[str, dict[str, Any]]], vocabulary: 
             left_out.append(f"{preset}, {label}: {error.what}")
     for reason in left_out:
         console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
+    # dense itself always fits, so these are all that were asked for
     if wanted and len(left_out) == len(wanted):
         raise PhmrunError(f"no layer fits: {left_out[-1]}", where="--layer")
     return configs
@@ -172,6 +174,7 @@ def bench_table(
     wanted = {str(column.score) for column in columns if str(column.score).startswith(PREFIX)}
     if not wanted:
         raise PhmrunError("no column of this file is a time", where=file, hint="`phmrun bench run RUN` measures a run.")
+    # Several cells may be one experiment, whose run is measured once.
     statuses = distinct(survey(made, runs_dir))
     runs = [status.run for status in statuses if status.run and status.run.state == State.DONE]
     if not runs:

@@ -111,6 +111,7 @@ def bench_layers(
         raise PhmrunError("sizes can be given for one module at a time", where="--module", valid=MODULES)
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS, where="--precision")
+    # After all checks that do without it: its import takes seconds, and a mistake should be told at once.
     import torch
 
     from phmrun.bench import embeddings, layers, machine
@@ -245,6 +246,7 @@ def bench_rates(
     load_plugins(plugin)
     if optimizer not in OPTIMIZERS:
         raise unknown("optimizer", optimizer, OPTIMIZERS, where="--optimizer")
+    # A matrix from IN to OUT has OUT rows and IN columns.
     columns, rows = measuring.sides(shape)
     from phmrun.bench.movement import movements
 

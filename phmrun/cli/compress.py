@@ -112,6 +112,7 @@ def compress(
     config = trained.config
     if others:
         if any(key.startswith("data.") for key, *_ in others) and TASKS.get(config.task).converts:
+            # The rows of the trained tables belong to the run's vocabulary: other data must not learn one of their own.
             others.append(("data.vocabulary.path", str(trained.run.vocabulary.resolve()), "the run's vocabulary"))
         config = resolve_request(config.task, others, parent=trained.run.config_path).resolved.config
     weights = trained.load(checkpoint=checkpoint, average=average)

@@ -128,6 +128,7 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
         value = stored.get("value")
         shown = f"{value:z,.2f}" if count and isinstance(value, float) else _cell(value)[0]
         rows.append((name, shown, interval, count, f"[{number}]" if number else ""))
+    # print_table sets only numbers at the right, and these are texts.
     width = max((len(row[1]) for row in rows), default=0)
     aligned = [(name, shown.rjust(width), *more) for name, shown, *more in rows]
     print_table(("metric", "value".rjust(width), "95 % interval", "over", ""), aligned)

@@ -168,6 +168,7 @@ def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> No
     chosen = wanted_splits(dataset, split)
     here = [each for each in chosen if each in splits_here(dataset)]
     if chosen and not here:
+        # raises, and says how to bring them
         locate(name, chosen)
     states = {presence.split: presence.check for presence in inspect(dataset) if presence.check is Check.WRONG}
     rows: list[dict[str, Any]] = []
@@ -217,6 +218,7 @@ def formats(
         print_json([{"name": each.name, "says": each.says, "files": each.files} for each in found])
         return
     for each in found:
+        # All that is no part of a sample goes to standard error, so that a sample can be redirected into a file.
         typer.echo(f"# {each.name}: {each.says}", err=True)
         for name, text in each.files.items():
             typer.echo(f"# {name}", err=True)

@@ -123,6 +123,7 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
         yield Check("W&B", "warning", found, advice)
     else:
         yield Check("W&B", "ok", f"{wandb}, {mode}")
+    # The directory may be yet to be made, and disk_usage takes none that is not there.
     existing = _existing(runs_dir)
     free = shutil.disk_usage(existing).free
     found = f"{free / 2**30:.1f} GiB free at {existing}"

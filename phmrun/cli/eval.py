@@ -49,6 +49,7 @@ def evaluate(
     load_plugins(options.plugin)
     from phmrun.ledger import Run
 
+    # Before torch is imported, which takes seconds, so that a mistyped name is told at once.
     found = Run.find(runs_dir, run)
     with waiting("preparing"):
         from phmrun.engine.trained_model import evaluate_run, open_run

@@ -77,6 +77,7 @@ def export(
     with waiting(f"writing and checking {kind}"):
         exported = exporting.export(trained, out, kind, checkpoint=checkpoint, average=average)
     if model_card:
+        # Several parts have a directory of their own; a single file lies among others.
         _write_card(found, exported.path if exported.parts else exported.path.parent)
     files = list(exported.parts.values()) or [exported]
     if as_json:

@@ -50,6 +50,7 @@ def predict(
             decoding=options.decoding(nbest=nbest),
             checkpoint=options.checkpoint,
             average=options.average,
+            # else the answer to a line would wait for a batch of them
             batch_size=1 if interactive else options.batch_size,
             device=options.device,
         )

@@ -50,6 +50,7 @@ def report(
 
     run = None
     if not file.endswith((".yaml", ".yml")):
+        # What is no run either is refused below, where it is read as a sweep's file.
         with suppress(PhmrunError):
             run = Run.find(runs_dir, file)
     if run:

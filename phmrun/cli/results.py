@@ -58,6 +58,7 @@ def add(
         for run in runs:
             files = {name: run.checkpoints / name for name in (LAST, BEST)}
             weights = {name: weights_checksum(file) for name, file in files.items() if file.is_file()}
+            # Trials are compared by their validations alone, so what each test item adds is not kept of them.
             summary = None if run in trials else summarise(run.path)
             score = summary.main_score if summary else None
             found = to_json(run, score) if score else None
@@ -120,6 +121,7 @@ def build(
     page = page_of(folder)
     if check:
         there = out.read_text(encoding="utf-8") if out.is_file() else ""
+        # Pictures need only be there: releases of Matplotlib draw the same one in different bytes.
         if there != page.text or not all(picture.is_file() for picture in page.pictures):
             raise PhmrunError(
                 "the page is not what the results say",

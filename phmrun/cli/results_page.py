@@ -122,6 +122,7 @@ def page_of(folder: Path) -> Page:
             answers = [_Answer(each, folder / each.name / SWEEP, runs_dir) for each in question.sweeps]
             parts: list[Part] = [Text(question.about)] if question.about else []
             for answer in answers:
+                # A generator that reads the runs: used up here, before the temporary directory is gone.
                 parts += answer.parts()
                 heads = itertools.chain([(f"{place}", answer.title)], itertools.repeat(("", "")))
                 known += [(*head, *verdict) for head, verdict in zip(heads, answer.verdicts(), strict=False)]

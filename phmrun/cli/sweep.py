@@ -185,6 +185,7 @@ def run(
 
     deadline = None if hours is None else time.monotonic() + 3600 * hours
     made = sweep_work.planned(file, only, seeds)
+    # Trials of a tuning run on this machine alone; what is handed over takes the values that were chosen so far.
     if script or executor is not ExecutorName.LOCAL:
         made = sweep_work.chosen(made, runs_dir)
     else:

@@ -127,6 +127,7 @@ class Workers:
             def watch(event: Event | None) -> None:
                 over = deadline is not None and time.monotonic() >= deadline
                 failed = event is not None and event.code and event.status.state is not CellState.DONE
+                # A run that is interrupted since the time is over leaves with such a code, too, and has not failed.
                 if event is not None and failed and (event.status.state is CellState.FAILED or not over):
                     bad[str(event.status.cell.run_id)] = event.log
                 view(event)
@@ -170,6 +171,7 @@ def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: 
     make = maker(made)
     workers = local_workers(made, runs_dir, jobs, threads)
     while True:
+        # Anew in each round: what is tried next depends on the best values so far.
         rows = settled(made, runs_dir, made.sweep.file.tune, make)
         statuses = [status for row in rows for _, status in row.trials]
         left = [s for s in statuses if s.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID)]

@@ -60,6 +60,7 @@ def sync(
         return
     asked = None if online is None else "online" if online else "offline"
     mode = wandb_mode(asked or os.environ.get("WANDB_MODE") or "online")
+    # All are found before the first is uploaded: a typo in the last leaves nothing half done.
     for run in [Run.find(runs_dir, reference) for reference in runs]:
         synced = replay(run, mode, project=project, entity=entity)
         if as_json:

@@ -154,5 +154,6 @@ def _print(laid: "Laid", style: TableFormat) -> None:
             print(f"% {laid.title}; the package booktabs draws the rules")
         print_formatted([head(column) for column in laid.columns], laid.rows, Format.LATEX)
         for note in laid.notes:
+            # Signatures have no spaces at which LaTeX could break the line.
             breakable = latex(note).replace("$|$", "$|$\\allowbreak{}")
             print(f"\\par{{\\footnotesize {breakable}}}")
