@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from phmrun.engine.rates import Rate, rates
+from phmrun.engine.optimizers import Rate, rates
 from phmrun.layers import Linear
 
 
@@ -15,7 +15,7 @@ class Movement(NamedTuple):
 
     factor: str  # the parameter that is moved while the others stay
     one: float  # by the learning rate itself
-    structure: float  # by the rate of the factor's shape (:mod:`phmrun.engine.rates`)
+    structure: float  # by the rate of the factor's shape (:mod:`phmrun.engine.optimizers`)
 
 
 def movements(

@@ -40,7 +40,7 @@ from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
 from phmrun.registry import TASKS
 from phmrun.text.lines import read_parallel
-from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import Vocabularies
 
 LOG = logging.getLogger("phmrun.bench")
 

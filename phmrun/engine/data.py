@@ -16,7 +16,7 @@ from phmrun.config import Experiment
 from phmrun.files import sha256_of
 from phmrun.ledger.environment import Split
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
-from phmrun.text.preparation import Kept, Prepared
+from phmrun.text.store import Kept, Prepared
 
 
 class Vocabulary(Kept, Protocol):

@@ -26,10 +26,9 @@ from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, doubts
 from phmrun.engine.derivation import Derivation, check_extension, check_teacher
-from phmrun.engine.distillation import Teacher
-from phmrun.engine.module import build_module
+from phmrun.engine.module import Teacher, build_module
+from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, is_leader, keep_freed_memory, leader_died
-from phmrun.engine.rates import Rate, rate_table
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text

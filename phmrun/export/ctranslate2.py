@@ -20,9 +20,16 @@ from phmrun.errors import PhmrunError
 from phmrun.export.vocabularies import has_model, token_names, write_models
 from phmrun.files import replacing_directory, write_json, write_text
 from phmrun.layers import FeedForward, MultiheadAttention, folded
-from phmrun.models.positions import RelativePositions
-from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Sublayer, Transformer, with_tables
-from phmrun.text.vocabularies import Vocabularies
+from phmrun.models.transformer import (
+    DecoderLayer,
+    EncoderDecoder,
+    EncoderLayer,
+    RelativePositions,
+    Sublayer,
+    Transformer,
+    with_tables,
+)
+from phmrun.text.vocabulary import Vocabularies
 
 Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
 

@@ -22,7 +22,7 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.export.graph import ExportGraph, Run, outputs_of
 from phmrun.export.vocabularies import token_names, write_models
 from phmrun.files import replacing, replacing_directory, write_json
-from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import Vocabularies
 
 Format = Literal["safetensors", "torch-export", "onnx"]
 FORMATS: tuple[str, ...] = get_args(Format)

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from phmrun.text.subwords import PieceVocabulary, SubwordVocabulary
-from phmrun.text.vocabularies import Vocabularies
-from phmrun.text.vocabulary import SPECIALS, Vocabulary
+from phmrun.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
 
 
 def token_names(vocabulary: Vocabulary) -> list[str]:

@@ -9,9 +9,8 @@ from phmrun.layers.embedding import Embedding, build_embedding, register_embeddi
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import FeedForward, Linear
 from phmrun.layers.lstm import LSTM
-from phmrun.layers.network import share_parameters
+from phmrun.layers.network import share_parameters, tied_output
 from phmrun.layers.structure import Option, Structure, build_structure, options_of, register
-from phmrun.layers.tied import tied_output
 
 __all__ = [
     "HGT",

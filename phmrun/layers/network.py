@@ -6,11 +6,14 @@ trained once, moved and copied together. A state dict holds them under every map
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from torch import nn
 
 from phmrun.errors import PhmrunError, nearest
+from phmrun.layers.adaptive import AdaptiveInput, TiedOutput
+from phmrun.layers.define import DeFINE
+from phmrun.layers.embedding import Embedding
 from phmrun.layers.linear import Linear
 from phmrun.layers.structure import Structure, build_structure
 
@@ -85,3 +88,18 @@ def share_parameters(network: nn.Module) -> None:
 def place(path: str, share: Share) -> str:
     """What maps that share have in common: "" or, for "kind", the path with a * for each number."""
     return "" if share == "model" else ".".join("*" if part.isdigit() else part for part in path.split("."))
+
+
+def tied_output(in_features: int, embedding: nn.Module, bias: bool = False, **structure: Any) -> Linear | TiedOutput:
+    """The output map that shares with ``embedding`` what it can: its structure, or its words' own vectors.
+
+    Args:
+        in_features: Size of a hidden vector.
+        embedding: From :func:`phmrun.layers.embedding.build_embedding`.
+        bias: Whether there is a bias.
+        **structure: Structure of the maps that the output has of its own, and its options.
+    """
+    if isinstance(embedding, Embedding):
+        return Linear(in_features, embedding.num_embeddings, bias, structure=embedding.structure)
+    words = embedding.mapping if isinstance(embedding, DeFINE) else embedding
+    return TiedOutput(in_features, cast(AdaptiveInput, words), bias, **structure)

@@ -209,7 +209,7 @@ class Structure(nn.Module):
         """By the names of its own parameters that are factors of W: how many numbers each makes, out of how many.
 
         Their learning rates follow from it where ``training.optimizer.rates`` is "structure"; see
-        :mod:`phmrun.engine.rates`. What is not named here has the rate of a dense matrix.
+        :mod:`phmrun.engine.optimizers`. What is not named here has the rate of a dense matrix.
         """
         return {}
 

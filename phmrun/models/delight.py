@@ -19,11 +19,19 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import AdaptiveInput, FeedForward, Linear, MultiheadAttention, share_parameters
+from phmrun.layers.adaptive import TiedOutput
 from phmrun.layers.define import CHUNK
 from phmrun.layers.linear import glorot_std
-from phmrun.layers.tied import TiedOutput
-from phmrun.models.positions import SinusoidalPositions
-from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Norm, Sublayer, Tie, check_tie
+from phmrun.models.transformer import (
+    DecoderLayer,
+    EncoderDecoder,
+    EncoderLayer,
+    Norm,
+    SinusoidalPositions,
+    Sublayer,
+    Tie,
+    check_tie,
+)
 from phmrun.registry import EMBEDDINGS
 
 REDUCTION = 4

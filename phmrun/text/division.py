@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note
 from phmrun.text.lines import numbered_lines, read_parallel
-from phmrun.text.preparation import build_once
+from phmrun.text.store import build_once
 
 Files = tuple[Path, ...]
 Sides = TypeVar("Sides", bound=tuple[Path, ...])

@@ -22,7 +22,7 @@ from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
 from phmrun.tasks.lm.vocabulary import StreamVocabulary
 from phmrun.text.division import held_out
 from phmrun.text.lines import numbered_lines
-from phmrun.text.preparation import Prepared
+from phmrun.text.store import Prepared
 
 LOG = logging.getLogger("phmrun.tasks.lm")
 Files = dict[str, Path]

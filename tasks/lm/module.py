@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
-from phmrun.engine.distillation import Prediction
-from phmrun.engine.module import Loss, TrainingModule
+from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.export.graph import LONGEST, MOST, ExportGraph

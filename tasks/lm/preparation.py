@@ -20,8 +20,7 @@ from phmrun.files import intact, write_json
 from phmrun.progress import note, progress
 from phmrun.tasks.lm.vocabulary import StreamVocabulary, chunks_of_words, count_words
 from phmrun.text.lines import numbered_lines
-from phmrun.text.preparation import TRAIN, Prepared, prepare
-from phmrun.text.store import REMOVE, mapped
+from phmrun.text.store import REMOVE, TRAIN, Prepared, mapped, prepare
 from phmrun.text.vocabulary import Splitting
 
 TOKENS, DESCRIPTION = "tokens.bin", "store.json"

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from phmrun.layers import FeedForward, Linear
 from phmrun.layers.cross_entropy import CrossEntropy
-from phmrun.models.positions import sinusoids
+from phmrun.models.transformer import sinusoids
 from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.language_model import Reading, State, build_word_tables
 

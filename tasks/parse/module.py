@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.engine.distillation import Prediction
-from phmrun.engine.module import Loss, TrainingModule
+from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.export.graph import LONGEST, MOST, UNROLLED, ExportGraph
 from phmrun.layers import Embedding, folded

@@ -9,9 +9,8 @@ from torch.nn import functional as F
 
 from phmrun.layers import FeedForward, MultiheadAttention, build_embedding
 from phmrun.layers.attention import Maps
-from phmrun.models.positions import SinusoidalPositions
 from phmrun.models.sentences import ClassScores, Pooling, Sentences, pooled
-from phmrun.models.transformer import EncoderLayer, Norm, Sublayer, build_norm
+from phmrun.models.transformer import EncoderLayer, Norm, SinusoidalPositions, Sublayer, build_norm
 from phmrun.tasks.sva.config import AgreementExperiment
 
 

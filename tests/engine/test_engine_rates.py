@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from phmrun.engine.optimizers import build_optimizer
-from phmrun.engine.rates import parameter_groups, rate_table, rates
+from phmrun.engine.optimizers import build_optimizer, parameter_groups, rate_table, rates
 from phmrun.layers import Embedding, Linear
 
 CASES = [

@@ -11,8 +11,7 @@ from random_transformers import network
 from phmrun.export.formats import export
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
-from phmrun.text.vocabularies import Vocabularies, train_vocabulary
-from phmrun.text.vocabulary import EOS
+from phmrun.text.vocabulary import EOS, Vocabularies, train_vocabulary
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

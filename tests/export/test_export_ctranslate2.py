@@ -12,8 +12,7 @@ from random_transformers import network
 from phmrun.export.ctranslate2 import converted, specification_of
 from phmrun.export.vocabularies import token_names
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
-from phmrun.text.vocabularies import Vocabularies, train_vocabulary
-from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies, train_vocabulary
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 

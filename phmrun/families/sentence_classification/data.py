@@ -22,7 +22,7 @@ from phmrun.files import sha256_of
 from phmrun.models.sentences import Sentences, batch_of
 from phmrun.progress import note
 from phmrun.text.batches import Batch
-from phmrun.text.preparation import Prepared
+from phmrun.text.store import Prepared
 from phmrun.text.vocabulary import SPECIALS
 
 Baseline = Callable[[Sequence[Item]], list[str]]  # labels items without a model, and without looking at their labels

@@ -19,8 +19,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary, WordSettings
 from phmrun.files import intact
 from phmrun.progress import note, progress
-from phmrun.text.preparation import TRAIN, Prepared, prepare
-from phmrun.text.store import REMOVE, TokenStore, TokenStoreWriter
+from phmrun.text.store import REMOVE, TRAIN, Prepared, TokenStore, TokenStoreWriter, prepare
 from phmrun.text.vocabulary import spaced, train_words
 
 VERSION = 1  # raised whenever the same text and settings would give other ids or another layout

@@ -18,7 +18,7 @@ from phmrun.errors import PhmrunError
 from phmrun.files import intact
 from phmrun.progress import progress
 from phmrun.text.lines import malformed, numbered_lines
-from phmrun.text.preparation import build_once
+from phmrun.text.store import build_once
 
 VERSION = 1  # raised whenever the same file would give another result
 CHUNK = 2048  # lines that are read at a time

@@ -23,10 +23,8 @@ from phmrun.metrics import Score
 from phmrun.text.batches import Batch
 from phmrun.text.division import held_out, without_empty
 from phmrun.text.lines import read_parallel
-from phmrun.text.preparation import Prepared
-from phmrun.text.store import ParallelStore
-from phmrun.text.vocabularies import Vocabularies
-from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.text.store import ParallelStore, Prepared
+from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
 
 LOG = logging.getLogger("phmrun.engine")
 

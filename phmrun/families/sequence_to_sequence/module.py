@@ -3,8 +3,7 @@
 from typing import cast
 
 from phmrun.config import LayerConfig
-from phmrun.engine.distillation import Prediction
-from phmrun.engine.module import Loss, TrainingModule
+from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.export.graph import ExportGraph

@@ -24,8 +24,7 @@ from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import note
 from phmrun.text.lines import read_parallel
-from phmrun.text.vocabularies import Vocabularies
-from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
 
 Measure = Callable[[Sequence[str], Sequence[str]], Score]
 Engine = Literal["torch", "ctranslate2"]

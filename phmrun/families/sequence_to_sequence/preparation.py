@@ -1,4 +1,4 @@
-"""From raw parallel text to vocabularies and token stores; see :mod:`phmrun.text.preparation`."""
+"""From raw parallel text to vocabularies and token stores; see :mod:`phmrun.text.store`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ from typing import Any
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note, progress
 from phmrun.text.lines import read_parallel
-from phmrun.text.preparation import TRAIN, Prepared, prepare
-from phmrun.text.store import ParallelStore, TokenStoreWriter
-from phmrun.text.vocabularies import Vocabularies, train_vocabulary
+from phmrun.text.store import TRAIN, ParallelStore, Prepared, TokenStoreWriter, prepare
+from phmrun.text.vocabulary import Vocabularies, train_vocabulary
 
 VERSION = 1
 """Raised whenever the same text and settings would give other ids or another layout."""
@@ -27,7 +26,7 @@ NOISY = 1_000_000
 
 @dataclass(frozen=True)
 class VocabularySettings:
-    """How the vocabularies are learnt; see :func:`phmrun.text.vocabularies.train_vocabulary`.
+    """How the vocabularies are learnt; see :func:`phmrun.text.vocabulary.train_vocabulary`.
 
     Args:
         kind: ``unigram``, ``bpe`` or ``word``.

@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from phmrun.layers.fitting import second_factors
 from phmrun.layers.inference import PackedFactors
-from phmrun.layers.kronecker_sum import apply_factors, factors, kronecker_rows, kronecker_sum, multiplications
 from phmrun.layers.structure import Structure, register
+from phmrun.layers.structures.phm import apply_factors, factors, kronecker_rows, kronecker_sum, multiplications
 
 Algebra = Literal["complex", "quaternion", "octonion", "sedenion"]
 ORDERS: dict[str, int] = {"complex": 2, "quaternion": 4, "octonion": 8, "sedenion": 16}
@@ -116,7 +116,7 @@ class Hypercomplex(Structure):
         return len(self.s) * self.out_features * self.in_features
 
     def token_multiplications(self) -> int:
-        """Those of the two products; see :func:`phmrun.layers.kronecker_sum.multiplications`."""
+        """Those of the two products; see :func:`phmrun.layers.structures.phm.multiplications`."""
         return multiplications(self.a, self.s)
 
     def packed(self) -> nn.Module:

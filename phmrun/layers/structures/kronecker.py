@@ -27,8 +27,8 @@ from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_kronecker_sum
 from phmrun.layers.inference import PackedFactors
-from phmrun.layers.kronecker_sum import apply_factors, factors, kronecker_sum, multiplications, unit_mixers
 from phmrun.layers.structure import Structure, register
+from phmrun.layers.structures.phm import apply_factors, factors, kronecker_sum, multiplications, unit_mixers
 
 Division = Literal["ceil", "divisors"]
 """How the sizes of the factors follow from those of W."""
@@ -130,7 +130,7 @@ class Kronecker(Structure):
         return {"a": (p * rank, q), "b": (s, t * rank)}
 
     def token_multiplications(self) -> int:
-        """Those of the two products; see :func:`phmrun.layers.kronecker_sum.multiplications`."""
+        """Those of the two products; see :func:`phmrun.layers.structures.phm.multiplications`."""
         return multiplications(*self._terms())
 
     def packed(self) -> nn.Module | None:
