@@ -54,9 +54,7 @@ class Blast(Structure):
         self.c = nn.Parameter(torch.empty(self.blocks, self.rank, columns))
 
     @classmethod
-    def check(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str
-    ) -> str | None:
+    def check(cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str) -> str | None:  # type: ignore[override]
         """Whether there can be so many blocks, and numbers between."""
         most = min(out_features, in_features)
         if not 0 <= blocks <= most:

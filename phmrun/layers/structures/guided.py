@@ -55,9 +55,7 @@ class Guided(Structure):
         self.pays_from = self.inside.pays_from
 
     @classmethod
-    def check(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, of: str, options: str, until: float
-    ) -> str | None:
+    def check(cls, out_features: int, in_features: int, *, of: str, options: str, until: float) -> str | None:  # type: ignore[override]
         """Whether the structure within fits."""
         if of not in STRUCTURES or of in (cls.name, "dense"):
             return f"of = {of!r}; valid of: any structure but dense and {cls.name} (`phmrun layers list`)"

@@ -47,9 +47,7 @@ class LowRank(Structure):
         self.v = nn.Parameter(torch.empty(self.rank, in_features))
 
     @classmethod
-    def check(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, rank: int, budget: float | str
-    ) -> str | None:
+    def check(cls, out_features: int, in_features: int, *, rank: int, budget: float | str) -> str | None:  # type: ignore[override]
         """Whether the rank is one that W can have, and the budget a share."""
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
