@@ -88,10 +88,8 @@ class AdaptiveInput(nn.Module):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.cutoffs, self.div_value = tuple(cutoffs), div_value
         self.clusters = plan_clusters(num_embeddings, cutoffs, width or embedding_dim, div_value)
-        self.tables = nn.ModuleList(
-            Embedding(cluster.size, cluster.width, None, device, dtype, **layer) for cluster in self.clusters
-        )
         with on_device(device):
+            self.tables = nn.ModuleList(Embedding(each.size, each.width, **layer) for each in self.clusters)
             self.projections = _projections(self.clusters, embedding_dim, layer)
         if dtype is not None:
             self.to(dtype)
