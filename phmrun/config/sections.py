@@ -45,9 +45,11 @@ class Section(BaseModel):
     @classmethod
     def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuses ``true`` for a number, which Python would silently read as 1."""
-        field = cls.model_fields.get(info.field_name or "")
-        if isinstance(value, bool) and field and not _accepts_bool(field.annotation):
-            raise ValueError(f"must not be {str(value).lower()}")
+        if isinstance(value, bool) and info.field_name in cls.model_fields:
+            kind = cls.model_fields[info.field_name].annotation
+            kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+            if not any(each in (bool, Any) or True in get_args(each) for each in kinds):
+                raise ValueError(f"must not be {str(value).lower()}")
         return value
 
     @field_validator("*")
@@ -68,12 +70,6 @@ def former_name(section: type[Section], name: str) -> str:
 def is_section(annotation: Any) -> TypeGuard[type[Section]]:
     """Whether a field's annotation is a nested section."""
     return isinstance(annotation, type) and issubclass(annotation, Section)
-
-
-def _accepts_bool(annotation: Any) -> bool:
-    if get_origin(annotation) in (Union, types.UnionType):
-        return any(_accepts_bool(part) for part in get_args(annotation))
-    return annotation in (bool, Any) or (get_origin(annotation) is Literal and True in get_args(annotation))
 
 
 FilePath = Annotated[Path | None, Unhashed()]

@@ -92,10 +92,7 @@ def as_found(status: Status, path: Path) -> Status:
 
 
 def about_config(config_yaml: str) -> dict[str, Any]:
-    """Task, data, network and seed of a resolved config; what the config does not say is left out.
-
-    ``layer`` is the structure inside the blocks, ``network`` names all parts that are not dense.
-    """
+    """Task, data, layer inside the blocks, all parts that are not dense, and seed, as far as a resolved config says."""
     try:
         config = parse_yaml(config_yaml, "config.yaml")
     except PhmrunError:
@@ -139,10 +136,7 @@ def layer_label(layer: Any, *, words: bool = False) -> str | None:
 
 
 def network_label(config: Mapping[str, Any]) -> str | None:
-    """The parts of a network that are not dense: ``phm n=8``, ``output circulant``; ``dense`` where all are.
-
-    ``None`` where the config says nothing of its layers.
-    """
+    """The parts of a network that are not dense, ``phm n=8, output circulant``, or ``dense``; ``None``: not said."""
     labels = {part: layer_label(config.get(part)) for part in ("layer", "embedding", "output")}
     if not any(labels.values()):
         return None
