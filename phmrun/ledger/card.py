@@ -96,6 +96,12 @@ def describe(run: Run) -> Description:
             damage.append(" ".join(str(error).split()))
             return otherwise
 
+    def table(samples: dict[str, Any]) -> dict[str, Any]:
+        match samples:
+            case {"columns": [*columns], "rows": [*rows]} if all(isinstance(row, list) for row in rows):
+                return {"columns": columns, "rows": rows}
+        return {}
+
     return Description(
         id=run.id,
         path=run.path,
@@ -106,17 +112,10 @@ def describe(run: Run) -> Description:
         parameters=readable(run.parameters, {}),
         history=readable(run.history.read, []),
         environment=readable(run.environment, []),
-        samples=readable(lambda: _table_or_nothing(run.samples()), {}),
+        samples=readable(lambda: table(run.samples()), {}),
         entries=list(_entries(run.path)),
         damage=damage,
     )
-
-
-def _table_or_nothing(samples: dict[str, Any]) -> dict[str, Any]:
-    columns, rows = samples.get("columns"), samples.get("rows")
-    if isinstance(columns, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
-        return {"columns": columns, "rows": rows}
-    return {}
 
 
 def _entries(path: Path) -> Iterator[Entry]:

@@ -45,19 +45,10 @@ class Mirror:
     """One segment of a run's mirror, from now until `finish`.
 
     The server is reached before training starts (or a `PhmrunError` says why not): a mirror that fails later says so
-    once in the log and falls silent, while training goes on.
-
-    Args:
-        run: The run.
-        mode: ``offline`` (files under ``wandb/`` in the run), ``online``, or ``disabled``: nothing is imported or
-            written. ``None`` stands for ``WANDB_MODE`` or offline.
-        project: The W&B project.
-        entity: The W&B user or team; ``None`` for the account's own.
-        config: The hyper-parameters.
-        tags: Words to filter by: layer, n.
-        group: What the run belongs to, the name of a sweep.
-        job_type: The task.
-        whole: This segment has all of the run, and takes the place of one of that name on the server.
+    once in the log and falls silent, while training goes on. Modes are ``offline`` (files under ``wandb/`` in the
+    run), ``online`` and ``disabled`` (nothing is imported or written); ``None`` stands for ``WANDB_MODE`` or offline.
+    Tags are words to filter by, the group is what the run belongs to, such as a sweep, the job type its task. A
+    ``whole`` segment has all of the run, and takes the place of one of that name on the server.
     """
 
     def __init__(
