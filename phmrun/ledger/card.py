@@ -206,9 +206,9 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     notes = [f"{number(score['n'])} {score.get('unit', '')}".rstrip()] if "n" in score else []
     notes += [str(score["unit"])] if "unit" in score and not notes else []
     # "z" in a format: what rounds to zero from below is shown as 0.00, not as -0.00.
-    match score.get("ci"):
-        case [int() | float() as low, int() | float() as high]:
-            notes.append(f"95 %: {low:z,.2f} – {high:z,.2f}")
+    ends = score.get("ci")
+    if isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, int | float) for end in ends):
+        notes.append("95 %: {:z,.2f} – {:z,.2f}".format(*ends))
     notes += [
         f"{re.sub('[._]', ' ', key)} {number(value)}" for key, value in told.items() if not isinstance(value, list)
     ]
