@@ -20,7 +20,6 @@ from phmrun.errors import ExitCode, PhmrunError
 MOST_BYTES = 256 * 2**20
 """Largest small file of a run: status, scores, samples."""
 DATA_VARIABLE = "PHMRUN_DATA"
-
 _HOUR = 3600.0
 """Seconds after which another machine's unfinished file counts as left over."""
 
@@ -121,11 +120,15 @@ def _writer_lives(unfinished: Path) -> bool | None:
 
 def _machine() -> str:
     """What tells the processes of this machine, or container, from those of others with the same numbers."""
+    return hashlib.sha256(f"{socket.gethostname()} {process_space()}".encode()).hexdigest()[:8]
+
+
+def process_space() -> str:
+    """The process-id namespace of this process; empty where there are none."""
     try:
-        space = str(Path("/proc/self/ns/pid").readlink())
+        return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
-        space = ""
-    return hashlib.sha256(f"{socket.gethostname()} {space}".encode()).hexdigest()[:8]
+        return ""
 
 
 def write_text(path: Path, text: str, before_renaming: Callable[[], None] | None = None) -> None:

@@ -1,9 +1,7 @@
 """What a run was made of and made on: ``data.json`` and ``environment.json``.
 
-The first has the files of every split with their checksums, the second an entry for each process that trained a part of
-the run: the versions of what computes, the code's commit, the machine, the settings of the hardware, the command,
-and what the process used. The environment's variables are not read, and what looks like a password in the command is
-not written.
+The second has an entry for each process that trained a part of the run. The environment's variables are not read, and
+what looks like a password in the command is not written.
 """
 
 import functools

@@ -29,6 +29,7 @@ from typing import NamedTuple, Self
 
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
+from phmrun.files import process_space
 
 LOCK = "lock"
 """The file of a run directory that its holder keeps."""
@@ -60,7 +61,7 @@ class Holder:
     def this_process(cls) -> "Holder":
         """A new holder record for the running process."""
         pid = os.getpid()
-        return cls(socket.gethostname(), pid, _born(pid) or "", _space(), secrets.token_hex(8))
+        return cls(socket.gethostname(), pid, _born(pid) or "", process_space(), secrets.token_hex(8))
 
     def lives(self, silent: float) -> bool:
         """Whether the process is there; seconds since its last sign of life decide where the system cannot tell."""
@@ -69,7 +70,7 @@ class Holder:
 
     def known_to_live(self) -> bool | None:
         """The same where the operating system can tell, and ``None`` elsewhere."""
-        if self.born and (self.host, self.space) == (socket.gethostname(), _space()):
+        if self.born and (self.host, self.space) == (socket.gethostname(), process_space()):
             born = _born(self.pid)
             if born != "":
                 return born == self.born
@@ -280,14 +281,6 @@ def _same_file(path: Path, descriptor: int) -> bool:
             return os.path.samestat(os.fstat(now.fileno()), os.fstat(descriptor))
     except (FileNotFoundError, PermissionError):
         return False
-
-
-def _space() -> str:
-    """The process-id namespace of this process; empty where there are none."""
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
 
 
 def _born(pid: int) -> str | None:
