@@ -194,6 +194,8 @@ def bench_run(
                 prepare(ours)()
                 phase.peak_memory = peak()
             advance(1)
+        if (run.checkpoints / LAST).is_file():  # measuring the memory of training has changed the weights
+            trained.load("last")
         names = [opponent.id if isinstance(opponent, Run) else opponent for opponent in against]
         opponents = {name: _opponent(each, trained, ours) for name, each in zip(names, against, strict=True)}
         for phase, prepare in plans:

@@ -231,7 +231,7 @@ def best_kronecker_sum(
             return error(target, torch.einsum("iab,ist->asbt", a, b).reshape(k, d), steady)
 
         _until_settled(improve)
-    scale = (p * q / float(a.square().sum()) or 1.0) ** 0.5
+    scale = (p * q / (float(a.square().sum()) or 1.0)) ** 0.5
     return a * scale, b / scale
 
 

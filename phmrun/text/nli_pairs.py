@@ -302,17 +302,20 @@ def _json_array(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
     text = "\n".join(line for _, line in numbered_lines(path, longest=WHOLE_FILE))
     decode = json.JSONDecoder().raw_decode
     number, counted = 1, 0
-    at, separator = text.index("[") + 1, ","
+    at = text.index("[") + 1
+    separator: str | None = None  # what stands before the object to come; before the first, nothing does
     while True:
         at = _skip_blank(text, at)
         # From the last place on: counting the lines from the beginning for each object would be quadratic.
         number, counted = number + text.count("\n", counted, at), at
         where = f"{path}:{number}"
         if text.startswith("]", at):
+            if separator == ",":
+                raise malformed("not JSON: there is no object after the last comma", where)
             if text[at + 1 :].strip():
                 raise malformed("there is something after the end of the array", where)
             return
-        if separator != ",":
+        if separator not in (",", None):
             raise malformed("not JSON: a comma or the end of the array is missing", where)
         try:
             begin, (record, at) = at, decode(text, at)

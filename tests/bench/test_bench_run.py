@@ -8,6 +8,7 @@ from phmrun.bench import run as bench
 from phmrun.bench.run import Amount, Phase, bench_run, evenly
 from phmrun.bench.systems import Endless, Ours, Sources, Training, decoding
 from phmrun.bench.timing import Timing
+from phmrun.engine.checkpoints import save_start
 from phmrun.engine.experiment import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
@@ -57,6 +58,23 @@ def test_the_engine_beside_it_decodes_and_does_not_train(run):
     few = Amount(rounds=1, batches=1, sizes=(1,), single=1)
     report = bench_run(run, against=names, amount=few)
     assert [list(phase.ratios) for phase in report.phases] == [names, names, []]
+
+
+def test_opponents_get_the_run_s_own_weights(trained, run, monkeypatch):
+    run.checkpoints.mkdir(exist_ok=True)
+    save_start(run.checkpoints, trained.module)
+    seen = []
+
+    def opponent(each, measured, ours):
+        seen.append({name: weight.clone() for name, weight in measured.module.state_dict().items()})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "_opponent", opponent)
+    with pytest.raises(KeyboardInterrupt):
+        bench_run(run, against=["dense"], amount=Amount(1, 2, sizes=(1,), single=1), parts=("training",))
+    (run.checkpoints / "last.ckpt").unlink()  # other tests share the run
+    kept = trained.module.state_dict()
+    assert all(torch.equal(weight, kept[name]) for name, weight in seen[0].items())
 
 
 def test_what_translates_is_refused_beside_what_does_not(trained):

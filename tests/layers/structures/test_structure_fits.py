@@ -4,7 +4,7 @@ import pytest
 import torch
 from structure_cases import CASES, SQUARE_CASES
 
-from phmrun.layers.fitting import best_low_rank, energy_kept, error, fit_by_gradient
+from phmrun.layers.fitting import best_kronecker_sum, best_low_rank, energy_kept, error, fit_by_gradient
 from phmrun.layers.structure import build_structure
 
 CLOSED = ("block-circulant", "circulant", "dense", "group", "group-shuffle", "hypercomplex", "low-rank", "symmetric")
@@ -133,3 +133,10 @@ def test_what_contains_low_rank_matrices_keeps_more_than_they(name, options):
     found.fit(weight, covariance)
     u, v = best_low_rank(weight, 2, covariance)
     assert error(weight, found.materialize(), covariance) < 0.9 * error(weight, u @ v, covariance)
+
+
+@pytest.mark.parametrize("covariance", [None, torch.eye(4)])
+def test_nothing_is_a_kronecker_sum_of_nothing(covariance):
+    a, s = best_kronecker_sum(torch.zeros(4, 4), 2, 2, 2, covariance)
+    assert torch.einsum("iab,ist->asbt", a, s).abs().max() == 0
+    assert a.isfinite().all()
