@@ -67,6 +67,7 @@ class LSTMClassifier(nn.Module):
         super().__init__()
         self.pooling: Pooling = pooling
         self.matching: Matching = matching
+        self.sentences = sentences  # what its export graph takes
         self.dropout, self.word_dropout = dropout, word_dropout
         self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
         for table in own_vectors(self.embedding):
