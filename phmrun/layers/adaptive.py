@@ -286,7 +286,6 @@ class TiedOutput(nn.Module):
     """Logits W Q h + b of a vocabulary, W ``[words, width]`` the words' own vectors; Q where h is of another width.
 
     Args:
-        in_features: Size of a hidden vector.
         words: Whose tables and projections W is made of.
         bias: Whether there is a ``b [words]``.
         **structure: Structure of Q and its options.
@@ -294,8 +293,7 @@ class TiedOutput(nn.Module):
 
     def __init__(self, in_features: int, words: AdaptiveInput, bias: bool = False, **structure: Any) -> None:
         super().__init__()
-        self.in_features = in_features
-        self.out_features = words.num_embeddings
+        self.in_features, self.out_features = in_features, words.num_embeddings
         self.words = words
         same = in_features == words.embedding_dim
         self.project = None if same else Linear(in_features, words.embedding_dim, bias=False, **structure)
