@@ -89,8 +89,7 @@ def compress(
     plugins = load_plugins(plugin)
     share = None if budget is None else share_of(budget)
     if budget is not None and share is None:
-        valid = ("1/2", "0.25", "above 0, up to 1")
-        raise PhmrunError(f"{budget!r} is no share", where="--budget", valid=valid)
+        raise PhmrunError(f"{budget!r} is no share", where="--budget", valid=("1/2", "0.25", "above 0, up to 1"))
     keys = settings(set_ or [])
     with waiting("preparing"):
         from phmrun.compression.compress import derivation, layer_of, make_plan

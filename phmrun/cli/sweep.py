@@ -160,19 +160,11 @@ def run(
                 "--until-decided chooses the seeds and runs on this machine",
                 where="--executor, --script, --seeds, --limit",
             )
-        code = sweep_decision.decide(
-            file,
-            runs_dir,
-            only=only,
-            terms=Terms(max_seeds, margin),
-            hours=hours,
-            jobs=jobs,
-            threads=threads,
-            retry_failed=retry_failed,
-            plan=plan,
-            as_json=as_json,
+        work: dict[str, Any] = {"jobs": jobs, "threads": threads, "hours": hours, "retry_failed": retry_failed}
+        terms = Terms(max_seeds, margin)
+        raise typer.Exit(
+            sweep_decision.decide(file, runs_dir, only=only, terms=terms, plan=plan, as_json=as_json, **work)
         )
-        raise typer.Exit(code)
     if margin is not None:
         raise PhmrunError("δ belongs to --until-decided", where="--margin")
     from phmrun.cli import sweep_output, sweep_work

@@ -9,12 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, Union, ge
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-SHARED_VERSION = 1
-"""Part of every run id. Raise it when a default in this file changes its value."""
-LARGEST_NUMBER = 2**32 - 1
-"""Of all whole numbers in a configuration."""
-MOST_LAYERS = 1000
-"""Layers of a network, which are built one by one."""
+SHARED_VERSION = 1  # part of every run id: raise it when a default in this file changes its value
+LARGEST_NUMBER = 2**32 - 1  # of all whole numbers in a configuration
+MOST_LAYERS = 1000  # of a network, which are built one by one
 
 
 @dataclass(frozen=True)
@@ -24,10 +21,7 @@ class Unhashed:
 
 @dataclass(frozen=True)
 class Formerly:
-    """Marks a renamed key with the name that it had: ``Annotated[int, Formerly("letter_width")]``.
-
-    The former name is still read, as run directories hold it, and the run id is computed under it.
-    """
+    """Marks a renamed key with its former name, which run directories hold: it is still read, and hashed."""
 
     name: str
 
@@ -72,8 +66,7 @@ def is_section(annotation: Any) -> TypeGuard[type[Section]]:
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
-FilePath = Annotated[Path | None, Unhashed()]
-"""A file of the user's: its contents are part of the run id, its place is not."""
+FilePath = Annotated[Path | None, Unhashed()]  # of the user's: its contents are part of the run id, its place is not
 
 
 class LayerConfig(Section):
@@ -144,8 +137,7 @@ class EmbeddingConfig(LayerConfig):
 class DataConfig(Section):
     """What every task's data section has; a task adds its own keys."""
 
-    files: ClassVar[tuple[str, ...]] = ()
-    """The keys that name files of the user's own; where one is given, the data are these files."""
+    files: ClassVar[tuple[str, ...]] = ()  # keys that name the user's own; where one is given, the data are these files
 
     name: str = Field(
         "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
@@ -167,8 +159,7 @@ class DataConfig(Section):
 
     def testing(self, *paths: Path) -> Self:
         """The section with the user's own file (of parallel text two) as the test set and nothing to learn from."""
-        update = {"name": "files", "hold_out": 0.0, "train": None, "dev": None, "test": paths[0]}
-        return self.model_copy(update=update)
+        return self.model_copy(update={"name": "files", "hold_out": 0.0, "train": None, "dev": None, "test": paths[0]})
 
     def check_validation(self, given: Collection[str], needed: Sequence[str] = ("train", "dev")) -> None:
         """Raises a ``ValueError`` where keys of files, ``needed`` but for what is held out, are missing or too many."""
