@@ -126,7 +126,7 @@ class Task:
         module: ``build_module(config, *sizes)``, which makes a ``phmrun.engine.module.TrainingModule`` for a
             vocabulary of these sizes.
         predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which makes a
-            ``phmrun.engine.predictor.Predictor`` of a trained module.
+            ``phmrun.engine.trained_model.Predictor`` of a trained module.
         converts: Whether the predictor can convert the module for another engine, and takes ``exports=``, the directory
             where it keeps what it converted.
         formats: What the user's own files look like; all are UTF-8, plain or .gz.

@@ -246,7 +246,7 @@ def _check_opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answ
             what = f"a run of the task {other!r} cannot be set against one of {task!r}"
     elif opponent != "dense" and not isinstance(ours, Ours):
         what = f"{opponent} translates; the task {task!r} does not"
-    elif opponent == "hf" and not isinstance(ours.module.transformer, Transformer):
+    elif opponent == "hf" and not isinstance(ours.module.network, Transformer):
         what = "Hugging Face's model is a Transformer; the run's network is another"
     if what:
         raise PhmrunError(what, where="--against")
@@ -270,7 +270,7 @@ def _opponent(opponent: Opponent, trained: TrainedModel, ours: Ours | Answering)
         search = replace(ours.search, engine="ctranslate2", quantization=quantization)
         # Where evaluation with that engine keeps its model, so that the same weights are converted once for both.
         place = trained.run.path / "exports" / search.directory
-        network, vocabularies = ours.module.transformer, cast(Vocabularies, trained.vocabulary)
+        network, vocabularies = ours.module.network, cast(Vocabularies, trained.vocabulary)
         return Converted(converted_model(network, vocabularies, place, search.quantization, ours.device), search)
     options: dict[str, Any] = {"alpha": ours.search.alpha, "device": ours.device, "weights": _lent(trained, ours)}
     return HuggingFace(config.model, *sizes, smoothing=config.training.label_smoothing, **options)

@@ -18,8 +18,7 @@ from phmrun.decoding.ctranslate2 import CTranslate2Model
 from phmrun.engine.data import DataModule
 from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.predictor import Predictor
-from phmrun.engine.trained_model import TrainedModel
+from phmrun.engine.trained_model import Predictor, TrainedModel
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import Search
 from phmrun.layers.inference import Choice
@@ -107,7 +106,7 @@ class Ours(Model):
         """The network laid out for decoding, once for each way to apply the weights."""
         parts = self.parts(batch, beam)
         if parts not in self.decoders:
-            self.decoders[parts] = IncrementalTransformer(self.module.transformer, PAD, *parts)
+            self.decoders[parts] = IncrementalTransformer(self.module.network, PAD, *parts)
             self.decoders[parts].measured_kernels = self.search.kernels == "measured"
         return self.decoders[parts]
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple, NoReturn, cast
 
@@ -25,7 +25,6 @@ from phmrun.files import disk_error
 AGAIN = 0.05
 """Seconds after which a signal that was lost comes again."""
 _ANYWHERE = ("--debug", "--verbose", "-v", "--quiet", "-q")
-EXPERIMENTS, INSPECT, MACHINE, MIRROR = "Experiments", "Inspect", "Machine", "W&B"
 
 
 class Verbs(TyperGroup):
@@ -67,91 +66,52 @@ class Verb(NamedTuple):
         return typer.main.get_group(alone).commands[self.name]
 
 
-VERBS = (
-    Verb(
-        "train",
-        EXPERIMENTS,
-        "train.train",
-        "Trains one model and scores it, or continues where a former call of the same command stopped.",
-    ),
-    Verb(
-        "table",
-        EXPERIMENTS,
-        "table.table",
-        "Shows scores by row and column: mean and deviation over seeds, missing cells as –, signatures below.",
-    ),
-    Verb(
-        "claims",
-        EXPERIMENTS,
-        "claims.claims",
-        "Says of each claim of a paper whether it holds: with effect, 95 % interval, seeds, reduction and command.",
-    ),
-    Verb(
-        "report",
-        EXPERIMENTS,
-        "report.report",
-        "Writes a page with table, pictures, runs, settings and environment: HTML that needs no network, and Markdown.",
-    ),
-    Verb(
-        "eval",
-        EXPERIMENTS,
-        "eval.evaluate",
-        "Scores a run and writes metrics.json and the predictions into its directory.",
-    ),
-    Verb(
-        "predict",
-        EXPERIMENTS,
-        "predict.predict",
-        "Reads text, line by line, and writes the predictions for it to standard output.",
-    ),
-    Verb(
-        "import",
-        EXPERIMENTS,
-        "import_model.import_model",
-        "Makes a run of somebody else's checkpoint, which eval, predict, export and compress take like one of ours.",
-    ),
-    Verb(
-        "compress",
-        EXPERIMENTS,
-        "compress.compress",
-        "Fits a structure to a trained run's matrices, shows what they keep, and makes a new run of them.",
-    ),
-    Verb(
-        "export",
-        EXPERIMENTS,
-        "export.export",
-        "Writes a trained model in another format, and checks that the file gives the same outputs.",
-    ),
-    Verb(
-        "sweep", EXPERIMENTS, "sweep.app", "Many experiments from one file: `phmrun sweep FILE` runs what is not done."
-    ),
-    Verb(
-        "count-params",
-        INSPECT,
-        "count_params.count_params",
-        "Counts the parameters of a model as it would be trained, beside the dense one; no weight is allocated.",
-    ),
-    Verb(
-        "schema",
-        INSPECT,
-        "schema.schema",
-        "Prints the JSON Schema of a task's configuration files, or of sweep files: keys, types, bounds, meanings.",
-    ),
-    Verb("layers", INSPECT, "layers.app", "Weight structures and embeddings: formulas, options, constraints."),
-    Verb("data", INSPECT, "data.app", "List, inspect, fetch, import and check datasets."),
-    Verb("runs", INSPECT, "runs.app", "Run directories: list, show, compare, archive, remove."),
-    Verb("plot", INSPECT, "plot.app", "Pictures of runs, PNG, SVG or PDF."),
-    Verb(
-        "results",
-        INSPECT,
-        "results.app",
-        "Finished runs as small files without weights, which a project can carry: tables are made of them.",
-    ),
-    Verb(
-        "doctor", MACHINE, "doctor.doctor", "Checks Python, torch, devices, data, the run directory, W&B and the disk."
-    ),
-    Verb("bench", MACHINE, "bench.app", "Speed of layers and of whole models, against others in the same run."),
-    Verb("sync", MIRROR, "sync.sync", "Replays the history of runs, each as one W&B run of the same name."),
+_SUMMARIES: Mapping[str, Mapping[str, str]] = {
+    "Experiments": {
+        "train": "Trains one model and scores it, or continues where a former call of the same command stopped.",
+        "table": "Shows scores by row and column: mean and deviation over seeds, missing cells as –, signatures below.",
+        "claims": "Says of each claim of a paper whether it holds: with effect, 95 % interval, seeds, reduction "
+        "and command.",
+        "report": "Writes a page with table, pictures, runs, settings and environment: HTML that needs no "
+        "network, and Markdown.",
+        "eval": "Scores a run and writes metrics.json and the predictions into its directory.",
+        "predict": "Reads text, line by line, and writes the predictions for it to standard output.",
+        "import": "Makes a run of somebody else's checkpoint, which eval, predict, export and compress take like "
+        "one of ours.",
+        "compress": "Fits a structure to a trained run's matrices, shows what they keep, and makes a new run of them.",
+        "export": "Writes a trained model in another format, and checks that the file gives the same outputs.",
+        "sweep": "Many experiments from one file: `phmrun sweep FILE` runs what is not done.",
+    },
+    "Inspect": {
+        "count-params": "Counts the parameters of a model as it would be trained, beside the dense one; no weight is "
+        "allocated.",
+        "schema": "Prints the JSON Schema of a task's configuration files, or of sweep files: keys, types, "
+        "bounds, meanings.",
+        "layers": "Weight structures and embeddings: formulas, options, constraints.",
+        "data": "List, inspect, fetch, import and check datasets.",
+        "runs": "Run directories: list, show, compare, archive, remove.",
+        "plot": "Pictures of runs, PNG, SVG or PDF.",
+        "results": "Finished runs as small files without weights, which a project can carry: tables are made of them.",
+    },
+    "Machine": {
+        "doctor": "Checks Python, torch, devices, data, the run directory, W&B and the disk.",
+        "bench": "Speed of layers and of whole models, against others in the same run.",
+    },
+    "W&B": {
+        "sync": "Replays the history of runs, each as one W&B run of the same name.",
+    },
+}
+"""By panel and verb."""
+_PLACES = {
+    "eval": "eval.evaluate",
+    "import": "import_model.import_model",
+    **{name: f"{name}.app" for name in ("sweep", "layers", "data", "runs", "plot", "results", "bench")},
+}
+"""Where verbs are that are no functions of their own name in a module of that name."""
+VERBS = tuple(
+    Verb(name, panel, _PLACES.get(name, f"{name}.{name}".replace("-", "_")), summary)
+    for panel, summaries in _SUMMARIES.items()
+    for name, summary in summaries.items()
 )
 _BY_NAME = {verb.name: verb for verb in VERBS}
 
@@ -304,7 +264,9 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
     if isinstance(error, OSError) and (found := disk_error(error)):
         console.print_error(found)
         return found.code
-    if _is_out_of_memory(error):
+    # torch's lack of memory is recognised by name, since torch may not be loaded.
+    lack = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if lack or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error)):
         hint = "Give a smaller --batch-size with a larger --accumulate, or a smaller --preset."
         console.print_error(PhmrunError("the memory is not enough", hint=hint, code=ExitCode.TRAINING))
         return ExitCode.TRAINING
@@ -314,15 +276,6 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
         file=sys.stderr,
     )
     return ExitCode.BUG
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python or torch ran out of memory; torch is recognised by name, since it may not be loaded."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
-    )
 
 
 def _flushed(code: str | int | None) -> str | int | None:

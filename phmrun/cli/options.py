@@ -228,8 +228,7 @@ class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
 
 
 RunArgument = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="Run id, its unique beginning, or a path.", autocompletion=completion.runs),
+    str, typer.Argument(metavar="RUN", help="Run id, its unique beginning, or a path.", autocompletion=completion.runs)
 ]
 RunsDirectory = Annotated[
     Path,
@@ -267,8 +266,8 @@ def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -
     """
     from phmrun.experiments import resolve_request
 
-    given = settings(options.set_ or [])
-    given += [(key, value, flag) for key, (flag, value) in options.explicit().items()]
+    flags = [(key, value, flag) for key, (flag, value) in options.explicit().items()]
+    given = [*settings(options.set_ or []), *flags]
     return resolve_request(
         options.task, given, configs=options.config or [], plugins=options.plugin or [], parent=parent
     )

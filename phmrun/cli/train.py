@@ -67,7 +67,9 @@ def train(
 ) -> None:
     """Trains one model and scores it, or continues where a former call of the same command stopped."""
     with console.preparing():
-        request = resolve_options(options, parent=_config_of(runs_dir, extend) if extend else None)
+        from phmrun.ledger import Run
+
+        request = resolve_options(options, parent=Run.find(runs_dir, extend).config_path if extend else None)
         from phmrun.engine import experiment
 
         if not dry_run:
@@ -75,20 +77,15 @@ def train(
     if dry_run:
         _show(request, experiment.dry_run(request.resolved.config), as_json)
         return
-    derivation = None
-    if teacher:
-        from phmrun.engine.derivation import taught_by
-        from phmrun.ledger import Run
-
-        derivation = taught_by(Run.find(runs_dir, teacher))
+    asking = (lambda run: None) if yes else _ask
     result = experiment.train(
         request.resolved.config,
         origin=request.resolved.origin,
         runs_dir=runs_dir,
         plugins=request.plugins,
-        restart=(_agreed if yes else _ask) if restart else None,
+        restart=asking if restart else None,
         extend=extend,
-        derivation=derivation,
+        derivation=experiment.taught_by(Run.find(runs_dir, teacher)) if teacher else None,
         verbosity=int(console.verbosity()),
     )
     if as_json:
@@ -96,12 +93,6 @@ def train(
     else:
         console.print_scores(result.metrics)
         console.print_outcome(result.run_id, result.state)
-
-
-def _config_of(runs_dir: Path, reference: str) -> Path:
-    from phmrun.ledger import Run
-
-    return Run.find(runs_dir, reference).config_path
 
 
 def _ask(run: "Run") -> None:
@@ -124,10 +115,6 @@ def _ask(run: "Run") -> None:
         )
     question = f"{run.id}: {found}. Delete it and start over?"
     typer.confirm(question, abort=True, err=True)
-
-
-def _agreed(run: "Run") -> None:
-    """Asks nothing."""
 
 
 def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:

@@ -15,8 +15,7 @@ from phmrun.config import Experiment
 from phmrun.config.sections import LayerConfig, MapConfig
 from phmrun.engine.counting import scope_of
 from phmrun.engine.data import contents
-from phmrun.engine.derivation import Derivation
-from phmrun.engine.experiment import build_data
+from phmrun.engine.experiment import Derivation, build_data
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError, unknown

@@ -16,7 +16,7 @@ from phmrun.engine.data import DataModule
 from phmrun.engine.processes import is_leader
 from phmrun.errors import Interrupted, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.environment import DataRecord, Segment, facts
+from phmrun.ledger.environment import DataRecord, Segment, Split, facts
 from phmrun.ledger.history import BEST, best_validation, is_share, shown
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, 
     moved = run.write_config(config_yaml)
     record = run.data()
     if record is None or moved:
-        splits = {split: data.checked(split) for split in data.files}
+        splits = {split: Split.of(data.sources(split)) for split in data.files}
         known = record.splits if record else {}
         same = {name: split for name, split in splits.items() if known.get(name, split).sha256 == split.sha256}
         run.write_data(DataRecord({**known, **{name: each for name, each in same.items() if each.files}}, dict(marks)))
@@ -158,9 +158,12 @@ def clear(run: Run, config_yaml: str) -> None:
 
 def torch_facts(config: Experiment) -> dict[str, Any]:
     """Threads, accelerators, and the settings and flags that decide how torch computes."""
+    driver = Path("/sys/module/nvidia/version")  # as the system tells it
+    gpus = {"cuda": torch.version.cuda, "driver": driver.read_text("ascii").strip() if driver.is_file() else None}
+    found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     return {
         "threads": torch.get_num_threads(),
-        "accelerators": [_accelerator(number) for number in range(torch.cuda.device_count())],
+        "accelerators": [{"name": each.name, "memory_bytes": each.total_memory, **gpus} for each in found],
         "settings": {**config.hardware.model_dump(mode="json"), "precision": config.training.precision},
         "flags": {
             "cudnn": torch.backends.cudnn.version(),
@@ -177,7 +180,8 @@ def recorded(run: Run, config: Experiment, leader: bool) -> Iterator[Segment | N
     if not leader:
         yield None
         return
-    segment = Segment(run, {**facts(run), **torch_facts(config)})
+    own = torch_facts(config)
+    segment = Segment(run, {**facts(run), **own})
     try:
         yield segment
     except BaseException as error:
@@ -188,27 +192,3 @@ def recorded(run: Run, config: Experiment, leader: bool) -> Iterator[Segment | N
     if torch.cuda.is_available():
         segment.entry["peak_accelerator_memory_bytes"] = torch.cuda.max_memory_allocated()
     segment.end(run.status.state.value)
-
-
-def continued(segment: Segment, step: int) -> None:
-    """Notes where training goes on, and warns where that is in another environment than it was begun in."""
-    changed = segment.resumed(step)
-    if changed:
-        LOG.warning(
-            "from step %s on this run is made in another environment, so it need not end as it would have in one: %s",
-            f"{step:,}",
-            "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else ""),
-        )
-
-
-def _accelerator(number: int) -> dict[str, Any]:
-    found = torch.cuda.get_device_properties(number)
-    return {"name": found.name, "memory_bytes": found.total_memory, "cuda": torch.version.cuda, "driver": _driver()}
-
-
-def _driver() -> str | None:
-    """The version of the GPU's driver, as the system tells it."""
-    try:
-        return Path("/sys/module/nvidia/version").read_text(encoding="ascii").strip()
-    except OSError:
-        return None

@@ -10,11 +10,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from numpy.typing import ArrayLike
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from phmrun.config import Experiment
 from phmrun.files import sha256_of
-from phmrun.ledger.environment import Split
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
 from phmrun.text.store import Kept, Prepared
 
@@ -63,14 +63,6 @@ class DataModule(Generic[V]):
         found = self.files[split]
         paths = found if isinstance(found, list | tuple) else (found,)
         return [path for path in paths if isinstance(path, Path)]
-
-    def checked(self, split: str) -> Split:
-        """The files of a split with the checksums that they have now.
-
-        Raises:
-            PhmrunError: (exit 3) One of them is missing or damaged.
-        """
-        return Split.of(self.sources(split))
 
     def fingerprints(self) -> dict[str, str]:
         """What the run id must know of the data beyond the config: SHA-256 sums by name."""
@@ -140,13 +132,8 @@ class Batching:
 
 def batching_of(config: Experiment) -> Batching:
     """What an experiment says of it."""
-    return Batching(
-        config.batch.unit,
-        config.batch.size,
-        config.training.accumulate,
-        config.seed,
-        config.hardware.workers,
-    )
+    batch, seed, workers = config.batch, config.seed, config.hardware.workers
+    return Batching(batch.unit, batch.size, config.training.accumulate, seed, workers)
 
 
 class BucketedData(DataModule[V]):
@@ -219,14 +206,10 @@ def loader(sampler: Any, dataset: Dataset[Any], *, seed: int, workers: int = 0) 
         workers: Processes that load; 0: none beside this one.
     """
     generator = torch.Generator().manual_seed(seed)
+    as_it_is = nn.Identity()  # batches come as tensors already
     return DataLoader(
-        dataset, sampler=sampler, batch_size=None, num_workers=workers, generator=generator, collate_fn=_as_it_is
+        dataset, sampler=sampler, batch_size=None, num_workers=workers, generator=generator, collate_fn=as_it_is
     )
-
-
-def _as_it_is(batch: Any) -> Any:
-    """Batches come as tensors already."""
-    return batch
 
 
 DOUBTFUL = 0.5

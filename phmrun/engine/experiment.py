@@ -1,18 +1,17 @@
 """What the verbs do with an experiment: plan it, train it, score it, use it."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from phmrun.config import Experiment, Task, TrainingConfig, run_id, semantic_values, to_yaml, with_absolute_paths
+from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
 from phmrun.engine.bookkeeping import (
     clear,
-    continued,
     has_begun,
     keep_data,
     log_file,
@@ -24,12 +23,11 @@ from phmrun.engine.bookkeeping import (
 )
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.counting import count_parameters, network_without_weights
-from phmrun.engine.data import DataModule, doubts
-from phmrun.engine.derivation import Derivation, check_extension, check_teacher
-from phmrun.engine.module import Teacher, build_module
+from phmrun.engine.data import DataModule, contents, doubts
+from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.optimizers import Rate, rate_table
-from phmrun.engine.processes import ending_with, is_leader, keep_freed_memory, leader_died
-from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.engine.processes import ending_with, is_leader, leader_died
+from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
 from phmrun.ledger import Run, State
@@ -48,13 +46,9 @@ LOG = logging.getLogger("phmrun.engine")
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a training run would be.
+    """What a training run would be: statistics of the data, counts of the model, the run's name.
 
-    Attributes:
-        data: Statistics of the prepared data.
-        parameters: The counts of the model.
-        run_id: The name that the run would have.
-        rates: What each parameter gets of learning rate and weight decay; empty where all get the same.
+    ``rates`` has what each parameter gets of learning rate and weight decay; it is empty where all get the same.
     """
 
     data: dict[str, Any]
@@ -65,19 +59,59 @@ class DryRun:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a training run came to.
-
-    Attributes:
-        run_id: Its name.
-        run_dir: Its directory.
-        metrics: Its scores by name.
-        state: What it is now: done, or interrupted by a limit.
-    """
+    """What a training run came to: its scores by name, and whether it is done, or interrupted by a limit."""
 
     run_id: str
     run_dir: Path
     metrics: dict[str, Any]
     state: State
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Where the first weights of a run come from, if not from its seed.
+
+    Attributes:
+        marks: What of it makes the experiment another one, for the run's name.
+        start: Sets the weights of the module; ``None``: they come from the seed.
+        teacher: A trained run that the module learns from, its weights loaded.
+    """
+
+    marks: Mapping[str, str]
+    start: Callable[[TrainingModule], None] | None = None
+    teacher: TrainedModel | None = None
+
+
+def taught_by(run: Run) -> Derivation:
+    """A training from the seed's weights, with a trained run as the teacher."""
+    trained = open_run(run)
+    weights = trained.load()
+    return Derivation({"teacher": run.id, "teacher's weights": weights}, teacher=trained)
+
+
+def check_teacher(trained: TrainedModel, data: DataModule) -> None:
+    """Refuses a teacher that has learnt other tokens or labels."""
+    if contents(trained.vocabulary) != contents(data.vocabulary):
+        raise PhmrunError(
+            "the teacher's vocabulary is another one, so that its predictions are of other tokens",
+            where=trained.run.id,
+            hint="Train both on the same data with the same vocabulary.",
+        )
+
+
+def check_extension(parent: Run, config: Experiment) -> None:
+    """Refuses to extend a run to a step that it has passed: nothing would be trained.
+
+    Raises:
+        PhmrunError: (exit 2) There are no further steps.
+    """
+    done, asked = parent.status.step, config.training.max_steps
+    if asked is not None and asked <= done:
+        raise PhmrunError(
+            f"the run {parent.id} has {done:,} optimizer steps already, and --max-steps is {asked:,}",
+            where="--extend",
+            hint=f"Give --max-steps more than {done:,}.",
+        )
 
 
 def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) -> DryRun:
@@ -87,7 +121,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
         PhmrunError: The data are missing or malformed, or the model cannot be built.
     """
     data = build_data(config)
-    name = run_id(config, fingerprints=fingerprints(data, plugins or {}))
+    name = run_id(config, fingerprints={**data.fingerprints(), **plugin_marks(plugins or {})})
     _prepare(config, data)
     sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
     structured = optimizer.rates == "structure"
@@ -143,7 +177,7 @@ def train(
     check_hardware(config.training, config.hardware)
     config = with_absolute_paths(config)
     data = build_data(config)
-    marks = fingerprints(data, plugins or {})
+    marks = {**data.fingerprints(), **plugin_marks(plugins or {})}
     parent = Run.find(runs_dir, extend) if extend else None
     if parent:
         check_extension(parent, config)
@@ -169,7 +203,6 @@ def train(
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
         if config.hardware.threads:
             torch.set_num_threads(config.hardware.threads)
-        keep_freed_memory()
         hint = "The same command then continues from the last checkpoint."
         with (
             log_file(run),
@@ -187,11 +220,6 @@ def build_data(config: Experiment) -> DataModule:
     return data
 
 
-def fingerprints(data: DataModule, plugins: Mapping[Path, str]) -> dict[str, str]:
-    """Checksums that belong to the experiment's identity: of its text, and of the user's own layers."""
-    return {**data.fingerprints(), **plugin_marks(plugins)}
-
-
 def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
     """Checksums of the user's own layers, as they stand in an experiment's identity."""
     return {f"plugin {path.name}": digest for path, digest in plugins.items()}
@@ -207,7 +235,6 @@ def _train(
     segment: Segment | None,
 ) -> TrainResult:
     """Everything between the lock and the result."""
-    from phmrun.engine.callbacks import seed_everything
     from phmrun.engine.fit import fit
 
     leader = is_leader()
@@ -238,7 +265,10 @@ def _train(
     def resumed(step: int) -> None:
         if segment is not None:
             run.history.cut(step)
-            continued(segment, step)
+            if changed := segment.resumed(step):
+                what = "from step %s on this run is made in another environment, so it need not end as it would have "
+                named = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
+                LOG.warning(what + "in one: %s", f"{step:,}", named)
         if leader and step:
             LOG.info("continuing at optimizer step %s", f"{step:,}")
 
@@ -259,14 +289,7 @@ def _train(
         raise SystemExit(0)  # the first process of the run scores it
     if segment is not None:
         segment.progress(fitted.step)
-    if fitted.signal:
-        outcome = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"
-        run.set_state(State.INTERRUPTED, outcome, step=fitted.step, seconds=fitted.seconds)
-        raise Interrupted(fitted.signal, outcome)
-    run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
-    split = "test" if "test" in data.files else "dev"
-    splits = [*(name for name in config.score_on if name != split), split]
-    return _finish(run, fitted, mirror, data, splits, config.training, config.logging.mirrors)
+    return _finish(config, data, run, fitted, mirror)
 
 
 def _prepare(config: Experiment, data: DataModule) -> None:
@@ -323,23 +346,25 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     return mirror
 
 
-def _finish(
-    run: Run,
-    fitted: "Fitted",
-    mirror: Mirror,
-    data: DataModule,
-    splits: Sequence[str],
-    training: TrainingConfig,
-    mirrors: Sequence[str],
-) -> TrainResult:
-    """Scores the trained model on some splits, and closes run and mirror; samples are of the last."""
+def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
+    """Scores the trained model, on the test set last, whose samples are kept, and closes run and mirror.
+
+    Raises:
+        Interrupted: A signal has come meanwhile.
+    """
+    if fitted.signal:
+        outcome = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"
+        run.set_state(State.INTERRUPTED, outcome, step=fitted.step, seconds=fitted.seconds)
+        raise Interrupted(fitted.signal, outcome)
+    run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
-    for name, score in scores_of_training(run, fitted, training).items():
+    for name, score in scores_of_training(run, fitted, config.training).items():
         run.update_metrics(name, score)
     # The weights are complete: whatever goes wrong now, the same command scores them without training again.
     with outcome_kept(run, State.INTERRUPTED, "trained, but not scored: "):
         metrics: dict[str, Any] = {}
-        for split in splits:
+        last = "test" if "test" in data.files else "dev"
+        for split in (*(name for name in config.score_on if name != last), last):
             metrics |= evaluate_run(open_run(run), split=split, data=data)
     state = State.DONE if fitted.complete else State.INTERRUPTED
     run.set_state(state, fitted.reason, step=fitted.step, seconds=fitted.seconds)
@@ -349,7 +374,7 @@ def _finish(
     mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
     mirror.finish()
     write_card(run)
-    for name in mirrors:
+    for name in config.logging.mirrors:
         try:
             LOG.info("mirrored in %s", write_mirror(run, name))
         except PhmrunError as error:

@@ -7,21 +7,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from signal import Signals
+from typing import Any
 
 import torch
 
 from phmrun.config import HardwareConfig, TrainingConfig
-from phmrun.engine.averaging import Averaging
-from phmrun.engine.callbacks import AtomicCheckpointIO, PeriodicCheckpoints, Randomness, Stopping, TimeLimit, Validation
+from phmrun.engine.callbacks import Averaging, PeriodicCheckpoints, Randomness, Stopping, TimeLimit, Validation
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,
+    LAYOUT,
     adopt,
+    layout,
     load_checkpoint,
     load_weights,
     remove_after,
     require_whole,
     weights_of,
+    write_checkpoint,
 )
 from phmrun.engine.data import DataModule
 from phmrun.engine.lightning import (
@@ -30,11 +33,12 @@ from phmrun.engine.lightning import (
     LightningData,
     LightningTraining,
     MisconfigurationException,
+    TorchCheckpointIO,
     Unprofiled,
     pl,
 )
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died
+from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died, keep_freed_memory
 from phmrun.engine.progress import Meter, Record, TrainingProgress
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -132,7 +136,8 @@ def fit(
     if start is not None and not (directory / LAST).is_file():
         adopt(start, directory)
     last = directory / LAST if (directory / LAST).is_file() else None
-    meter = Meter(record, HISTORY_EVERY)
+    meter, progress = Meter(record, HISTORY_EVERY), TrainingProgress(lines_every, data.unit, total)
+    limit, stopping, randomness = TimeLimit(training.max_seconds), Stopping(), Randomness()
     averaging = Averaging(training.average_after) if training.average_after else None
     validation = Validation(
         directory,
@@ -143,7 +148,6 @@ def fit(
         patience=training.patience,
         averaging=averaging,
     )
-    limit = TimeLimit(training.max_seconds)
     if last is not None and not _taken_up(last, module, data, meter, validation):
         last = None
     remove_after(directory, data.start_step)
@@ -152,8 +156,6 @@ def fit(
     if data.start_step >= total or not patient:
         reason = "the last step" if data.start_step >= total else "patience"
         return Fitted(data.start_step, meter.seconds, validation.best, validation.best_step, True, reason)
-    progress = TrainingProgress(lines_every, data.unit, total)
-    stopping = Stopping()
     checkpoints = PeriodicCheckpoints(
         directory,
         training.checkpoint_every,
@@ -162,16 +164,15 @@ def fit(
         unfinished=lambda: limit.reached or stopping.reached,
         before_writing=before_writing,
     )
-    looking = [validation, limit, stopping, progress, checkpoints]  # in this order: a checkpoint comes last
-    callbacks = [Randomness(), meter, *([averaging] if averaging else []), *looking]
+    looking = [validation, progress, limit, stopping, checkpoints]  # in this order: a checkpoint comes last
+    callbacks = [randomness, meter, *([averaging] if averaging else []), *looking]
     trainer = build_trainer(training, hardware, callbacks, directory, total, before_writing)
     if training.precision == "bf16-mixed" and trainer.strategy.root_device.type == "cpu" and not has_bf16():
         LOG.warning("this processor has no 16-bit arithmetic: bf16-mixed takes two to nine times as long as 32 on such")
     trainer.precision_plugin.convert_module(module)  # before a checkpoint's weights come: they may have 64 bits
-    with (
-        stopping.listening(),
-        ending_with(follower_died(lambda: getattr(trainer.strategy.launcher, "procs", [])), died),
-    ):
+    keep_freed_memory()
+    ended = follower_died(lambda: getattr(trainer.strategy.launcher, "procs", []))
+    with ending_with(ended, died), stopping.listening():
         run_trainer(trainer, module, data, last)
     step = trainer.global_step
     reason = "the last step"
@@ -206,6 +207,22 @@ def _taken_up(last: Path, module: TrainingModule, data: DataModule, meter: Meter
 def has_bf16() -> bool:
     """Whether the processor computes in bfloat16, as oneDNN sees it."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning's checkpoint files, written beside, flushed to disk and renamed.
+
+    Args:
+        before_renaming: Called before that; may refuse it.
+    """
+
+    def __init__(self, before_renaming: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self.before_renaming = before_renaming
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """Writes ``checkpoint`` to ``path``; a reader sees the old file or the new one."""
+        write_checkpoint(Path(path), {**checkpoint, LAYOUT: layout(checkpoint)}, self.before_renaming)
 
 
 def build_trainer(
@@ -280,29 +297,22 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
             )
     # Lightning makes an exit of Ctrl-C, whose context is the interruption.
     except SystemExit as error:
-        if trainer.interrupted:
-            raise (
-                error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else KeyboardInterrupt
+        if not trainer.interrupted:
+            raise
+        raise (error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else KeyboardInterrupt) from error
+    except (MemoryError, RuntimeError) as error:
+        said = str(error)
+        lacks = "can't allocate memory" in said or "not enough memory" in said
+        if lacks or isinstance(error, MemoryError | torch.OutOfMemoryError):
+            raise PhmrunError(
+                f"out of memory: {said.splitlines()[0] if said else type(error).__name__}",
+                hint="Halve --batch-size and double --accumulate: the optimizer steps stay the same.",
+                code=ExitCode.TRAINING,
             ) from error
-        raise
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise out_of_memory(error) from error
-    except RuntimeError as error:
-        if "can't allocate memory" in str(error) or "not enough memory" in str(error):
-            raise out_of_memory(error) from error
         await_the_watch(error)
         raise
     finally:
         module.trainer = data.trainer = None
-
-
-def out_of_memory(error: BaseException) -> PhmrunError:
-    """The error for a machine that is too small for the batch."""
-    return PhmrunError(
-        f"out of memory: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-        hint="Halve --batch-size and double --accumulate: the optimizer steps stay the same.",
-        code=ExitCode.TRAINING,
-    )
 
 
 def quiet_lightning(details: bool) -> None:

@@ -86,10 +86,6 @@ class LightningTraining(pl.LightningModule):
         else:
             super().__setattr__(name, value)
 
-    def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
-        """What the task does before a batch."""
-        self.objective.on_train_batch_start(batch, batch_index)
-
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
         """The loss of a batch; see :meth:`TrainingModule.training_step`."""
         return self.objective.training_step(batch, batch_index)

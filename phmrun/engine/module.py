@@ -6,10 +6,12 @@ and of the student's logits / T; T² keeps the size of the gradients whatever T 
 this is word-level distillation (Kim and Rush 2016, section 3.1).
 """
 
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
@@ -163,14 +165,11 @@ class TrainingModule(nn.Module):
         """
         raise PhmrunError("the networks of this task cannot be exported")
 
-    def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
-        """Tells structures that change in the course of training how far it is, as a function of the step alone."""
-        if self.trainer.max_steps > 0:
-            for structure in self._changing:
-                structure.set_progress((self.trainer.global_step + 1) / self.trainer.max_steps)
-
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
         """The share of the window's mean loss; Lightning divides by the micro-batches, and by processes, again."""
+        # Structures that change in the course of training are told how far it is, as a function of the step alone.
+        for structure in self._changing if self.trainer.max_steps > 0 else ():
+            structure.set_progress((self.trainer.global_step + 1) / self.trainer.max_steps)
         loss = self.loss(batch)
         total = self.teacher.taught(loss.total, loss.predictions, batch) if self.teacher else loss.total
         share = self.trainer.accumulate_grad_batches * self.trainer.world_size / batch.window_units
@@ -218,6 +217,13 @@ class TrainingModule(nn.Module):
         sums = torch.stack([*totals.values(), torch.tensor(units, dtype=torch.float64, device=device)])
         *values, count = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
         return {name: value / count for name, value in zip(totals, values, strict=True)}
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds torch, NumPy and Python, before the model is built."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def build_module(config: Experiment, *sizes: int) -> TrainingModule:

@@ -176,10 +176,7 @@ def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
 def schedule_from(training: TrainingConfig, width: int) -> Schedule:
     """The learning rate that a config describes, for a network of this width."""
     return build_schedule(
-        **training.schedule.model_dump(),
-        width=width,
-        lr=training.optimizer.lr,
-        total=training.max_steps or 1,
+        **training.schedule.model_dump(), width=width, lr=training.optimizer.lr, total=training.max_steps or 1
     )
 
 

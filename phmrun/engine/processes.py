@@ -91,15 +91,14 @@ def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Ca
         started = launched()
         followers.extend(started)
         started.clear()
-        return next((_death(one, number) for number, one in enumerate(followers, 2) if one.poll()), None)
+        for number, one in enumerate(followers, 2):
+            if code := one.poll():
+                how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+                what = f"process {number} of those that train together {how}"
+                return Death(what, code if code > 0 else ExitCode.TRAINING)
+        return None
 
     return look
-
-
-def _death(process: "subprocess.Popen[bytes]", number: int) -> Death:
-    code = process.returncode
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    return Death(f"process {number} of those that train together {how}", code if code > 0 else ExitCode.TRAINING)
 
 
 def together() -> bool:

@@ -96,16 +96,13 @@ class TrainingProgress(Callback):
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Clears the bar away."""
-        self._close()
-
-    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
-        """Clears the bar away, so that the error stands alone."""
-        self._close()
-
-    def _close(self) -> None:
         if self._bar:
             self._bar.stop()
             self._bar = None
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
+        """Clears the bar away, so that the error stands alone."""
+        self.on_train_end(trainer, module)
 
     def _left(self, now: float, trainer: pl.Trainer) -> str:
         """The time that the remaining steps will take at the pace so far, as h:mm:ss."""

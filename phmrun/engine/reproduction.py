@@ -13,7 +13,7 @@ from torch import Tensor
 from phmrun.config import Experiment, HardwareConfig, run_id, with_absolute_paths
 from phmrun.documents import parsed
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
-from phmrun.engine.experiment import build_data, fingerprints, train
+from phmrun.engine.experiment import build_data, plugin_marks, train
 from phmrun.engine.trained_model import config_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular
@@ -117,21 +117,13 @@ def compare(run: Run, again: Run) -> Reproduction:
     """Two runs of one experiment, tensor by tensor and score by score."""
     tensors, weights = _compared_weights(run, again)
     one, other = run.metrics(), again.metrics()
-    names = [name for name in dict.fromkeys([*one, *other]) if name in other and not _passing(name)]
+    # Left out are scores of the moment, and of files that are none of the run's.
+    names = [name for name in dict.fromkeys([*one, *other]) if name in other and not name.startswith(OTHER_FILE)]
+    names = [name for name in names if not name.endswith("/sentences_per_second")]
     pairs = [ScoreDifference(name, score_value(one.get(name)), score_value(other.get(name))) for name in names]
-    found = Reproduction(
-        run,
-        again,
-        tensors,
-        weights,
-        tuple(names),
-        tuple(pair for pair in pairs if not _same(pair.before, pair.again)),
-        _parting(run, again),
-        (),
-    )
-    if found.identical:
-        return found
-    return Reproduction(**{**vars(found), "explanations": tuple(_explanations(run, again))})
+    scores = tuple(pair for pair in pairs if not _same(pair.before, pair.again))
+    explanations = tuple(_explanations(run, again)) if weights or scores else ()
+    return Reproduction(run, again, tensors, weights, tuple(names), scores, _parting(run, again), explanations)
 
 
 def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Experiment:
@@ -158,7 +150,7 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     """
     record = run.data()
     kept = dict(record.fingerprints) if record else {}
-    marks = fingerprints(build_data(config), plugins)
+    marks = {**build_data(config).fingerprints(), **plugin_marks(plugins)}
     parent = Run.find(run.path.parent, kept[EXTENDS]) if EXTENDS in kept else None
     if parent is not None:
         marks[EXTENDS] = parent.id
@@ -213,11 +205,6 @@ def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | Non
         return math.nan
     bits = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)]
     return None if torch.equal(*bits) else float((one.double() - other.double()).abs().max())
-
-
-def _passing(name: str) -> bool:
-    """Whether a score is of the moment, or of a file that is none of the run's."""
-    return name.endswith("/sentences_per_second") or name.startswith(OTHER_FILE)
 
 
 def _same(one: float | None, other: float | None) -> bool:

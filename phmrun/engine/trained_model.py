@@ -1,13 +1,12 @@
 """A run that has been trained: its weights, its vocabulary, its scores, its use."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
 from phmrun.config.experiment import is_hashed
@@ -22,7 +21,6 @@ from phmrun.engine.checkpoints import (
 )
 from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule, build_module
-from phmrun.engine.predictor import Predictor
 from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import cache_dir, write_text
@@ -32,8 +30,69 @@ from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Split
 from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.record import WEIGHTS
+from phmrun.metrics import Score
 from phmrun.progress import note
 from phmrun.registry import TASKS
+
+
+class Answer(NamedTuple):
+    """What a model says to one piece of input.
+
+    Attributes:
+        text: What is printed, without the last line end.
+        values: What ``--json`` prints.
+    """
+
+    text: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a split of the data gave.
+
+    Attributes:
+        scores: By name, with the baselines that need no model: "bleu", "bleu-of-copy".
+        predictions: The text of the file of predictions.
+        columns: Names of the columns of ``samples``.
+        samples: A few inputs with their predictions.
+        items: What was predicted: sentences.
+        units: How many smaller units these have: tokens.
+        unit: Their name, in the plural.
+        seconds: Time of the prediction.
+        signature: What that time depends on, as ``key:value`` pairs joined by ``|``.
+        ending: Of the file of predictions.
+    """
+
+    scores: dict[str, Score]
+    predictions: str
+    columns: Sequence[str]
+    samples: Sequence[Sequence[str]]
+    items: int
+    units: int
+    unit: str
+    seconds: float
+    signature: str
+    ending: str = "txt"
+
+
+class Predictor(Protocol):
+    """A trained model with everything that it needs to be used on text.
+
+    One that gives its input back, with something changed, has ``exact = True``: the carriage return of a line that ends
+    in CR LF is then part of the line.
+
+    Attributes:
+        prompt: What to type, in one line.
+    """
+
+    prompt: str
+
+    def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
+        """Answers to a stream of lines, in order, each as soon as its batch is complete."""
+
+    def evaluate(self, data: DataModule, split: str) -> Evaluation:
+        """Predictions and scores of a split of the data."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +133,11 @@ class TrainedModel:
                     where="training.keep_last",
                     hint=f"Use --average {len(paths)}, or train with --set training.keep_last={count}.",
                 )
-            self._set(averaged_weights(paths), self.run.checkpoints)
+            load_weights(self.module, averaged_weights(paths), self.run.checkpoints)
             return f"average{len(paths)}"
         path = self._path(checkpoint)
         loaded = load_checkpoint(path)
-        self._set(weights_of(loaded, path), path)
+        load_weights(self.module, weights_of(loaded, path), path)
         return f"{path.stem}@{loaded.get('global_step', '?')}"
 
     def predictor(
@@ -125,23 +184,19 @@ class TrainedModel:
     def _path(self, checkpoint: str | None) -> Path:
         """The file that a name stands for; the last checkpoint where no validation has chosen a best one."""
         best, last = self.run.checkpoints / BEST, self.run.checkpoints / LAST
-        if checkpoint is None and not best.is_file() and self._validated():
+        if checkpoint is not None:
+            return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
+        if best.is_file():
+            return best
+        # After a validation there must be a best one.
+        if any(name.startswith("val/") for row in self.run.history.read() for name in row):
             raise PhmrunError(
                 "the weights of the best validation are missing",
                 where=str(best),
                 hint="--checkpoint last takes the last ones; training again with --restart makes both.",
                 code=ExitCode.DATA,
             )
-        if checkpoint is None:
-            return best if best.is_file() else last
-        return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
-
-    def _validated(self) -> bool:
-        """Whether there has been a validation, and so a best one."""
-        return any(name.startswith("val/") for row in self.run.history.read() for name in row)
-
-    def _set(self, weights: Mapping[str, Tensor], path: Path) -> None:
-        load_weights(self.module, weights, path)
+        return last
 
 
 def config_of(run: Run) -> Experiment:
@@ -224,14 +279,13 @@ def evaluate_run(
     """
     run, config = trained.run, trained.config
     training = data is not None
-    scored = _scored(trained, split, files, data)
-    data, split = scored.data, scored.split
+    data, split, title, mark = _scored(trained, split, files, data)
     place = choose_device(device)
     predictor = trained.predictor(
         decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=place
     )
     evaluation = predictor.evaluate(data, split)
-    name = "-".join([scored.name, *_deviations(decoding or {}, config, checkpoint, average)])
+    name = "-".join([title, *_deviations(decoding or {}, config, checkpoint, average)])
     metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
     metrics[f"{name}/sentences_per_second"] = {
         "value": evaluation.items / evaluation.seconds,
@@ -239,7 +293,7 @@ def evaluate_run(
         f"{evaluation.unit}_per_second": evaluation.units / evaluation.seconds,
     }
     for value in metrics.values():
-        value["signature"] += f"|data:{scored.mark}" if scored.mark else ""
+        value["signature"] += f"|data:{mark}" if mark else ""
     try:
         write_text(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
         for key, value in metrics.items():
@@ -256,17 +310,10 @@ def evaluate_run(
     return metrics
 
 
-class _Scored(NamedTuple):
-    """What is scored: its data module, the split in it, the name of the scores, and the checksum in signatures."""
-
-    data: DataModule
-    split: str
-    name: str
-    mark: str
-
-
-def _scored(trained: TrainedModel, split: str, files: Sequence[Path], data: DataModule | None) -> _Scored:
-    """What to score, under which name.
+def _scored(
+    trained: TrainedModel, split: str, files: Sequence[Path], data: DataModule | None
+) -> tuple[DataModule, str, str, str]:
+    """What to score: the data, the split in them, the name of the scores, and the checksum in signatures.
 
     Raises:
         PhmrunError: There is no such split, or a file is missing or not what the run has recorded.
@@ -277,17 +324,30 @@ def _scored(trained: TrainedModel, split: str, files: Sequence[Path], data: Data
         other = config.model_copy(update={"data": config.data.testing(*files)})
         data, split = build(other, cache_dir()), "test"
     elif data is None:
-        data = _at_hand(build, config, run)
+        try:
+            data = build(config, cache_dir())
+        except PhmrunError as error:
+            if config.data.name != "files":
+                raise
+            raise PhmrunError(
+                error.what,
+                where=error.where,
+                valid=error.valid,
+                hint=f"If the test set has moved, name it: phmrun eval {run.id} --test FILE (parallel text: --src, "
+                "--tgt); what has the same content has the same name. Or give the run's own `phmrun train …` once more "
+                "with the data's new place: it trains nothing and remembers them.",
+                code=error.code,
+            ) from error
     if split not in data.files:
         raise unknown("split", split, data.files, where="--split")
-    found, record = data.checked(split), run.data()
+    found, record = Split.of(data.sources(split)), run.data()
     mark = found.mark if found.files else ""
     if files:
         # The content decides, not the path: the run's own test set under another name is still its test set.
         same = record.name_of(found) if record else None
         name = same or other_file(found)
         note(f"{', '.join(map(str, files))}: " + (f"this is the run's split {same}" if same else f"scored as {name}"))
-        return _Scored(data, split, name, mark)
+        return data, split, name, mark
     known = record.splits.get(split) if record else None
     if known is not None and known.sha256 != found.sha256:
         where = ", ".join(file.path for file in found.files)
@@ -298,29 +358,7 @@ def _scored(trained: TrainedModel, split: str, files: Sequence[Path], data: Data
             "(parallel text: --src FILE --tgt FILE).",
             code=ExitCode.DATA,
         )
-    return _Scored(data, split, split, mark)
-
-
-def _at_hand(build: Callable[..., DataModule], config: Experiment, run: Run) -> DataModule:
-    """The run's own data.
-
-    Raises:
-        PhmrunError: (exit 3) A file is not where it was; with how to score it from where it is now.
-    """
-    try:
-        return build(config, cache_dir())
-    except PhmrunError as error:
-        if config.data.name != "files":
-            raise
-        raise PhmrunError(
-            error.what,
-            where=error.where,
-            valid=error.valid,
-            hint=f"If the test set has moved, name it: phmrun eval {run.id} --test FILE (parallel text: --src, --tgt); "
-            "what has the same content has the same name. Or give the run's own `phmrun train …` once more with the "
-            "data's new place: it trains nothing and remembers them.",
-            code=error.code,
-        ) from error
+    return data, split, split, mark
 
 
 def other_file(split: Split) -> str:

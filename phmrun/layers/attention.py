@@ -51,11 +51,12 @@ class MultiheadAttention(nn.Module):
         self.inner_dim = inner
         self.num_heads = num_heads
         self.dropout = dropout
+        std = glorot_std(embed_dim, inner)
         sizes = [3 * inner] if maps == "joint" else [inner] * 3
         self.project = nn.ModuleList(Linear(embed_dim, size, bias, structure=structure, **options) for size in sizes)
         self.output = Linear(inner, output_dim or embed_dim, bias, structure=structure, **options)
         for linear in (*self.project, self.output):
-            linear.reset_parameters(glorot_std(embed_dim, inner), zero_bias=True)
+            linear.reset_parameters(std, zero_bias=True)
 
     def forward(
         self, inputs: Tensor, memory: Tensor | None = None, *, mask: Tensor | None = None, causal: bool = False
@@ -79,31 +80,26 @@ class MultiheadAttention(nn.Module):
 
     def queries_keys_values(self, inputs: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """The three projections, each ``[batch, heads, length, head_width]``."""
-        if memory is None:
-            query, key, value = self._self_projections(inputs)
+        query: Tensor
+        if len(self.project) == 3:
+            others = inputs if memory is None else memory
+            sources = zip(self.project, (inputs, others, others), strict=True)
+            query, key, value = (project(source) for project, source in sources)
+        elif memory is None:
+            query, key, value = self.project[0](inputs).chunk(3, dim=-1)
         else:
-            query, key, value = self._cross_projections(inputs, memory)
+            joint: Linear = self.project[0]  # type: ignore[assignment]
+            sizes = [self.inner_dim, 2 * self.inner_dim]
+            # Factors give all three in any case.
+            if not hasattr(joint, "weight") or getattr(joint, "application", "dense") == "factored":
+                query, both = joint(inputs)[..., : self.inner_dim], joint(memory)[..., self.inner_dim :]
+            else:
+                weights = joint.weight.split(sizes)
+                biases = (None, None) if joint.bias is None else joint.bias.split(sizes)
+                query, both = F.linear(inputs, weights[0], biases[0]), F.linear(memory, weights[1], biases[1])
+            key, value = both.chunk(2, dim=-1)
         return self.split(query), self.split(key), self.split(value)
 
     def split(self, vectors: Tensor) -> Tensor:
         """``[batch, length, inner] -> [batch, heads, length, head_width]``, without a copy."""
         return vectors.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-
-    def _self_projections(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        if len(self.project) == 1:
-            return self.project[0](inputs).chunk(3, dim=-1)
-        return tuple(project(inputs) for project in self.project)
-
-    def _cross_projections(self, inputs: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
-        if len(self.project) == 3:
-            sources = (inputs, memory, memory)
-            return tuple(project(source) for project, source in zip(self.project, sources, strict=True))
-        joint: Linear = self.project[0]  # type: ignore[assignment]
-        # Factors give all three in any case.
-        if not hasattr(joint, "weight") or getattr(joint, "application", "dense") == "factored":
-            return joint(inputs)[..., : self.inner_dim], *joint(memory)[..., self.inner_dim :].chunk(2, dim=-1)
-        weights = joint.weight.split([self.inner_dim, 2 * self.inner_dim])
-        biases = (None, None) if joint.bias is None else joint.bias.split([self.inner_dim, 2 * self.inner_dim])
-        query = F.linear(inputs, weights[0], biases[0])
-        key, value = F.linear(memory, weights[1], biases[1]).chunk(2, dim=-1)
-        return query, key, value

@@ -109,14 +109,7 @@ class _Gradients:
         self.types = weight.dtype
 
     def add(
-        self,
-        rows: slice,
-        raised: Tensor,
-        scale: Tensor,
-        part: Tensor,
-        table: Tensor,
-        mean_row: Tensor,
-        even: float,
+        self, rows: slice, raised: Tensor, scale: Tensor, part: Tensor, table: Tensor, mean_row: Tensor, even: float
     ) -> None:
         """Adds a chunk whose unnormalised gradient is ``raised [positions, vocabulary]``, rows to be scaled."""
         if self.hidden is None or self.weight is None:

@@ -157,12 +157,7 @@ def register_embedding(
 
 
 def build_embedding(
-    num_embeddings: int,
-    embedding_dim: int,
-    *,
-    structure: str = "dense",
-    any_width: bool = False,
-    **options: Any,
+    num_embeddings: int, embedding_dim: int, *, structure: str = "dense", any_width: bool = False, **options: Any
 ) -> nn.Module:
     """A table of word vectors by name.
 

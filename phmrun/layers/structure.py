@@ -95,7 +95,8 @@ class Structure(nn.Module):
         reason = self.misfit(out_features, in_features, **options)
         if reason:
             size = f"{out_features}×{in_features}"
-            able = fitting(out_features, in_features) if self.square else []
+            known = STRUCTURES.names() if self.square else []
+            able = [name for name in known if STRUCTURES.get(name).misfit(out_features, in_features) is None]
             raise PhmrunError(
                 f"layer {self.name!r} cannot build a {size} matrix: {reason}",
                 hint=f"Layers that can, with their usual options: {', '.join(able)}." if able else None,
@@ -377,8 +378,3 @@ def full_precision(structure: Structure) -> AbstractContextManager[Any]:
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()
-
-
-def fitting(out_features: int, in_features: int) -> list[str]:
-    """The registered structures that can build a matrix of these sizes with their usual options."""
-    return [name for name in STRUCTURES.names() if STRUCTURES.get(name).misfit(out_features, in_features) is None]

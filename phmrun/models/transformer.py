@@ -195,20 +195,10 @@ class DecoderLayer(nn.Module):
 class EncoderDecoder(nn.Module):
     """What every encoder–decoder of layers does with its parts.
 
-    Attributes:
-        encoder: :class:`EncoderLayer` by :class:`EncoderLayer`.
-        decoder: :class:`DecoderLayer` by :class:`DecoderLayer`.
-        encoder_norm: After the last of them; the identity in post-norm networks.
-        decoder_norm: Likewise.
-        positions: Vectors added to the embeddings, if any.
-        encoder_positions: Scores by distance in the encoder's attention, if any.
-        decoder_positions: Likewise.
-        source_embedding: Of the source's tokens.
-        target_embedding: Of the target's; the same module where both share one.
-        output: From the last hidden vectors to logits.
-        width: Size of the residual stream.
-        scale: What embeddings are multiplied by.
-        dropout: Share of embeddings dropped in training.
+    ``encoder`` and ``decoder`` are of :class:`EncoderLayer` and :class:`DecoderLayer`; the norms after the last of them
+    are the identity in post-norm networks. ``positions`` are vectors added to the embeddings, those of encoder and
+    decoder scores by distance in their attention, if any. Embeddings, one module where both sides share it, are
+    multiplied by ``scale``.
     """
 
     encoder: nn.ModuleList
@@ -359,14 +349,10 @@ class Transformer(EncoderDecoder):
             else Linear(width, target_size, output_bias, **(output or {}))
         )
         share_parameters(self)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draws the embeddings, and the output map where it is not tied, with variance 1/width."""
-        for module in dict.fromkeys((self.source_embedding, self.target_embedding)):
-            module.reset_parameters(self.width**-0.5)  # type: ignore[operator]
-        if not self.tied:
-            self.output.reset_parameters(self.width**-0.5)  # type: ignore[operator]
+        # Embeddings, and the output map where it is not tied, with variance 1/width.
+        drawn = [self.source_embedding, self.target_embedding, *([] if self.tied else [self.output])]
+        for module in dict.fromkeys(drawn):
+            module.reset_parameters(width**-0.5)  # type: ignore[operator]
 
 
 def with_tables(network: EncoderDecoder) -> EncoderDecoder:

@@ -13,7 +13,7 @@ from phmrun.config import Experiment
 from phmrun.config.layering import OptionsOf
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
-from phmrun.engine.experiment import build_data, fingerprints, plugin_marks
+from phmrun.engine.experiment import build_data, plugin_marks
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.listing import RunSummary, list_runs
 from phmrun.ledger.run import CONFIG
@@ -52,7 +52,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
         data = build_data(config)
-        return fingerprints(data, plugins), _learnt_sizes(data)
+        return {**data.fingerprints(), **plugin_marks(plugins)}, _learnt_sizes(data)
 
     def inspect(config: Experiment) -> Inspected:
         values = config.model_dump(mode="json", exclude=TRAINING)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from phmrun.engine.data import DOUBTFUL
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.predictor import Answer, Evaluation
+from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress, learn_codes

@@ -13,7 +13,7 @@ import torch
 
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.predictor import Answer, Evaluation
+from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.metrics.parsing import attachment_scores

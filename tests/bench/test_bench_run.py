@@ -84,7 +84,7 @@ def test_what_translates_is_refused_beside_what_does_not(trained):
 
 def test_the_engine_generates_just_so_many_tokens(trained, tmp_path):
     pytest.importorskip("ctranslate2")
-    network, vocabularies = trained.module.transformer, trained.vocabulary
+    network, vocabularies = trained.module.network, trained.vocabulary
     model = converted_model(network, vocabularies, tmp_path / "model", "none")
     found = model.search([[4, 5, 6], [7]], [9, 9], beam=2, alpha=0.6, at_least=9)
     assert [len(best[0].tokens) for best in found] == [9, 9]

@@ -9,9 +9,9 @@ from toy import ToyData, ToyModule, train_toy
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine import fit
-from phmrun.engine.callbacks import seed_everything
 from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.fit import build_trainer, total_steps
+from phmrun.engine.module import seed_everything
 from phmrun.engine.processes import is_leader
 from phmrun.errors import ExitCode, PhmrunError
 

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from phmrun.config import HardwareConfig, TrainingConfig
-from phmrun.engine.callbacks import seed_everything
 from phmrun.engine.data import DataModule
 from phmrun.engine.fit import Fitted, fit
-from phmrun.engine.module import Loss, TrainingModule
+from phmrun.engine.module import Loss, TrainingModule, seed_everything
 
 
 class ToyBatch(NamedTuple):

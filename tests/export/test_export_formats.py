@@ -58,7 +58,7 @@ def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
     with safe_open(exported.path, "pt") as file:
         names, facts = set(file.keys()), file.metadata()
         weight = file.get_tensor("encoder.0.feedforward.block.expand.weight")
-    structured = trained.module.transformer.encoder[0].feedforward.block.expand
+    structured = trained.module.network.encoder[0].feedforward.block.expand
     assert torch.equal(weight, structured.weight)
     assert not any("structure" in name for name in names)
     assert facts["run"] == "nmt-test"
@@ -74,7 +74,7 @@ def test_torch_export_gives_the_same_logits(trained):
     exported = export(trained, None, "torch-export")
     source, target = tokens()
     loaded = torch.export.load(exported.path).module()
-    torch.testing.assert_close(loaded(source, target), wanted(trained.module.transformer, source, target))
+    torch.testing.assert_close(loaded(source, target), wanted(trained.module.network, source, target))
 
 
 @pytest.mark.parametrize(

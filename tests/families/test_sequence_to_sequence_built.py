@@ -37,7 +37,7 @@ def test_every_setting_of_the_model_arrives():
         "embedding": {"structure": "phm", "n": 2},
         "output": {"structure": "phm", "n": 8},
     }
-    network = module_of((48, 64), model=model, training={"label_smoothing": 0.25}, **layers).transformer
+    network = module_of((48, 64), model=model, training={"label_smoothing": 0.25}, **layers).network
     assert (len(network.encoder), len(network.decoder)) == (1, 3)
     block = network.decoder[2].cross.block
     assert (block.embed_dim, block.num_heads, block.dropout, len(block.project)) == (24, 3, 0.2, 3)
@@ -78,7 +78,7 @@ def test_a_tied_output_of_another_structure_is_refused():
         assert caught.value.where == "output.structure"
         assert "model.tie=none" in caught.value.hint
     for output in (phm, {}):
-        network = module_of(embedding=phm, output=output).transformer
+        network = module_of(embedding=phm, output=output).network
         assert network.output.structure is network.target_embedding.structure
 
 

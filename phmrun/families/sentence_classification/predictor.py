@@ -13,7 +13,7 @@ from torch import nn
 
 from phmrun.config import Experiment
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.predictor import Answer, Evaluation
+from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.families.sentence_classification.data import ClassificationData
 from phmrun.families.sentence_classification.items import Item, LeftOut

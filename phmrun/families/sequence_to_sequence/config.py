@@ -83,10 +83,9 @@ class ParallelDataConfig(DataConfig):
         return self.model_copy(update={**nothing, "test_source": source, "test_target": target})
 
 
+_BASE: dict[str, Any] = {"width": 512, "feedforward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6}
 _FAIRSEQ: dict[str, Any] = {
-    "width": 512,
-    "encoder_layers": 6,
-    "decoder_layers": 6,
+    **_BASE,
     "norm": "post",
     "normalization": "layer",
     "positions": "sinusoidal",
@@ -95,8 +94,6 @@ _FAIRSEQ: dict[str, Any] = {
     "feedforward_bias": True,
     "tie": "all",
 }
-
-
 _DELIGHT: dict[str, Any] = {
     "upsample": 1,
     "contract_n": None,
@@ -114,30 +111,12 @@ class TransformerConfig(ModelConfig):
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "transformer": {},
-        "delight": {
-            **_DELIGHT,
-            "norm": "post",
-            "positions": "sinusoidal",
-            "encoder_layers": 8,
-            "decoder_layers": 8,
-        },
+        "delight": {**_DELIGHT, "norm": "post", "positions": "sinusoidal", "encoder_layers": 8, "decoder_layers": 8},
         "tiny": {"width": 128, "feedforward": 512, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
         "small": {"width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3},
-        "base": {
-            "width": 512,
-            "feedforward": 2048,
-            "heads": 8,
-            "encoder_layers": 6,
-            "decoder_layers": 6,
-            "attention_dropout": 0.1,
-            "activation_dropout": 0.1,
-        },
+        "base": {**_BASE, "attention_dropout": 0.1, "activation_dropout": 0.1},
         "t5-small": {
-            "width": 512,
-            "feedforward": 2048,
-            "heads": 8,
-            "encoder_layers": 6,
-            "decoder_layers": 6,
+            **_BASE,
             "norm": "pre",
             "normalization": "rms",
             "positions": "relative",
@@ -146,7 +125,7 @@ class TransformerConfig(ModelConfig):
             "feedforward_bias": False,
             "tie": "all",
         },
-        "fairseq-base": {**_FAIRSEQ, "feedforward": 2048, "heads": 8},
+        "fairseq-base": _FAIRSEQ,
         "fairseq-iwslt": {**_FAIRSEQ, "feedforward": 1024, "heads": 4},
     }
 
@@ -215,13 +194,10 @@ class TransformerConfig(ModelConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.network == "delight":
-            self._check_delight()
-        elif self.width % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
-        return self
-
-    def _check_delight(self) -> None:
+        if self.network == "transformer":
+            if self.width % self.heads:
+                raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+            return self
         for key, value in _DELIGHT.items():
             if getattr(self, key) != value:
                 raise ValueError(f"{key}={getattr(self, key)} is of the Transformer: DeLighT's is {value}")
@@ -229,6 +205,7 @@ class TransformerConfig(ModelConfig):
             raise ValueError("positions=relative is of the Transformer: DeLighT's are sinusoidal")
         if self.min_depth > self.max_depth:
             raise ValueError(f"min_depth={self.min_depth} is more than max_depth={self.max_depth}")
+        return self
 
 
 class DecodingConfig(Section):
@@ -237,8 +214,7 @@ class DecodingConfig(Section):
     beam: int = Field(5, ge=1, description="Hypotheses kept per sentence; 1 is greedy.")
     alpha: float = Field(0.6, ge=0, description="Strength of the length penalty; 0: none.")
     penalty: Literal["gnmt", "power"] = Field(
-        "gnmt",
-        description="Divides log-probabilities: ((5 + length) / 6)^alpha, or length^alpha (CTranslate2).",
+        "gnmt", description="Divides log-probabilities: ((5 + length) / 6)^alpha, or length^alpha (CTranslate2)."
     )
     engine: Literal["torch", "ctranslate2"] = Field(
         "torch", description="What searches: phmrun, or the library CTranslate2, which knows the penalty `power` only."

@@ -28,6 +28,7 @@ from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
 
 LOG = logging.getLogger("phmrun.engine")
 
+SIDES = ("source", "target")
 Files = dict[str, tuple[Path, Path]]
 """(source, target) by split."""
 Baseline = Callable[[Sequence[str]], list[str]]
@@ -230,7 +231,8 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
         return builtin(data, cache)
     if data.name == "files":
         files = own_files(data)
-        sums = {f"{split}.{side}": sha256_of(path) for split, pair in files.items() for side, path in _sides(pair)}
+        pairs = ((split, zip(SIDES, pair, strict=True)) for split, pair in files.items())
+        sums = {f"{split}.{side}": sha256_of(path) for split, sides in pairs for side, path in sides}
         for split in files:
             if sums[f"{split}.source"] == sums[f"{split}.target"]:
                 LOG.warning("%s: source and target have the same content: %s", split, files[split][0])
@@ -284,17 +286,13 @@ def _file(data: ParallelDataConfig, split: str, side: str, language: str) -> Pat
     )
 
 
-def _sides(pair: tuple[Path, Path]) -> list[tuple[str, Path]]:
-    return [("source", pair[0]), ("target", pair[1])]
-
-
 def require_languages(data: ParallelDataConfig, languages: tuple[str, ...]) -> None:
     """Refuses languages that a corpus does not have.
 
     Raises:
         PhmrunError: (exit 2) Naming those it has.
     """
-    for key in ("source", "target"):
+    for key in SIDES:
         if getattr(data, key) not in languages:
             raise PhmrunError(
                 f"the dataset {data.name!r} has no language {getattr(data, key)!r}",

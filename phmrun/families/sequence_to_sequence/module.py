@@ -1,7 +1,5 @@
 """Sequence-to-sequence learning: the loss over target tokens, and outputs for text. Translation and style share it."""
 
-from typing import cast
-
 from phmrun.config import LayerConfig
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
@@ -28,26 +26,18 @@ class SequenceToSequenceModule(TrainingModule):
         smoothing: ε of the label smoothing.
     """
 
+    network: EncoderDecoder
+
     def __init__(
-        self,
-        network: EncoderDecoder,
-        optimizer: OptimizerBuilder,
-        schedule: Schedule,
-        *,
-        smoothing: float,
+        self, network: EncoderDecoder, optimizer: OptimizerBuilder, schedule: Schedule, *, smoothing: float
     ) -> None:
         super().__init__(network, optimizer, schedule)
         self.smoothing = smoothing
 
-    @property
-    def transformer(self) -> EncoderDecoder:
-        """The network, by its type."""
-        return cast(EncoderDecoder, self.network)
-
     def loss(self, batch: ParallelBatch) -> Loss:
         """Summed over the target tokens of the batch; padding costs nothing, not even the output map."""
         (prediction,) = predictions = self.predictions(batch)
-        output = self.transformer.output
+        output = self.network.output
         smoothing = self.smoothing if self.training else 0.0
         inner, weight = output.reduced(prediction.vectors)
         total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=smoothing)
@@ -56,11 +46,11 @@ class SequenceToSequenceModule(TrainingModule):
     def predictions(self, batch: ParallelBatch) -> list[Prediction]:
         """Of each target token of the batch."""
         hidden = self.network(batch.source, batch.mask, batch.target)
-        return [Prediction(hidden.flatten(0, 1).index_select(0, batch.positions), self.transformer.output)]
+        return [Prediction(hidden.flatten(0, 1).index_select(0, batch.positions), self.network.output)]
 
     def validation_scores(self, data: ParallelData) -> dict[str, float]:
         """BLEU of greedy outputs on the validation pairs."""
-        translator = Translator(self.transformer, data.vocabulary, Search(beam=1), device=self.device)
+        translator = Translator(self.network, data.vocabulary, Search(beam=1), device=self.device)
         sources, references = zip(*read_parallel(*data.files["dev"]), strict=True)
         return {"bleu": bleu(translator.translate(sources), references, resamples=0).value}
 
@@ -68,18 +58,13 @@ class SequenceToSequenceModule(TrainingModule):
         """From the tokens of both sides to the logits of the next target tokens."""
         from phmrun.families.sequence_to_sequence.export import translation_graph
 
-        return translation_graph(self.transformer)
+        return translation_graph(self.network)
 
 
 def build_sequence_to_sequence(
     config: SequenceToSequenceExperiment, source_size: int, target_size: int
 ) -> SequenceToSequenceModule:
-    """The module of an experiment.
-
-    Args:
-        config: The resolved config.
-        source_size: Source vocabulary entries.
-        target_size: Target vocabulary entries.
+    """The module of an experiment, for so many entries of the vocabularies.
 
     Raises:
         PhmrunError: Sizes, structures and tying that do not go together.

@@ -13,7 +13,7 @@ from phmrun.decoding.beam import Hypothesis, Penalty
 from phmrun.decoding.ctranslate2 import CTranslate2Model
 from phmrun.decoding.search import by_length, translate
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.predictor import Answer, Evaluation
+from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.export.ctranslate2 import Quantization, converted
 from phmrun.export.vocabularies import token_names
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
@@ -37,20 +37,10 @@ CHUNK = 512
 
 @dataclass(frozen=True)
 class Search:
-    """How outputs are searched for.
+    """How outputs are searched for; see :class:`DecodingConfig`, whose names these are.
 
-    Attributes:
-        beam: Hypotheses kept per sentence; 1 is greedy.
-        alpha: Exponent of the length penalty.
-        max_length_ratio: Most target tokens per source token.
-        max_length_offset: Target tokens allowed beyond that.
-        batch: Sentences at a time; does not change the results.
-        nbest: Hypotheses returned per sentence.
-        application: How the decoder applies its weights; "auto": by batch × beam.
-        penalty: The length penalty's form.
-        engine: What searches; "ctranslate2" knows the penalty "power" only.
-        quantization: How that engine keeps the weights.
-        kernels: Whether predictions take the kernels that are measured to be the fastest; scores never do.
+    ``batch`` does not change the results. ``kernels`` says whether predictions take the kernels that are measured to be
+    the fastest; scores never do.
     """
 
     beam: int = 5
@@ -280,24 +270,6 @@ def build_translator(
     device: str,
     exports: Path,
 ) -> Translator:
-    """The predictor of a sequence-to-sequence task.
-
-    Args:
-        config: The resolved config.
-        module: The trained module.
-        vocabulary: Of the run.
-        weights: Which of the run's weights these are.
-        batch_size: Sentences at a time; unless given, the config's.
-        device: Where to compute.
-        exports: Where a model that is converted for another engine is kept.
-    """
-    decoding = config.decoding
-    return Translator(
-        cast(EncoderDecoder, module.network),
-        vocabulary,
-        search_from(decoding, batch_size),
-        weights,
-        device,
-        sentence_bleu=decoding.sentence_bleu,
-        exports=exports,
-    )
+    """The predictor of a sequence-to-sequence task; of ``batch_size`` sentences at a time, where that is given."""
+    search, sentence_bleu = search_from(config.decoding, batch_size), config.decoding.sentence_bleu
+    return Translator(cast(EncoderDecoder, module.network), vocabulary, search, weights, device, sentence_bleu, exports)

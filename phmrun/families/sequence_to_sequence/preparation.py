@@ -93,16 +93,8 @@ def prepare_parallel(
     def encode(split: str, vocabularies: Vocabularies, path: Path) -> dict[str, Any]:
         return _encode(split, files[split], sizes[split][0], vocabularies, max_length, path)
 
-    return prepare(
-        cache,
-        content,
-        files,
-        learn=learn,
-        encode=encode,
-        describe=_described,
-        kind=Vocabularies,
-        store=ParallelStore,
-    )
+    making: dict[str, Any] = {"learn": learn, "encode": encode, "describe": _described}
+    return prepare(cache, content, files, kind=Vocabularies, store=ParallelStore, **making)
 
 
 def _measure(split: str, source: Path, target: Path) -> tuple[int, int]:
@@ -185,12 +177,8 @@ def _encode(
 
 def _described(vocabularies: Vocabularies) -> dict[str, Any]:
     """The vocabularies' part of the statistics."""
-    sides = {"source": vocabularies.source, "target": vocabularies.target}
-    return {
-        "kind": vocabularies.source.kind,
-        "joint": vocabularies.joint,
-        **{
-            side: {"size": len(each), "entries": each.entries, "requested": each.requested}
-            for side, each in sides.items()
-        },
+    sizes = {
+        side: {"size": len(each), "entries": each.entries, "requested": each.requested}
+        for side, each in (("source", vocabularies.source), ("target", vocabularies.target))
     }
+    return {"kind": vocabularies.source.kind, "joint": vocabularies.joint, **sizes}
