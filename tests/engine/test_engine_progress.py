@@ -43,7 +43,7 @@ def test_a_terminal_has_a_bar_that_goes_away(tmp_path, monkeypatch, capfd):
 
     def remember(self, trainer, module, exception):
         bars.append(self._bar is not None)
-        self._close()
+        self.on_train_end(trainer, module)
         bars.append(self._bar is not None)
 
     monkeypatch.setattr(TrainingProgress, "on_exception", remember)
