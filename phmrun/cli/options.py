@@ -257,10 +257,6 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -> "Request":
     """The configuration that the options describe; flags are stronger than ``--set``, and that than ``--config``.
 
-    Args:
-        options: As given.
-        parent: The configuration of a run that this one extends.
-
     Raises:
         PhmrunError: Unknown names, unknown keys, bad values; all those of the configuration at once.
     """

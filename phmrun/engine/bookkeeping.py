@@ -70,10 +70,7 @@ def tell_validation(row: Mapping[str, Any]) -> None:
 def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
     """Writes into the status how training ended, whatever way that was, unless that has been written already.
 
-    Args:
-        run: The run.
-        failed: What it is after an error.
-        before: What stands before the reason.
+    After an error the run is ``failed``; ``before`` stands before the reason.
     """
     try:
         yield

@@ -344,11 +344,9 @@ class PeriodicCheckpoints(Callback):
             self.save(trainer, regular)
 
     def save(self, trainer: pl.Trainer, regular: bool) -> None:
-        """Writes the checkpoints of this moment; on all processes, because Lightning gathers.
+        """Writes the checkpoints of this moment, the weights for averaging too where it is a ``regular`` one.
 
-        Args:
-            trainer: Whose they are.
-            regular: Whether the weights are also kept for averaging.
+        That is on all processes, because Lightning gathers.
 
         Raises:
             PhmrunError: The weights are no longer numbers, or the disk is full (exit 4); the run was taken over.

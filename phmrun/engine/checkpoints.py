@@ -156,10 +156,6 @@ def layout(content: Any, place: str = "") -> dict[str, str]:
 def require_whole(checkpoint: Mapping[str, Any], path: Path) -> None:
     """Refuses a checkpoint that lacks a part without which training would go on otherwise than it would have.
 
-    Args:
-        checkpoint: As :func:`load_checkpoint` gives it.
-        path: Its file, for messages.
-
     Raises:
         PhmrunError: (exit 3) Naming the first part that is missing, or of another kind than when it was written.
     """
@@ -177,10 +173,6 @@ def require_whole(checkpoint: Mapping[str, Any], path: Path) -> None:
 
 def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     """The weights in a checkpoint.
-
-    Args:
-        checkpoint: As :func:`load_checkpoint` gives it.
-        path: Its file, for messages.
 
     Raises:
         PhmrunError: (exit 3) There are none: the file is no checkpoint of a run.
@@ -208,11 +200,6 @@ def weights_checksum(path: Path) -> str:
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
     """Gives a module its weights.
-
-    Args:
-        module: The network that they belong to.
-        weights: By the names of its parameters and buffers.
-        path: Where they come from, for messages.
 
     Raises:
         PhmrunError: (exit 3) They are another network's.

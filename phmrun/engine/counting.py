@@ -55,12 +55,7 @@ def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -
 
 
 def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:
-    """The counts of a network, wherever its weights are; see :func:`count_parameters`.
-
-    Args:
-        network: The network.
-        optimizer: The name of what trains it: how many numbers it keeps per weight.
-    """
+    """The counts of a network, wherever its weights are, trained by ``optimizer``; see :func:`count_parameters`."""
     state = STATE.get(optimizer, 2)
     modules = list(_modules(network))
     trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)

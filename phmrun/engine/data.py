@@ -137,13 +137,7 @@ def batching_of(config: Experiment) -> Batching:
 
 
 class BucketedData(DataModule[V]):
-    """Items in batches of like length, whose order is a pure function of seed and epoch.
-
-    Args:
-        batching: How items become batches.
-        files: As of :class:`DataModule`.
-        fingerprints: As of :class:`DataModule`.
-    """
+    """Items in batches of like length, whose order is a pure function of seed and epoch."""
 
     def __init__(
         self,
@@ -197,13 +191,9 @@ class BucketedData(DataModule[V]):
 
 
 def loader(sampler: Any, dataset: Dataset[Any], *, seed: int, workers: int = 0) -> DataLoader[Any]:
-    """Loads batches that are made whole by their dataset; draws nothing from the global random state.
+    """Loads batches made whole by their dataset, in so many processes beside this one.
 
-    Args:
-        sampler: Which batches.
-        dataset: Makes them.
-        seed: Seed of the loader's own generator.
-        workers: Processes that load; 0: none beside this one.
+    Nothing is drawn from the global random state.
     """
     generator = torch.Generator().manual_seed(seed)
     as_it_is = nn.Identity()  # batches come as tensors already

@@ -57,12 +57,8 @@ class Fitted:
     """How training ended.
 
     Attributes:
-        step: Optimizer steps done.
         seconds: Seconds of training, over all the times that the run was continued.
-        best: The best validation score, if there was a validation.
-        best_step: The step that it was reached at.
         complete: Whether there is nothing left to train.
-        reason: Why it ended.
         signal: The signal that has come meanwhile, if one has.
     """
 

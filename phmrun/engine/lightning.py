@@ -69,11 +69,7 @@ TEACHER = "teacher"
 
 
 class LightningTraining(pl.LightningModule):
-    """Hands Lightning's calls on to a task's module; a checkpoint's weights have the names that they have there.
-
-    Args:
-        objective: The network with its loss.
-    """
+    """Hands Lightning's calls on to a task's module; a checkpoint's weights have the names that they have there."""
 
     def __init__(self, objective: TrainingModule) -> None:
         super().__init__()
@@ -123,11 +119,7 @@ class LightningTraining(pl.LightningModule):
 
 
 class LightningData(pl.LightningDataModule):
-    """Hands a task's training batches to Lightning.
-
-    Args:
-        source: The task's data.
-    """
+    """Hands a task's training batches to Lightning."""
 
     def __init__(self, source: DataModule) -> None:
         super().__init__()

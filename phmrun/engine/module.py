@@ -56,13 +56,7 @@ class Teacher:
         self.temperature = temperature
 
     def taught(self, loss: Tensor, predictions: Sequence[Prediction], batch: Any) -> Tensor:
-        """The loss to minimise, summed over the units of a batch.
-
-        Args:
-            loss: The task's own.
-            predictions: The student's.
-            batch: What they are of.
-        """
+        """The loss to minimise, summed over the units of a batch: of the task's own and the student's predictions."""
         if self.module.device != loss.device:
             self.module.to(loss.device)
         with torch.no_grad():
@@ -228,10 +222,6 @@ def seed_everything(seed: int) -> None:
 
 def build_module(config: Experiment, *sizes: int) -> TrainingModule:
     """The module of an experiment, on the current default device.
-
-    Args:
-        config: The resolved config.
-        *sizes: Of its vocabularies.
 
     Raises:
         PhmrunError: Sizes, structures and names of maps that do not go together, or are too large.

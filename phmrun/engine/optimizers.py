@@ -74,7 +74,17 @@ def build_optimizer(
     Raises:
         PhmrunError: There is no such optimiser, or its package is not installed.
     """
-    optimizer = optimizer_class(name)
+    if name not in OPTIMIZERS:
+        raise unknown("optimizer", name, OPTIMIZERS, where="training.optimizer.name")
+    module, _, attribute = OPTIMIZERS[name].partition(":")
+    try:
+        optimizer: type[Optimizer] = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise PhmrunError(
+            f"the optimizer {name!r} needs the package {module.replace('_', '-')}",
+            where="training.optimizer.name",
+            hint="Install it with: pip install 'phmrun[optimizers]'",
+        ) from error
     known = inspect.signature(optimizer).parameters
     wanted: dict[str, Any] = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused}
     wanted["weight_decouple"] = False  # of Lamb only, which is then as published
@@ -83,26 +93,6 @@ def build_optimizer(
         structured = rates == "structure"
         trained = parameter_groups(parameters, name, weight_decay) if structured else parameters.parameters()
     return optimizer(trained, lr=1.0, **{key: value for key, value in wanted.items() if key in known})  # type: ignore[call-arg]
-
-
-def optimizer_class(name: str) -> type[Optimizer]:
-    """The optimiser of that name.
-
-    Raises:
-        PhmrunError: There is no such optimiser, or its package is not installed.
-    """
-    if name not in OPTIMIZERS:
-        raise unknown("optimizer", name, OPTIMIZERS, where="training.optimizer.name")
-    module, _, attribute = OPTIMIZERS[name].partition(":")
-    try:
-        found: type[Optimizer] = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise PhmrunError(
-            f"the optimizer {name!r} needs the package {module.replace('_', '-')}",
-            where="training.optimizer.name",
-            hint="Install it with: pip install 'phmrun[optimizers]'",
-        ) from error
-    return found
 
 
 def build_schedule(
@@ -185,13 +175,7 @@ DECAYING = ("adamw", "sgd")
 
 
 class Rate(NamedTuple):
-    """What one parameter gets.
-
-    Attributes:
-        name: Its name in the network.
-        rate: What multiplies the learning rate.
-        decay: What multiplies the weight decay.
-    """
+    """What one parameter gets: what multiplies the learning rate, and what the weight decay."""
 
     name: str
     rate: float
@@ -199,12 +183,7 @@ class Rate(NamedTuple):
 
 
 def rates(network: nn.Module, optimizer: str) -> Iterator[tuple[Rate, nn.Parameter]]:
-    """The rate of every parameter that is trained, shared ones once, in the order of the network.
-
-    Args:
-        network: Holds structures, or is one.
-        optimizer: Its name in the configuration.
-    """
+    """The rate of every parameter that is trained, shared ones once, in the order of the network."""
     seen: set[int] = set()
     for path, module in network.named_modules():
         factors = module.factors_read() if isinstance(module, Structure) else {}

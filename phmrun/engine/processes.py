@@ -27,12 +27,7 @@ _LEADER = "PHMRUN_LEADER"
 
 
 class Death(NamedTuple):
-    """The end of a process without which the others cannot go on.
-
-    Attributes:
-        what: What has happened, in one sentence.
-        code: The exit code that the others end with.
-    """
+    """The end of a process without which the others cannot go on: what has happened, and their exit code."""
 
     what: str
     code: int
@@ -43,11 +38,7 @@ def ending_with(death: Callable[[], Death | None], told: Callable[[Death], None]
     """Ends this process as soon as another one has died that it trains with, with a line that says so.
 
     They would wait for it otherwise, up to half an hour where they have not met yet. It is ended from a thread, since
-    the main one may be waiting inside a library.
-
-    Args:
-        death: Looks whether one has died.
-        told: Called before the end.
+    the main one may be waiting inside a library. ``told`` is called before.
     """
     left = threading.Event()
 
@@ -131,12 +122,7 @@ def gathered(value: Value) -> list[Value]:
 
 
 def largest(value: float, device: torch.device) -> float:
-    """The largest of all processes' values; called by all of them at once.
-
-    Args:
-        value: This process's.
-        device: What it computes on.
-    """
+    """The largest of all processes' values; called by all of them at once."""
     if not together():
         return value
     shared = torch.tensor(float(value), device=device)

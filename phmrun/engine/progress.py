@@ -141,7 +141,8 @@ class Meter(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes this process's sums up again; those of processes that are no more go to the first."""
-        nll, units = (_as_list(state_dict[name]) for name in ("nll", "units"))
+        kept = [state_dict["nll"], state_dict["units"]]
+        nll, units = (each if isinstance(each, list) else [each] for each in kept)  # an earlier release kept one number
         mine = slice(rank(), rank() + 1) if len(nll) == world() else slice(None if rank() == 0 else len(nll), None)
         self.nll, self.units, self.seconds = sum(nll[mine]), sum(units[mine]), state_dict["seconds"]
 
@@ -200,11 +201,6 @@ class Meter(Callback):
                 "train/units_per_second": round(pace, 1),
             }
         )
-
-
-def _as_list(value: Any) -> list[Any]:
-    """The values of all processes; an earlier release kept only the first one's."""
-    return value if isinstance(value, list) else [value]
 
 
 def current_rate(trainer: pl.Trainer) -> float:

@@ -51,15 +51,8 @@ class ScoreDifference(NamedTuple):
 class Reproduction:
     """A run and the same run trained anew.
 
-    Attributes:
-        run: The run.
-        again: The one that was trained anew.
-        tensors: How many were compared.
-        weights: Those that differ.
-        compared: The scores that were compared.
-        scores: Those that differ.
-        parted: The first step at which the courses of training differ, if any does.
-        explanations: What is on record that could explain it.
+    Of so many tensors compared ``weights`` differ, of the scores compared ``scores``; ``parted`` is the first step at
+    which the courses of training differ, if any does. What is on record that could explain it stands beside.
     """
 
     run: Run

@@ -36,12 +36,7 @@ from phmrun.registry import TASKS
 
 
 class Answer(NamedTuple):
-    """What a model says to one piece of input.
-
-    Attributes:
-        text: What is printed, without the last line end.
-        values: What ``--json`` prints.
-    """
+    """What a model says to one piece of input: as it is printed, without the last line end, and as for ``--json``."""
 
     text: str
     values: dict[str, Any]
@@ -99,11 +94,7 @@ class Predictor(Protocol):
 class TrainedModel:
     """A run with everything that is needed to use it.
 
-    Attributes:
-        run: The run directory.
-        config: Its config.
-        vocabulary: What turns its text into numbers; it travels inside the run.
-        module: Its network; the weights are loaded when one of the methods needs them.
+    The vocabulary travels inside the run; the module's weights are loaded when one of the methods needs them.
     """
 
     run: Run
@@ -166,13 +157,7 @@ class TrainedModel:
         return replace(self, config=config).loaded(weights, batch_size=batch_size, device=choose_device(device))
 
     def loaded(self, weights: str, *, batch_size: int | None, device: str) -> Predictor:
-        """The run with the weights that its module has now.
-
-        Args:
-            weights: Their name, for a score's signature.
-            batch_size: Items at a time; unless given, the config's.
-            device: Where to compute.
-        """
+        """The run with the weights that its module has now, of this name in a score's signature."""
         keep_freed_memory()
         task: Task = TASKS.get(self.config.task)
         kept = {"exports": self.run.path / "exports"} if task.converts else {}
@@ -345,7 +330,8 @@ def _scored(
     if files:
         # The content decides, not the path: the run's own test set under another name is still its test set.
         same = record.name_of(found) if record else None
-        name = same or other_file(found)
+        stem = re.sub(r"[^A-Za-z0-9._]+", "-", Path(found.files[-1].path).name.removesuffix(".gz")).strip("-.")
+        name = same or f"{OTHER_FILE}{stem or 'x'}-{found.sha256[:8]}"
         note(f"{', '.join(map(str, files))}: " + (f"this is the run's split {same}" if same else f"scored as {name}"))
         return data, split, name, mark
     known = record.splits.get(split) if record else None
@@ -359,12 +345,6 @@ def _scored(
             code=ExitCode.DATA,
         )
     return data, split, split, mark
-
-
-def other_file(split: Split) -> str:
-    """The name under which a file's scores stand that is not one of the run's: ``file-newstest-1a2b3c4d``."""
-    stem = re.sub(r"[^A-Za-z0-9._]+", "-", Path(split.files[-1].path).name.removesuffix(".gz")).strip("-.")
-    return f"{OTHER_FILE}{stem or 'x'}-{split.sha256[:8]}"
 
 
 def choose_device(name: str) -> str:

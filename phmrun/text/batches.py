@@ -68,10 +68,6 @@ class BatchPlan:
     def epoch(self, seed: int, epoch: int) -> tuple[list[Indices], NDArray[np.int64]]:
         """The batches of one epoch in their order, every sentence in exactly one of them.
 
-        Args:
-            seed: Seed of the experiment.
-            epoch: Number of the epoch, from 0.
-
         Returns:
             The sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded,
             end tokens included.

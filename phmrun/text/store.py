@@ -39,9 +39,6 @@ BUFFER = 1 << 18
 class TokenStore:
     """A read-only ragged array of token ids; ``store[i]`` is a view of sentence ``i`` in the file.
 
-    Args:
-        path: The store's directory.
-
     Raises:
         PhmrunError: (exit 3) The directory holds no complete store.
     """
@@ -89,10 +86,7 @@ class TokenStore:
 
 
 class ParallelStore:
-    """Two token stores, aligned sentence by sentence.
-
-    Args:
-        path: The directory with ``source/`` and ``target/``.
+    """Two token stores, ``source/`` and ``target/``, aligned sentence by sentence.
 
     Raises:
         PhmrunError: (exit 3) A side is missing, or they differ in length.
@@ -230,14 +224,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Prepared(Generic[V, S]):
-    """Data that are ready to train on.
-
-    Args:
-        path: Their directory in the cache.
-        vocabulary: What turned the text into numbers.
-        stores: Token ids by split.
-        statistics: Sizes and rates, all of it JSON: ``vocabulary`` and, by split, ``splits``.
-    """
+    """Data that are ready to train on: their directory in the cache, what it holds, sizes and rates as JSON."""
 
     path: Path
     vocabulary: V

@@ -24,14 +24,7 @@ _TOO_MANY_CHARACTERS = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
 class SubwordVocabulary(Vocabulary):
-    """A SentencePiece model and the size that it is padded to.
-
-    Args:
-        model: The serialised SentencePiece model.
-        kind: ``unigram`` or ``bpe``.
-        size: Rows that an embedding needs, at least the model's number of pieces.
-        requested: The size that was asked for.
-    """
+    """A SentencePiece model and the size that it is padded to."""
 
     kinds = ("unigram", "bpe")
     model_file = "subwords.model"
@@ -149,7 +142,6 @@ class PieceVocabulary(Vocabulary):
     """A SentencePiece model whose pieces have numbers of their own; ``pieces.json`` holds both.
 
     Args:
-        model: The serialised SentencePiece model.
         pieces: The pieces by number, the four special ones first.
 
     Raises:

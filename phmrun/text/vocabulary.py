@@ -66,10 +66,6 @@ class Vocabulary(ABC):
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
         """The vocabulary of a model file.
 
-        Args:
-            content: What the file holds.
-            description: What ``vocabulary.json`` says of it.
-
         Raises:
             ValueError, LookupError, TypeError: It is damaged.
         """
@@ -120,11 +116,7 @@ class Vocabulary(ABC):
 
 
 def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
-    """Reads and checks ``vocabulary.json``.
-
-    Args:
-        directory: Where a vocabulary was saved.
-        kinds: Of which of these kinds it may be.
+    """Reads and checks ``vocabulary.json``, of a vocabulary of one of these kinds.
 
     Raises:
         PhmrunError: (exit 3) It is missing, damaged, of a later version, or of another kind.
@@ -169,11 +161,6 @@ class WordVocabulary(Vocabulary):
 
     Meant for text that is tokenised already, as the papers' word-level corpora are. In raw text a word and the same
     word with a comma are two entries; subwords are the better choice there.
-
-    Args:
-        words: All entries by id; the first four are the special ones.
-        size: Rows that an embedding needs, at least the number of words.
-        requested: The size that was asked for.
     """
 
     kinds = ("word",)
@@ -235,12 +222,7 @@ def spaced(sentence: str, lowercase: bool, splitting: Splitting) -> str:
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """The vocabularies of the two sides; one object for both where they are joint.
-
-    Args:
-        source: Vocabulary of the source language.
-        target: Vocabulary of the target language.
-    """
+    """The vocabularies of the two sides; one object for both where they are joint."""
 
     source: Vocabulary
     target: Vocabulary

@@ -4,11 +4,6 @@ from phmrun.registry import Format
 
 
 def aligned(source: str, target: str) -> Format:
-    """The format of two files, line by line.
-
-    Args:
-        source: A sample of the one.
-        target: The same lines of the other.
-    """
+    """The format of two files, line by line, with a sample of each."""
     says = "two files a split, one sentence a line; line k of the one answers line k of the other"
     return Format("aligned text", says, {"train.source": source, "train.target": target})

@@ -169,14 +169,7 @@ class ParallelData(BucketedData[Vocabularies]):
 
 @dataclass(frozen=True)
 class ParallelCorpus:
-    """Sentence pairs on this machine.
-
-    Attributes:
-        files: (source, target) by split.
-        fingerprints: Checksums that identify them.
-        parts: By split, the file that says which part each line belongs to.
-        baselines: Outputs that need no model, by name.
-    """
+    """Sentence pairs on this machine; see :class:`ParallelData`."""
 
     files: Files
     fingerprints: dict[str, str]
@@ -190,11 +183,6 @@ Builtin = Callable[[ParallelDataConfig, Path], ParallelCorpus]
 
 def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, builtin: Builtin) -> ParallelData:
     """The data module of an experiment.
-
-    Args:
-        config: The resolved config.
-        cache: Directory of prepared corpora.
-        builtin: Finds the task's built-in corpus.
 
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.

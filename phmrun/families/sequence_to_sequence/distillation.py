@@ -22,11 +22,6 @@ def with_outputs_of(trained: TrainedModel, config: Experiment, weights: str) -> 
     They are found once by the engine CTranslate2, by the run's own search, and kept in the run's folder ``outputs``;
     in the place of an empty one stands the data's target.
 
-    Args:
-        trained: The run, its weights loaded.
-        config: Of the experiment that is to learn from it.
-        weights: Which of the run's weights these are.
-
     Raises:
         PhmrunError: The task has no outputs of text, or the engine is missing.
     """

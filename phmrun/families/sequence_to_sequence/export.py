@@ -214,8 +214,6 @@ class Difference:
 
     Attributes:
         line: Its number, from 1.
-        ours: Our output.
-        theirs: The other engine's.
         margin: Our score of our output minus our score of the other: about 0 is a tie that rounding decides, below 0
             the other engine's search found the better one.
     """
@@ -228,15 +226,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two engines on the same sentences.
-
-    Attributes:
-        split: Which they are.
-        sentences: Their number.
-        ours: Our BLEU, with the penalty that the other engine knows.
-        theirs: The other engine's.
-        differences: The lines whose outputs are not the same.
-    """
+    """Two engines on the same sentences: the BLEU of both, with the penalty that the other one knows."""
 
     split: str
     sentences: int
@@ -247,14 +237,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class EngineExport:
-    """A converted model.
-
-    Attributes:
-        path: Its directory.
-        bytes: Its size.
-        quantization: How it keeps its weights.
-        agreement: What it makes of a split of the data; ``None`` where none was asked for.
-    """
+    """A converted model, and what it makes of a split of the data, if that was asked for."""
 
     path: Path
     bytes: int
@@ -317,13 +300,7 @@ def agreement(
 ) -> Agreement:
     """What two translators with the same weights and the same search make of the same sentences.
 
-    Args:
-        network: The trained network, which judges between outputs that differ.
-        ours: Our search.
-        theirs: The other engine's.
-        sources: The sentences.
-        references: Their translations.
-        split: What they are called.
+    The trained network judges between outputs that differ.
     """
     found = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
     texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in found]

@@ -15,16 +15,15 @@ from phmrun.models.transformer import EncoderDecoder, Transformer
 from phmrun.registry import EMBEDDINGS
 from phmrun.text.lines import read_parallel
 
+_DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+_OF_BOTH = ("width", "encoder_layers", "decoder_layers", "norm", *_DROPOUTS, "output_bias", "tie")
+_OF_TRANSFORMER = ("heads", "feedforward_bias", "upsample", "normalization", "positions", "activation")
+_OF_DELIGHT = ("width_multiplier", "word_width", "transformation_dropout")
+"""Keys of the model's section that networks take under the same names."""
+
 
 class SequenceToSequenceModule(TrainingModule):
-    """An encoder–decoder trained on label-smoothed cross-entropy per target token.
-
-    Args:
-        network: The encoder–decoder.
-        optimizer: Builds the optimiser.
-        schedule: Learning rate by optimizer step.
-        smoothing: ε of the label smoothing.
-    """
+    """An encoder–decoder trained on label-smoothed cross-entropy per target token."""
 
     network: EncoderDecoder
 
@@ -97,24 +96,10 @@ def _transformer(config: SequenceToSequenceExperiment, source_size: int, target_
     return Transformer(
         source_size,
         target_size,
-        width=model.width,
+        **model.model_dump(include={*_OF_BOTH, *_OF_TRANSFORMER}),
         inner=model.feedforward,
-        heads=model.heads,
-        encoder_layers=model.encoder_layers,
-        decoder_layers=model.decoder_layers,
-        norm=model.norm,
-        dropout=model.dropout,
-        attention_dropout=model.attention_dropout,
-        activation_dropout=model.activation_dropout,
         maps=model.attention_maps,
         attention_bias=model.bias,
-        feedforward_bias=model.feedforward_bias,
-        output_bias=model.output_bias,
-        upsample=model.upsample,
-        normalization=model.normalization,
-        positions=model.positions,
-        activation=model.activation,
-        tie=model.tie,
         contract=contract,
         **structures,
     )
@@ -126,19 +111,8 @@ def _delight(config: SequenceToSequenceExperiment, source_size: int, target_size
     return DeLighT(
         source_size,
         target_size,
-        width=model.width,
-        encoder_layers=model.encoder_layers,
-        decoder_layers=model.decoder_layers,
+        **model.model_dump(include={*_OF_BOTH, *_OF_DELIGHT}),
         depths=(model.min_depth, model.max_depth),
-        width_multiplier=model.width_multiplier,
-        word_width=model.word_width,
-        norm=model.norm,
-        dropout=model.dropout,
-        attention_dropout=model.attention_dropout,
-        activation_dropout=model.activation_dropout,
-        transformation_dropout=model.transformation_dropout,
-        output_bias=model.output_bias,
-        tie=model.tie,
         paper_positions=model.positions == "sinusoidal-vaswani",
         **config.structures,
     )

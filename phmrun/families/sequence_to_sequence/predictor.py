@@ -84,10 +84,7 @@ class Translator:
 
     Args:
         network: The trained network; it is copied, not changed.
-        vocabularies: Of the run.
-        search: How to search.
         weights: Which of the run's weights these are, for the signature of a score.
-        device: Where to compute.
         sentence_bleu: Whether to score the mean BLEU of single sentences too.
         exports: Where a model that is converted for another engine is kept.
     """

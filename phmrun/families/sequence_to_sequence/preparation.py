@@ -29,11 +29,7 @@ class VocabularySettings:
     """How the vocabularies are learnt; see :func:`phmrun.text.vocabulary.train_vocabulary`.
 
     Args:
-        kind: ``unigram``, ``bpe`` or ``word``.
-        size: Entries of each vocabulary.
         joint: One vocabulary for both sides, learnt from both.
-        multiple_of: Sizes are padded to a multiple of this.
-        min_frequency: Rarer words are unknown (kind ``word`` only).
         target_size: Entries of the target's own, where it is of another size.
     """
 
