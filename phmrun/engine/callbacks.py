@@ -1,4 +1,4 @@
-"""What happens between optimizer steps: checkpoints, validation, random states, signals and time limits.
+"""What happens between optimizer steps: checkpoints, validation, averaging, random states, signals and time limits.
 
 Validation stands in a callback of its own, before the checkpoint of the same step, so that a checkpoint always lies
 after the validation of its step and a resumed run neither repeats nor skips one. (Lightning's nested validation loop
