@@ -13,7 +13,7 @@ from phmrun.registry import TASKS
 
 @torch.no_grad()
 @pytest.mark.parametrize("task", sorted(SETTINGS))
-def test_every_task_has_a_program(task, tmp_path):
+def test_every_task_has_an_export_graph(task, tmp_path):
     config = configured(task, tmp_path / "corpus", everywhere("phm", n=2))
     description = TASKS.get(task)
     data = description.load("data")(config, Path(os.environ["PHMRUN_CACHE"]))
