@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,8 +71,8 @@ def test_what_is_the_same_is_looked_at_once(nmt, monkeypatch):
     built, read = [], []
     monkeypatch.setattr(inspection, "count_parameters", lambda config, sizes: built.append(config) or {"total": 1})
     monkeypatch.setattr(inspection, "_learnt_sizes", lambda data: (160, 160))
-    monkeypatch.setattr(inspection, "build_data", lambda config: read.append(config))
-    monkeypatch.setattr(inspection, "fingerprints", lambda data, plugins: {"plugin": str(plugins)})
+    data = SimpleNamespace(fingerprints=lambda: {"text": "0123"})
+    monkeypatch.setattr(inspection, "build_data", lambda config: read.append(config) or data)
     nmt.write_text(nmt.read_text().replace("grid: {", "grid: {training.clip: [1, 2], "))
     made = plan(load_sweep(str(nmt)), inspector({}), options_of)
     assert len(made.cells) == 12
