@@ -313,7 +313,7 @@ def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: O
             merged.problems.append(Problem(key, what, said_by, valid, nearest(option, options)))
         else:
             checked[option] = _option_value(key, options[option], value, said_by, merged.problems)
-    if checked.get(FREEZE.name) == FREEZE.default:
+    if FREEZE.name in checked and checked[FREEZE.name] == options[FREEZE.name].default:  # of its own, perhaps
         del checked[FREEZE.name]
     defaults = {option.name: option.default for option in options.values() if option.default is not Parameter.empty}
     for option in options.keys() - defaults.keys() - given.keys():

@@ -26,7 +26,7 @@ from phmrun.layers import (
     register,
 )
 from phmrun.layers.structures.dense import Dense
-from phmrun.registry import STRUCTURES, TASKS
+from phmrun.registry import STRUCTURES, TASKS, Option
 
 
 @pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
@@ -231,6 +231,17 @@ def test_what_is_frozen_stands_in_a_configuration_only_where_it_is_asked_for():
     assert layer({"structure": "dense"}).arguments == {"structure": "dense"}
     assert "freeze" not in layer({"structure": "phm", "n": 2, "freeze": "none"}).options
     assert layer({"structure": "phm", "n": 2, "freeze": "a"}).options["freeze"] == "a"
+
+
+def test_a_structure_s_own_option_freeze_keeps_its_own_default():
+    def with_own(name, table=False):
+        return [Option("freeze", str, "a", "What stays as it is drawn")]
+
+    def layer(values):
+        return resolve(TASKS.get("sva").load("schema"), [Source("test", {"layer": values})], with_own).config.layer
+
+    assert layer({"structure": "own", "freeze": "none"}).options == {"freeze": "none"}
+    assert "freeze" not in layer({"structure": "own", "freeze": "a"}).options
 
 
 def test_parameters_of_any_structure_may_stay_as_they_were_drawn():
