@@ -26,7 +26,7 @@ from phmrun.layers import (
     register,
 )
 from phmrun.layers.structures.dense import Dense
-from phmrun.registry import STRUCTURES, TASKS, Option
+from phmrun.registry import STRUCTURES, TASKS
 
 
 @pytest.mark.parametrize(("name", "options"), CASES + SQUARE_CASES)
