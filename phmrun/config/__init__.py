@@ -4,12 +4,11 @@ from phmrun.config.experiment import (
     Experiment,
     decoding_section,
     leaves,
-    run_id,
-    semantic_values,
     to_yaml,
     with_absolute_paths,
     with_decoding,
 )
+from phmrun.config.identity import run_id, semantic_values
 from phmrun.config.json_schema import json_schema
 from phmrun.config.layering import (
     Option,

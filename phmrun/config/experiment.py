@@ -1,21 +1,16 @@
 """An experiment: the root of every task's configuration, its name, its YAML, copies with other paths or decoding."""
 
 import glob
-import hashlib
-import json
-import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import Field, ValidationError
-from pydantic_core import to_jsonable_python
 
+from phmrun.config.identity import is_hashed
 from phmrun.config.problems import ConfigError, from_validation, unknown_key
 from phmrun.config.sections import (
-    SHARED_VERSION,
     BatchConfig,
     DataConfig,
     DistillationConfig,
@@ -28,15 +23,11 @@ from phmrun.config.sections import (
     Section,
     TrainingConfig,
     Unhashed,
-    former_name,
 )
 from phmrun.documents import Dumper
 from phmrun.errors import PhmrunError
 from phmrun.escaping import printable
 from phmrun.files import data_dir
-
-LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
-"""Part of the run ids of the layers named. Raise it when a default of one changes its value, or its network does."""
 
 
 class Experiment(Section):
@@ -46,7 +37,13 @@ class Experiment(Section):
     """
 
     version: ClassVar[int] = 1
-    """Part of the run id. Raise it when a default of the task's own sections changes its value."""
+    """Part of the run id. Raise it when a default of the task's own sections changes its value.
+
+    When the mathematics behind a key changes, raise its entry in :attr:`Section.versions` instead.
+    """
+
+    metrics: ClassVar[tuple[str, ...]] = ()
+    """Names of the metrics that score every run of the task, for ``versions = {"metrics=bleu": 2}``."""
 
     task: str = Field(description="Name of the task (`phmrun train --help`).")
     seed: int = Field(1, ge=0, lt=2**32, description="Seeds initialisation, batch order and dropout.")
@@ -99,43 +96,6 @@ def unsaid_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     return found
 
 
-def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
-    """The run id, ``task-data-network-seed-<12 hexadecimal digits>``.
-
-    The network is named by the structures of the parts that are not the default's: ``phm``, ``output-circulant``.
-
-    The digits are the start of a SHA-256 over the schema's version, every semantic value that differs from its
-    default, and the fingerprints: SHA-256 sums of the user's files, of plug-ins and of catalogued data, by name. A new
-    option with a default leaves the names of old runs alone, and so do devices, paths, logging and time limits.
-    """
-    identity: dict[str, Any] = {
-        "version": f"{SHARED_VERSION}.{type(config).version}",
-        "task": config.task,
-        "values": semantic_values(config, former_names=True),
-        "fingerprints": dict(fingerprints),
-    }
-    if layers := layer_versions(config):
-        identity["layers"] = layers
-    text = json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode("ascii")).hexdigest()[:12]
-    built = {part: getattr(config, part).structure for part in ("layer", "embedding", "output")}
-    unusual = [part for part, name in built.items() if name != _default(type(config), part).structure]
-    network = " ".join(built[part] if part == "layer" else f"{part} {built[part]}" for part in unusual)
-    parts = (config.task, config.data.name, network or built["layer"], str(config.seed), digest)
-    return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") or "x" for part in parts)
-
-
-def layer_versions(section: Section) -> dict[str, int]:
-    """The versions of the layers in use that have been changed, :data:`LAYER_VERSIONS`; the others leave no mark."""
-    found: dict[str, int] = {}
-    if isinstance(section, LayerConfig) and section.structure in LAYER_VERSIONS:
-        found[section.structure] = LAYER_VERSIONS[section.structure]
-    for name in type(section).model_fields:
-        if isinstance(value := getattr(section, name), Section):
-            found |= layer_versions(value)
-    return found
-
-
 def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every dotted key of a configuration that holds a value, in the order of the schema."""
     for name in type(config).model_fields:
@@ -147,49 +107,6 @@ def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(config, LayerConfig):
         for name, value in config.options.items():
             yield f"{prefix}{name}", value
-
-
-def is_hashed(section: type[Section], name: str) -> bool:
-    """Whether a key changes what an experiment is."""
-    return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
-
-
-def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[str, Any]:
-    """What makes a resolved experiment what it is: dotted key to value, defaults and unhashed keys left out.
-
-    Run ids need renamed keys under the names that they had.
-    """
-    return _different(config, None, "", former_names)
-
-
-@cache
-def _default(section: type[Section], name: str) -> Any:
-    """The default of a key; it is only compared with."""
-    return section.model_fields[name].get_default(call_default_factory=True)
-
-
-def _different(section: Section, default: Section | None, prefix: str, former_names: bool) -> dict[str, Any]:
-    """What a section holds that its default does not; of another kind of section, all that its own default does not."""
-    kind = type(section)
-    values: dict[str, Any] = {}
-    for name in kind.model_fields:
-        if not is_hashed(kind, name):
-            continue
-        value = getattr(section, name)
-        usual = getattr(default, name) if default else _default(kind, name)
-        if isinstance(value, Section):
-            within = usual if type(usual) is type(value) else None
-            values |= _different(value, within, f"{prefix}{name}.", former_names)
-        elif value != usual:
-            values[f"{prefix}{former_name(kind, name) if former_names else name}"] = to_jsonable_python(value)
-    if isinstance(section, LayerConfig):
-        # A resolved section holds all options. Those at the structure's own default are left out as if nobody had named
-        # them, so that an option which a structure gains later leaves the ids of old runs alone.
-        defaults = section.option_defaults
-        for name, value in section.options.items():
-            if name not in defaults or value != defaults[name]:
-                values[f"{prefix}{name}"] = to_jsonable_python(value)
-    return values
 
 
 Config = TypeVar("Config", bound=Experiment)

@@ -12,7 +12,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from phmrun.config.experiment import Experiment, leaves, semantic_values
+from phmrun.config.experiment import Experiment, leaves
+from phmrun.config.identity import semantic_values
 from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
 from phmrun.config.sections import LARGEST_NUMBER, EmbeddingConfig, LayerConfig, Section, former_name, is_section
 from phmrun.documents import LARGEST, parse_yaml_lines

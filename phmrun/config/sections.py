@@ -2,7 +2,7 @@
 
 import re
 import types
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, Union, get_args, get_origin
@@ -34,6 +34,16 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    versions: ClassVar[Mapping[str, int]] = {}
+    """Versions of changed mathematics, by ``"key=value"`` or ``"key"``; see :mod:`phmrun.config.identity`."""
+
+    @classmethod
+    def all_versions(cls) -> dict[str, int]:
+        """Versions of changed mathematics, with those of the base classes."""
+        versions: dict[str, int] = {}
+        for kind in reversed(cls.__mro__):
+            versions |= vars(kind).get("versions", {})
+        return versions
 
     @field_validator("*", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.config import Experiment, LayerConfig, load_run_config, run_id, semantic_values
-from phmrun.config.experiment import layer_versions
+from phmrun.config.identity import changed_mathematics, layer_versions
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
@@ -98,7 +98,8 @@ def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:
     if options_of:
         own = run.id.rpartition("-")[2]
         now = run_id(config, fingerprints=marks).rpartition("-")[2]
-        if now != own if marks else layer_versions(config):  # without marks, a release that knew no versions of layers
+        # Without marks, the run is of a release that had no versions.
+        if now != own if marks else layer_versions(config) or changed_mathematics(config):
             settings[MADE] = "by another release, or from another run"
     return Entry({}, config.model_dump(mode="json"), run, settings, marks)
 

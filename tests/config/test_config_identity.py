@@ -1,12 +1,14 @@
 import re
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from phmrun.config import Experiment, Source, experiment, leaves, resolve, run_id, semantic_values
+from phmrun.config import Experiment, Section, Source, identity, leaves, resolve, run_id, semantic_values, task_defaults
 from phmrun.config.sections import SHARED_VERSION, TrainingConfig
+from phmrun.registry import TASKS
 
 SEMANTIC = [
     ("seed", 2),
@@ -61,11 +63,93 @@ def test_a_known_name_stays(name_of):
 def test_a_changed_layer_renames_its_own_runs_alone(name_of, monkeypatch, section):
     values = {section: {"structure": "phm", "n": 8}}
     before, dense = name_of(values), name_of({})
-    monkeypatch.setattr(experiment, "LAYER_VERSIONS", {"phm": 2})
+    monkeypatch.setattr(identity, "LAYER_VERSIONS", {"phm": 2})
     assert name_of(values) != before
     assert name_of({}) == dense
-    monkeypatch.setattr(experiment, "LAYER_VERSIONS", {"phm": 3})
+    monkeypatch.setattr(identity, "LAYER_VERSIONS", {"phm": 3})
     assert len({before, name_of(values)}) == 2
+
+
+@pytest.mark.parametrize(
+    ("entry", "uses", "others"),
+    [
+        ("width=99", {"model": {"width": 99}}, [{}, {"model": {"width": 16}}, {"model": {"width": 9}}]),
+        ("penalty", {"model": {"penalty": 0.5}}, [{}, {"model": {"penalty": 0.0}}]),
+    ],
+)
+def test_a_version_renames_only_runs_that_use_the_mathematics(schema, name_of, monkeypatch, entry, uses, others):
+    class Penalized(schema.model_fields["model"].annotation):
+        penalty: float = Field(0.0, ge=0, description="New.")
+
+    class Task(schema):
+        model: Penalized = Field(Penalized(), description="Model.")
+
+    before, unchanged = name_of(uses, cls=Task), [name_of(values, cls=Task) for values in others]
+    monkeypatch.setattr(Penalized, "versions", {entry: 1})
+    assert name_of(uses, cls=Task) == before  # the first version leaves no mark
+    monkeypatch.setattr(Penalized, "versions", {entry: 2})
+    second = name_of(uses, cls=Task)
+    monkeypatch.setattr(Penalized, "versions", {entry: 3})
+    assert len({before, second, name_of(uses, cls=Task)}) == 3
+    assert [name_of(values, cls=Task) for values in others] == unchanged
+
+
+def test_a_version_of_a_metric_renames_the_runs_of_its_tasks(schema, name_of):
+    class Scored(schema):
+        metrics = ("bleu", "chrf")
+
+    class Changed(Scored):
+        versions = {"metrics=bleu": 2}  # noqa: RUF012
+
+    class Elsewhere(Scored):
+        versions = {"metrics=ter": 2}  # noqa: RUF012
+
+    assert name_of({}, cls=Scored) == name_of({})
+    assert name_of({}, cls=Changed) != name_of({})
+    assert name_of({}, cls=Elsewhere) == name_of({})
+
+
+def test_versions_of_a_base_class_hold_in_its_subclasses(schema, name_of):
+    class Base(schema):
+        versions = {"seed": 2}  # noqa: RUF012
+
+    class Task(Base):
+        versions = {"task": 2}  # noqa: RUF012
+
+    assert Task.all_versions() == {"seed": 2, "task": 2}
+    assert len({name_of({}), name_of({}, cls=Base), name_of({}, cls=Task)}) == 3
+
+
+def sections_of(section):
+    yield section
+    for name in type(section).model_fields:
+        if isinstance(value := getattr(section, name), Section):
+            yield from sections_of(value)
+
+
+@pytest.mark.parametrize("task", TASKS.names())
+def test_versions_of_tasks_name_keys_and_values_that_there_are(task):
+    config = TASKS.get(task).load("schema")()
+    for section in sections_of(config):
+        for entry, version in type(section).all_versions().items():
+            assert version >= 2, entry
+            key, _, value = entry.partition("=")
+            assert hasattr(section, key), entry
+            if value and key in type(section).model_fields:
+                choices = get_args(type(section).model_fields[key].annotation)
+                assert not choices or value in map(str, choices), entry
+
+
+def test_a_network_has_a_version_of_its_own(options_of, monkeypatch):
+    schema = TASKS.get("lm").load("schema")
+
+    def name(network):
+        sources = [task_defaults("lm"), Source("x", {"model": {"network": network}})]
+        return run_id(resolve(schema, sources, options_of).config, fingerprints={})
+
+    names = {network: name(network) for network in ("lstm", "awd-lstm", "transformer-xl")}
+    monkeypatch.setattr(schema.model_fields["model"].annotation, "versions", {"network=transformer-xl": 7})
+    assert {network for network in names if name(network) != names[network]} == {"transformer-xl"}
 
 
 @settings(deadline=None)

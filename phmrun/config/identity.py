@@ -1,0 +1,155 @@
+"""Identity of an experiment: the canonical text that its run id is the checksum of. Imports no torch.
+
+Hashed are the schema's version, every semantic value that differs from its default, the versions of changed mathematics
+and the fingerprints: SHA-256 sums of the user's files, of plug-ins and of catalogued data.
+
+**Changed mathematics gets a new version, and its runs new ids.** If a correction changes what a network, decoder,
+dropout mask or metric computes, a run made before it must not be continued or scored by the code after it. Raise the
+version beside the key that selects the mathematics, in the section that declares the key::
+
+    class LanguageModelConfig(ModelConfig):
+        versions = {
+            "network=transformer-xl": 2,  # positions begin at 0
+            "weight_dropout": 2,  # one mask per batch
+        }
+
+- ``"key=value"`` holds for configurations in which the key, a field or a property of the section, has the value.
+- ``"key"`` holds for configurations in which the key is on: not null, false, 0 or empty.
+- ``"metrics=bleu"`` holds for all runs of a task that lists the metric in :attr:`Experiment.metrics`.
+- Layers have theirs in :data:`LAYER_VERSIONS`, by the structure's name.
+
+All mathematics begins at version 1, which is not hashed. So the first raise (to 2) changes the ids of the
+configurations that use it, and of no others. Files of old runs are read as before.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_jsonable_python
+
+from phmrun.config.sections import SHARED_VERSION, LayerConfig, Section, Unhashed, former_name
+
+if TYPE_CHECKING:
+    from phmrun.config.experiment import Experiment
+
+LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
+"""Version of each changed layer. Raise it when a default of the layer changes its value, or when its network does."""
+
+
+def run_id(config: "Experiment", *, fingerprints: Mapping[str, str]) -> str:
+    """The run id, ``task-data-network-seed-<12 hexadecimal digits>``.
+
+    The network is named by the structures of the parts that are not the default's: ``phm``, ``output-circulant``. The
+    digits are the start of the SHA-256 of :func:`canonical_identity`. A new option with a default leaves the names of
+    old runs alone, and so do devices, paths, logging and time limits.
+    """
+    digits = digits_of(canonical_identity(config, fingerprints))
+    built = {part: getattr(config, part).structure for part in ("layer", "embedding", "output")}
+    unusual = [part for part, name in built.items() if name != _default(type(config), part).structure]
+    network = " ".join(built[part] if part == "layer" else f"{part} {built[part]}" for part in unusual)
+    parts = (config.task, config.data.name, network or built["layer"], str(config.seed), digits)
+    return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") or "x" for part in parts)
+
+
+def canonical_identity(config: "Experiment", fingerprints: Mapping[str, str]) -> str:
+    """Canonical JSON of all that makes the experiment what it is; the run id holds its checksum."""
+    identity: dict[str, Any] = {
+        "version": f"{SHARED_VERSION}.{type(config).version}",
+        "task": config.task,
+        "values": semantic_values(config, former_names=True),
+        "fingerprints": dict(fingerprints),
+    }
+    if layers := layer_versions(config):
+        identity["layers"] = layers
+    if mathematics := changed_mathematics(config):
+        identity["mathematics"] = mathematics
+    return json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def digits_of(identity: str) -> str:
+    """The 12 hexadecimal digits of a run id, from its canonical identity."""
+    return hashlib.sha256(identity.encode("ascii")).hexdigest()[:12]
+
+
+def layer_versions(section: Section) -> dict[str, int]:
+    """Versions of the layers in use that have been changed, by name; see :data:`LAYER_VERSIONS`."""
+    versions: dict[str, int] = {}
+    if isinstance(section, LayerConfig) and section.structure in LAYER_VERSIONS:
+        versions[section.structure] = LAYER_VERSIONS[section.structure]
+    for _, value in _subsections(section):
+        versions |= layer_versions(value)
+    return versions
+
+
+def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:
+    """Versions above 1 of the mathematics in use, by dotted key: ``{"model.network=transformer-xl": 2}``."""
+    versions = {
+        f"{prefix}{entry}": version
+        for entry, version in type(section).all_versions().items()
+        if version > 1 and _is_in_use(section, entry)
+    }
+    for name, value in _subsections(section):
+        versions |= changed_mathematics(value, f"{prefix}{name}.")
+    return versions
+
+
+def _is_in_use(section: Section, entry: str) -> bool:
+    """True if the section selects the mathematics of an entry of its ``versions``, ``key`` or ``key=value``."""
+    key, compares, wanted = entry.partition("=")
+    value = getattr(section, key)
+    if not compares:
+        return bool(value)
+    return wanted in map(str, value) if isinstance(value, tuple) else str(value) == wanted
+
+
+def _subsections(section: Section) -> Iterator[tuple[str, Section]]:
+    for name in type(section).model_fields:
+        if isinstance(value := getattr(section, name), Section):
+            yield name, value
+
+
+def is_hashed(section: type[Section], name: str) -> bool:
+    """True if a key is part of the identity of an experiment."""
+    return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
+
+
+def semantic_values(config: "Experiment", *, former_names: bool = False) -> dict[str, Any]:
+    """Semantic values of a resolved experiment by dotted key, without defaults and unhashed keys.
+
+    Run ids need renamed keys under the names that they had.
+    """
+    return _different(config, None, "", former_names)
+
+
+@cache
+def _default(section: type[Section], name: str) -> Any:
+    """The default of a key; it is only compared with."""
+    return section.model_fields[name].get_default(call_default_factory=True)
+
+
+def _different(section: Section, default: Section | None, prefix: str, former_names: bool) -> dict[str, Any]:
+    """Values of a section that differ from ``default``, or from the section's own defaults if there is none."""
+    kind = type(section)
+    values: dict[str, Any] = {}
+    for name in kind.model_fields:
+        if not is_hashed(kind, name):
+            continue
+        value = getattr(section, name)
+        usual = getattr(default, name) if default else _default(kind, name)
+        if isinstance(value, Section):
+            within = usual if type(usual) is type(value) else None
+            values |= _different(value, within, f"{prefix}{name}.", former_names)
+        elif value != usual:
+            values[f"{prefix}{former_name(kind, name) if former_names else name}"] = to_jsonable_python(value)
+    if isinstance(section, LayerConfig):
+        # A resolved section holds all options. Those at the structure's own default are left out as if nobody had named
+        # them, so that an option which a structure gains later leaves the ids of old runs alone.
+        defaults = section.option_defaults
+        for name, value in section.options.items():
+            if name not in defaults or value != defaults[name]:
+                values[f"{prefix}{name}"] = to_jsonable_python(value)
+    return values
