@@ -1,5 +1,6 @@
 """The configuration of language modelling."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -81,6 +82,9 @@ class LanguageModelConfig(ModelConfig):
             "memory": 150,
         },
     }
+
+    # 2: position vectors with the rates of the original, 10000^(-2i/width); 1 had those of tensor2tensor.
+    versions: ClassVar[Mapping[str, int]] = {"network=transformer-xl": 2}
 
     network: Literal["lstm", "awd-lstm", "transformer-xl"] = Field(
         "lstm",

@@ -166,7 +166,8 @@ class TransformerXL(nn.Module):
         total = memories[0].shape[1] + tokens.shape[1]
         farthest = total - 1 if self.clamp_len is None else min(total - 1, self.clamp_len)
         places = torch.arange(total - 1, -1, -1, device=hidden.device).clamp(max=farthest)
-        distances = self._drop(sinusoids(farthest + 1, self.width).to(hidden)[places])
+        vectors = sinusoids(farthest + 1, self.width, paper=True).to(hidden)  # rates of 10000^(-2i/width)
+        distances = self._drop(vectors[places])
         reach = max(1, self.memory) if self.same_length else None
         kept = []
         for layer, memory in zip(self.context, memories, strict=True):
