@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --dis
 CORE := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
-.PHONY: demo docs results fuzz test coverage check core lint clean
+.PHONY: demo docs results fuzz test coverage check core lint package clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what there is to make
@@ -60,6 +60,16 @@ lint: $(STAMP)  ## Run ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+package: $(STAMP)  ## Build wheel and sdist into dist/, check them, and run the wheel in an empty environment
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	rm -rf build/empty && $(PYTHON) -m venv build/empty
+	build/empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	build/empty/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build && empty/bin/phmrun count-params nmt --layer phm --n 8
 
 clean:  ## Remove the virtual environment and build products; runs stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .coverage
