@@ -27,7 +27,7 @@ Out = Annotated[
 
 
 def _save(figure: "Figure", path: Path) -> None:
-    from phmrun.plots.canvas import save_figure
+    from phmrun.results.plots.canvas import save_figure
 
     save_figure(figure, path)
     console.stdout().print(str(path), markup=False, soft_wrap=True)
@@ -49,7 +49,7 @@ def plot_history(
         raise unknown("axis", over, AXES, where="--over")
     with waiting("preparing"):
         from phmrun.ledger import Run
-        from phmrun.plots.runs import Axis, choose_score, curves, default_name, draw_history, heading
+        from phmrun.results.plots.runs import Axis, choose_score, curves, default_name, draw_history, heading
 
     found = [Run.find(runs_dir, run) for run in runs]
     chosen, axis = choose_score(found, score), cast(Axis, over)
@@ -71,8 +71,8 @@ def plot_correlation(
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
         from phmrun.ledger import Run
-        from phmrun.plots.correlation import correlation_panels, draw_correlation
-        from phmrun.plots.runs import default_name, heading, labels
+        from phmrun.results.plots.correlation import correlation_panels, draw_correlation
+        from phmrun.results.plots.runs import default_name, heading, labels
 
         found = Run.find(runs_dir, run)
         trained = open_run(found)
@@ -102,9 +102,9 @@ def plot_pareto(
     with waiting("preparing"):
         from phmrun.cli.table_results import Asked, results
         from phmrun.ledger import Run
-        from phmrun.papers.costs import points_of, require_cost
-        from phmrun.plots.runs import heading as heading_of
-        from phmrun.plots.sweeps import draw_pareto
+        from phmrun.results.costs import points_of, require_cost
+        from phmrun.results.plots.runs import heading as heading_of
+        from phmrun.results.plots.sweeps import draw_pareto
 
     require_cost(over, "--over")
     table = results(what, runs_dir, Asked(scores=[score] if score else [])).table
@@ -125,7 +125,7 @@ def plot_speed(runs: RunArguments, out: Out = None, runs_dir: RunsDirectory = Pa
     """Draws how fast some runs trained and predicted, by their own records; `phmrun bench run` measures it alone."""
     with waiting("preparing"):
         from phmrun.ledger import Run
-        from phmrun.plots.runs import default_name, draw_speed, heading, labels, pace_of
+        from phmrun.results.plots.runs import default_name, draw_speed, heading, labels, pace_of
 
     found = [Run.find(runs_dir, run) for run in runs]
     path = out or default_name(found, "speed")
@@ -144,7 +144,7 @@ def plot_tuning(
     """Draws the expected best validation of every row of a sweep against the number of trials."""
     with waiting("preparing"):
         from phmrun.cli.sweep_work import planned, tuned_rows
-        from phmrun.plots.sweeps import Effort, draw_tuning
+        from phmrun.results.plots.sweeps import Effort, draw_tuning
 
     made = planned(file, ledger=runs_dir)
     if not made.sweep.file.tune:

@@ -51,7 +51,7 @@ def add(
         raise PhmrunError(f"none of these runs is done in {runs_dir}", code=ExitCode.DATA)
     from phmrun.engine.checkpoints import BEST, LAST, weights_checksum
     from phmrun.ledger.listing import summarise
-    from phmrun.papers.items import to_json
+    from phmrun.results.items import to_json
 
     written = []
     with progress("reading", len(runs), "runs") as advance:

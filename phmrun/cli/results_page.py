@@ -15,13 +15,13 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.record import restore
 from phmrun.ledger.wording import row_name
-from phmrun.papers.layout import lay_out, sentence
-from phmrun.papers.results import Effect
-from phmrun.papers.significance import over_seeds, pairs
-from phmrun.plots.canvas import save_figure
-from phmrun.plots.sweeps import draw_effects
 from phmrun.report.content import environments
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_markdown
+from phmrun.results.comparison import over_seeds, pairs
+from phmrun.results.layout import lay_out, sentence
+from phmrun.results.plots.canvas import save_figure
+from phmrun.results.plots.sweeps import draw_effects
+from phmrun.results.table import Effect
 from phmrun.statistics.decision import Verdict, detectable
 from phmrun.sweeps.cell_status import CellState
 

@@ -12,7 +12,7 @@ from phmrun.cli.options import DecidedSeeds, Json, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
 
 if TYPE_CHECKING:
-    from phmrun.papers.layout import Laid
+    from phmrun.results.layout import Laid
 
 EPILOG = """Examples:
 
@@ -104,15 +104,15 @@ def table(
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
     from phmrun.cli.table_results import Asked, decided, require_runs, results
-    from phmrun.papers.costs import require_cost
-    from phmrun.papers.layout import lay_out, plain_rows
+    from phmrun.results.costs import require_cost
+    from phmrun.results.layout import lay_out, plain_rows
 
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
     front = None if pareto is None else require_cost(pareto, "--pareto")
     asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [], max_seeds, margin)
     found = results(what or [], runs_dir, asked)
     table = found.table
-    if paper and all(heading.column is None for heading in table.headings):
+    if paper and all(heading.published is None for heading in table.headings):
         raise PhmrunError("there are no published scores to set beside these", where="--paper", hint="Name a table.")
     differences = decided(found, margin) if significance else {}
     if as_json or style is TableFormat.JSON:

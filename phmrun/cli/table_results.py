@@ -11,8 +11,8 @@ from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs, summarise
 from phmrun.ledger.run import State
-from phmrun.papers.layout import Differences
-from phmrun.papers.results import ResultTable
+from phmrun.results.layout import Differences
+from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan, load_sweep
 from phmrun.sweeps.cell_status import CellStatus, survey
 from phmrun.sweeps.results import table_of_runs, table_of_sweep
@@ -45,7 +45,7 @@ def decided(found: Results, margin: float | None = None) -> Differences:
     """What the cells are to the dense ones: by the looks that stopped the sweep, else by one test of all runs."""
     if found.looked is not None:
         return found.looked
-    from phmrun.papers.significance import differences
+    from phmrun.results.comparison import differences
 
     return differences(found.table, margin)
 

@@ -20,7 +20,7 @@ class Kind:
     # δ: a difference below it is none to a reader, in units of the score; `None`: nothing is usual
     margin: float | None = None
     measure: Measure | None = None  # the score of summed counts; `None` where it does not add up over items
-    # what each item adds to them: `module:name` of a `phmrun.papers.items.Reader`; `None` where runs do not tell
+    # what each item adds to them: `module:name` of a `phmrun.results.items.Reader`; `None` where runs do not tell
     items: str | None = None
 
 
@@ -39,10 +39,10 @@ def kind_of(score: str) -> Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "bleu": Kind(margin=0.5, measure=bleu_of, items="phmrun.papers.items:of_translations"),
-    "accuracy": Kind(margin=0.5, measure=partial(share, of=0, among=1), items="phmrun.papers.items:of_labels"),
-    "uas": Kind(margin=0.5, measure=partial(share, of=HEADS, among=WORDS), items="phmrun.papers.items:of_trees"),
-    "las": Kind(margin=0.5, measure=partial(share, of=ARCS, among=WORDS), items="phmrun.papers.items:of_trees"),
+    "bleu": Kind(margin=0.5, measure=bleu_of, items="phmrun.results.items:of_translations"),
+    "accuracy": Kind(margin=0.5, measure=partial(share, of=0, among=1), items="phmrun.results.items:of_labels"),
+    "uas": Kind(margin=0.5, measure=partial(share, of=HEADS, among=WORDS), items="phmrun.results.items:of_trees"),
+    "las": Kind(margin=0.5, measure=partial(share, of=ARCS, among=WORDS), items="phmrun.results.items:of_trees"),
     "unchanged": Kind(lower_is_better=True),
     "loss": Kind(lower_is_better=True),
     "perplexity": Kind(lower_is_better=True),

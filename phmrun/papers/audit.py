@@ -17,8 +17,10 @@ from phmrun.config import Experiment, Source, Task, resolve
 from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of, share_parameters
-from phmrun.papers.published import Column, PaperRow, PaperTable, Printed, Verdict, judge, load_table, table_names
+from phmrun.papers.published import Verdict, judge
 from phmrun.registry import TASKS, load
+from phmrun.results.printed import Printed
+from phmrun.sweeps.paper_table import Column, PaperRow, PaperTable, load_table, table_names
 
 Counts = dict[str, Any]
 

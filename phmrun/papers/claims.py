@@ -22,13 +22,14 @@ from phmrun.ledger.run import State
 from phmrun.metrics.kinds import kind_of
 from phmrun.papers.audit import build_counts
 from phmrun.papers.audit import measured as count_of
-from phmrun.papers.entries import Entry, entry_of_run, settings_of
-from phmrun.papers.published import FOLDER, PaperTable, Printed, load_table, paper_names, validated
-from phmrun.papers.results import Figure, Numbers
-from phmrun.papers.significance import compared
+from phmrun.results.comparison import compared
+from phmrun.results.entries import Entry, entry_of_run, settings_of
+from phmrun.results.printed import Printed
+from phmrun.results.table import Figure, Numbers
 from phmrun.statistics.decision import LEVEL, p_not_worse
 from phmrun.statistics.hierarchical import Comparison
 from phmrun.sweeps import Inspected, load_sweep, plan
+from phmrun.sweeps.paper_table import FOLDER, PaperTable, load_table, paper_names, validated
 from phmrun.sweeps.plan import column_groups
 
 CLAIMS = "claims.yaml"

@@ -10,13 +10,13 @@ from phmrun.errors import PhmrunError, counted
 from phmrun.ledger import Run, environment
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.wording import row_name
-from phmrun.papers.costs import points_of
-from phmrun.papers.layout import Differences, lay_out
-from phmrun.papers.results import ResultTable
-from phmrun.plots.canvas import save_figure
-from phmrun.plots.runs import choose_score, curves, draw_history
-from phmrun.plots.sweeps import draw_pareto
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
+from phmrun.results.costs import points_of
+from phmrun.results.layout import Differences, lay_out
+from phmrun.results.plots.canvas import save_figure
+from phmrun.results.plots.runs import choose_score, curves, draw_history
+from phmrun.results.plots.sweeps import draw_pareto
+from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, tally
 from phmrun.sweeps.plan import Cell
@@ -39,7 +39,7 @@ def write_report(
     seconds = sum(s.run.status.seconds for s in statuses if s.run and s.run.status)
     said = f"{counted(len(statuses), 'cell')}: {counts}. {duration(seconds)} of training in all."
     opening = f"{said} Written {environment.now()}."
-    paper = any(heading.column is not None for heading in table.headings)
+    paper = any(heading.published is not None for heading in table.headings)
     laid = lay_out(table, "mean±std", differences, paper=paper)
     sections = [Section("Results", [Listing(laid.columns, laid.rows), *(Text(note, note=True) for note in laid.notes)])]
     if pictures:

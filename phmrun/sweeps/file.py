@@ -11,7 +11,7 @@ from phmrun.config import ConfigError, Section, Source, config_source
 from phmrun.config.problems import from_validation, unknown_key
 from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import one_line
-from phmrun.papers import PaperTable, load_table
+from phmrun.sweeps.paper_table import PaperTable, load_table
 
 MOST_SEEDS = 10_000
 EXAMPLE: dict[str, Any] = {

@@ -17,7 +17,7 @@ from phmrun.engine.experiment import build_data, plugin_marks
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.listing import RunSummary, list_runs
 from phmrun.ledger.run import CONFIG
-from phmrun.papers.entries import DATA, entry_of_run, settings_of
+from phmrun.results.entries import DATA, entry_of_run, settings_of
 from phmrun.sweeps.plan import Inspect, Inspected
 
 TRAINING = {"seed", "batch", "training", "distillation", "decoding", "hardware", "logging"}

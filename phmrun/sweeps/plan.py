@@ -18,9 +18,9 @@ from phmrun.config.sections import Section
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.run import layer_label
-from phmrun.papers import PaperRow, PaperTable
 from phmrun.registry import TASKS
 from phmrun.sweeps.file import Sweep
+from phmrun.sweeps.paper_table import PaperRow, PaperTable
 
 SEED = "seed"
 LAYERS = {"layer", "embedding", "output"}  # keys whose value is a layer with options of its own

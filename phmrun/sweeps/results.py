@@ -1,14 +1,16 @@
 """What a sweep, or some runs, have come to, as a table. Imports no torch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.ledger.listing import RunSummary
 from phmrun.ledger.run import State
-from phmrun.papers.entries import Entry, entry_of_run, recorded_marks, settings_of, telling_keys
-from phmrun.papers.results import ResultTable, paper_headings, score_headings, tabulate
+from phmrun.results.entries import Entry, entry_of_run, recorded_marks, settings_of, telling_keys
+from phmrun.results.printed import PrintedColumn
+from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
 from phmrun.sweeps.cell_status import CellStatus
+from phmrun.sweeps.paper_table import PaperTable
 from phmrun.sweeps.plan import SEED, Plan, column_groups
 
 Keys = Sequence[str]
@@ -28,7 +30,8 @@ def table_of_sweep(
     if table and not (rows or columns or scores):
         groups = column_groups(table, asked)
         headings = paper_headings(table, groups if len(set(groups.values())) > 1 else {}, asked)
-        return tabulate(entries, ["row"], headings, title=sweep.title, paper=table, reduced=sweep.file.reduced)
+        names = [row.name for row in table.rows]
+        return tabulate(entries, ["row"], headings, title=sweep.title, rows=names, reduced=sweep.file.reduced)
     keys = list(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
     return _pivot(entries, keys, rows, columns, scores, sweep.title)
 
@@ -45,6 +48,22 @@ def table_of_runs(
     entries = [entry_of_run(run, options_of) for run in runs]
     varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
     return _pivot(entries, ["layer", *varied], rows, columns, scores, "")
+
+
+def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
+    """Columns of a paper's table that are scores of ours, or those of them that are named.
+
+    ``groups`` maps a heading to the column under which the sweep names its experiments; it is empty if there is one.
+    """
+    headings = []
+    for name, column in table.columns.items():
+        if not column.score or (only and name not in only):
+            continue
+        cells = {row.name: row.published[name] for row in table.rows if name in row.published}
+        paper = PrintedColumn(cells, column.metric or "", column.signature, column.factor)
+        scores = (column.score,) if isinstance(column.score, str) else tuple(column.score)
+        headings.append(Heading(name, scores, {"column": groups[name]} if name in groups else {}, paper))
+    return headings
 
 
 def _pivot(entries: list[Entry], keys: Keys, rows: Keys, columns: Keys, scores: Keys, title: str) -> ResultTable:

@@ -13,8 +13,8 @@ from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.ledger.wording import row_name
 from phmrun.metrics.kinds import kind_of
-from phmrun.papers.entries import Entry
-from phmrun.papers.results import ResultTable
+from phmrun.results.entries import Entry
+from phmrun.results.table import ResultTable
 from phmrun.statistics.decision import Verdict, detectable
 from phmrun.statistics.hierarchical import compare_scores
 from phmrun.statistics.sequential import Decision, Design, Looked, decisions, looked_at

@@ -3,8 +3,8 @@
 import pytest
 
 from phmrun.errors import PhmrunError
+from phmrun.papers import paper_names
 from phmrun.papers.claims import Claim, Outcome, examine, load_claims, outcome_of
-from phmrun.papers.published import paper_names
 from phmrun.statistics.hierarchical import compare_scores
 
 BASE = [30.0, 30.2, 30.1, 29.9]

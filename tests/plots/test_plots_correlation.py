@@ -8,9 +8,9 @@ from torch import nn
 from phmrun.errors import PhmrunError
 from phmrun.layers import build_embedding
 from phmrun.models.transformer import Transformer
-from phmrun.plots import correlation
-from phmrun.plots.canvas import save_figure
-from phmrun.plots.correlation import correlation_map, correlation_panels, draw_correlation
+from phmrun.results.plots import correlation
+from phmrun.results.plots.canvas import save_figure
+from phmrun.results.plots.correlation import correlation_map, correlation_panels, draw_correlation
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 
 DEFINE = {"structure": "define", "depth": 2, "expansion": 32, "max_groups": 4, "multiple_of": 8, "width": 8}

@@ -1,8 +1,8 @@
 """Differences from the dense network as a picture."""
 
-from phmrun.papers.results import Effect
-from phmrun.plots.canvas import save_figure
-from phmrun.plots.sweeps import draw_effects
+from phmrun.results.plots.canvas import save_figure
+from phmrun.results.plots.sweeps import draw_effects
+from phmrun.results.table import Effect
 
 
 def test_a_line_for_each_row_filled_where_it_is_decided(tmp_path):

@@ -6,9 +6,9 @@ from phmrun.config import Source, resolve, task_defaults, to_yaml
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
-from phmrun.plots.canvas import save_figure
-from phmrun.plots.runs import Curve, choose_score, curves, default_name, draw_history, labels
 from phmrun.registry import TASKS
+from phmrun.results.plots.canvas import save_figure
+from phmrun.results.plots.runs import Curve, choose_score, curves, default_name, draw_history, labels
 
 ROWS = [
     {"step": 50, "time": 30.0, "train/loss": 5.0},

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.metrics.kinds import Kind, kind_of
-from phmrun.papers.costs import Point, frontier
-from phmrun.plots.canvas import save_figure
-from phmrun.plots.runs import draw_speed, pace_of
-from phmrun.plots.sweeps import draw_pareto, legible, short
 from phmrun.registry import SCORES
+from phmrun.results.costs import Point, frontier
+from phmrun.results.plots.canvas import save_figure
+from phmrun.results.plots.runs import draw_speed, pace_of
+from phmrun.results.plots.sweeps import draw_pareto, legible, short
 
 numbers = st.integers(0, 12).map(float)
 clouds = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12, unique=True)

@@ -1,6 +1,6 @@
 """The picture of the expected best validation."""
 
-from phmrun.plots.sweeps import Effort, draw_tuning
+from phmrun.results.plots.sweeps import Effort, draw_tuning
 
 
 def test_lines_are_the_expected_bests():

@@ -5,7 +5,7 @@ from test_sweeps_file import TABLE
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.papers.layout import lay_out
+from phmrun.results.layout import lay_out
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.results import table_of_runs, table_of_sweep
 

@@ -8,7 +8,7 @@ import yaml
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.papers.layout import lay_out, plain_rows
+from phmrun.results.layout import lay_out, plain_rows
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.results import table_of_sweep
 from phmrun.sweeps.sequential import (

@@ -4,7 +4,7 @@ import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.papers.layout import lay_out
+from phmrun.results.layout import lay_out
 from phmrun.statistics.expected_best import expected_best
 from phmrun.sweeps import load_sweep
 from phmrun.sweeps.cell_status import survey

@@ -4,13 +4,14 @@ import pytest
 
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
-from phmrun.papers.entries import Entry
-from phmrun.papers.layout import lay_out, plain_rows
-from phmrun.papers.published import Column, PaperRow, PaperTable
-from phmrun.papers.results import Heading, paper_headings, score_headings, tabulate
-from phmrun.papers.significance import Difference
+from phmrun.results.comparison import Difference
+from phmrun.results.entries import Entry
+from phmrun.results.layout import lay_out, plain_rows
+from phmrun.results.table import Heading, score_headings, tabulate
 from phmrun.statistics.decision import decide
 from phmrun.statistics.hierarchical import compare_scores
+from phmrun.sweeps.paper_table import Column, PaperRow, PaperTable
+from phmrun.sweeps.results import paper_headings
 
 SIGNATURE = "nrefs:1|case:mixed|tok:13a|weights:best@250"
 DENSE, PHM = {"layer": {"structure": "dense"}}, {"layer": {"structure": "phm", "n": 4}}
@@ -59,6 +60,10 @@ def paper():
 
 def laid(table, how="mean±std", differences=None, paper=False):
     return lay_out(table, how, differences or {}, paper=paper)
+
+
+def rows(table):
+    return [row.name for row in table.rows]
 
 
 def grid(entry):
@@ -121,14 +126,14 @@ def test_the_papers_numbers_beside_ours(entry, paper):
         entry({"row": "PHM", "seed": "1"}, PHM, {"test/bleu": 20.0}),
     ]
     table = paper()
-    found = laid(tabulate(entries, ["row"], paper_headings(table, {}), paper=table), paper=True)
+    found = laid(tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
     assert found.columns == ["row", "parameters", "BLEU", "paper", "Δ", "seeds"]
     assert found.rows == [
         ["Transformer", 100, "22.25", "21.0", "+1.25", "1"],
         ["PHM", 100, "20.00", "20.5", "-0.50", "1"],
     ]
     assert f"BLEU: paper: {table.columns['BLEU'].signature}" in found.notes
-    half = laid(tabulate(entries[:1], ["row"], paper_headings(table, {}), paper=table), paper=True)
+    half = laid(tabulate(entries[:1], ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
     assert half.rows[1] == ["PHM", None, "–", "20.5", "–", "–"]
 
 
@@ -144,7 +149,7 @@ def test_the_papers_numbers_beside_ours(entry, paper):
 def test_what_was_not_measured_alike_is_bracketed(entry, paper, change, reduced, data):
     table = paper(**change)
     entries = [entry({"row": "PHM"}, {**PHM, "data": {"name": data}}, {"test/bleu": 20.0})]
-    made = tabulate(entries, ["row"], paper_headings(table, {}), paper=table, reduced=reduced)
+    made = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table), reduced=reduced)
     found = laid(made, paper=True)
     assert found.rows[1][4] == "(-0.50)"
     assert any(note.startswith("(Δ)") for note in found.notes)
@@ -157,7 +162,7 @@ def test_several_numbers_in_a_cell(entry, paper):
     table = paper(printed="20.5 / 30.0")
     table.columns["BLEU"].__dict__["score"] = ["test/bleu", "test/chrf"]
     entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.0, "test/chrf": 31.0})]
-    found = laid(tabulate(entries, ["row"], paper_headings(table, {}), paper=table), paper=True)
+    found = laid(tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
     assert found.rows[1][2:5] == ["20.00 / 31.00", "20.5 / 30.0", "-0.50 / +1.00"]
 
 
@@ -180,7 +185,7 @@ def test_marks_of_what_differs(entry):
 def test_every_number_as_it_is(entry, paper):
     table = paper()
     entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.123456}), entry({"row": "PHM"}, PHM, {"test/bleu": 21.0})]
-    made = tabulate(entries, ["row"], paper_headings(table, {}), paper=table)
+    made = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table))
     compared = compare_scores([20.0, 21.0], [22.0, 22.5], paired=False)
     (decision,) = decide([compared], lower_is_better=False)
     row = plain_rows(made, {(1, 0): Difference(compared, decision, None, 1)})[1]

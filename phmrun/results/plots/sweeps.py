@@ -10,9 +10,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from phmrun.ledger.wording import title
 from phmrun.metrics.kinds import kind_of
-from phmrun.papers.costs import Point, frontier
-from phmrun.papers.results import Effect
-from phmrun.plots.canvas import PALETTE, new_figure, words
+from phmrun.results.costs import Point, frontier
+from phmrun.results.plots.canvas import PALETTE, new_figure, words
+from phmrun.results.table import Effect
 from phmrun.statistics.expected_best import expected_best
 
 

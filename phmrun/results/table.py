@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.listing import RunSummary, score_names
-from phmrun.papers.entries import Entry, require_seeds
-from phmrun.papers.published import Column, PaperTable, Printed
+from phmrun.results.entries import Entry, require_seeds
+from phmrun.results.printed import Printed, PrintedColumn
 
 Aggregate = Callable[[Sequence[float]], float]
 AGGREGATES: Mapping[str, Aggregate] = {"mean": fmean, "median": median, "best": max, "worst": min}
@@ -25,7 +25,7 @@ class Heading:
     name: str  # what stands above it
     scores: tuple[str, ...]  # the scores of a run that it shows, by their names
     where: Mapping[str, str] = field(default_factory=dict)  # what an experiment must have at some keys to stand in it
-    column: Column | None = None  # the column of the paper's table
+    published: PrintedColumn | None = None  # the paper's column, if it is one
 
 
 @dataclass(frozen=True)
@@ -110,46 +110,27 @@ def tabulate(
     headings: Sequence[Heading],
     *,
     title: str = "",
-    paper: PaperTable | None = None,
+    rows: Sequence[str] | None = None,
     reduced: str = "",
 ) -> ResultTable:
     """The table of some experiments; a cell holds the seeds of one, and a `PhmrunError` says what else would be in it.
 
-    A row is made by keys of the sweep or dotted keys of the configuration. The rows of a paper whose published cells
-    stand beside ours are the rows, ``reduced`` says in what the settings fall short of its.
+    A row is made by keys of the sweep or dotted keys of the configuration. ``rows`` are those of a paper's table, also
+    if no experiment is in them; ``reduced`` says in what the settings fall short of its.
     """
     groups: dict[tuple[str, ...], list[Entry]] = {}
-    if paper:
-        groups = {(row.name,): [] for row in paper.rows}
+    if rows is not None:
+        groups = {(name,): [] for name in rows}
     for entry in entries:
         groups.setdefault(tuple(entry.label(key) for key in keys), []).append(entry)
-    figures, parameters = [], []
-    rows = []
+    figures, parameters, shown = [], [], []
     for labels, found in groups.items():
         departures = dict.fromkeys(entry.departs for entry in found if entry.departs)
-        rows.append((*labels[:-1], f"{labels[-1]} ({'; '.join(departures)})" if departures else labels[-1]))
-        printed = paper.row(labels[0]).published if paper and labels[0] in {r.name for r in paper.rows} else {}
-        figures.append(tuple(_figure(heading, found, printed.get(heading.name), reduced) for heading in headings))
+        shown.append((*labels[:-1], f"{labels[-1]} ({'; '.join(departures)})" if departures else labels[-1]))
+        figures.append(tuple(_figure(heading, found, labels[0], reduced) for heading in headings))
         parameters.append(parameters_of(found))
-    falls_short = reduced or (_made_up(entries) if paper else "")
-    return ResultTable(title, tuple(keys), tuple(headings), tuple(rows), tuple(figures), tuple(parameters), falls_short)
-
-
-def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
-    """The columns of a paper's table that are scores of ours, or those named of them.
-
-    ``groups`` has by heading the column under which its experiments are named in the sweep; empty where there is one.
-    """
-    return [
-        Heading(
-            name,
-            (column.score,) if isinstance(column.score, str) else tuple(column.score or ()),
-            {"column": groups[name]} if name in groups else {},
-            column,
-        )
-        for name, column in table.columns.items()
-        if column.score and (not only or name in only)
-    ]
+    short = reduced or (_made_up(entries) if rows is not None else "")
+    return ResultTable(title, tuple(keys), tuple(headings), tuple(shown), tuple(figures), tuple(parameters), short)
 
 
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
@@ -173,8 +154,10 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
     return headings
 
 
-def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, reduced: str) -> Figure:
-    """The cell of some experiments under a heading."""
+def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) -> Figure:
+    """Cell of some experiments of a row, under a heading."""
+    paper = heading.published or PrintedColumn()
+    printed = paper.cells.get(row)
     chosen = tuple(e for e in entries if all(e.label(key) == value for key, value in heading.where.items()))
     require_seeds(chosen, heading.name)
     # Experiments that share a run count as one seed; those without a run stay apart, as seeds that are planned.
@@ -187,12 +170,11 @@ def _figure(heading: Heading, entries: Iterable[Entry], printed: str | None, red
         for entry in chosen:
             value = entry.run.score(score) if entry.run else None
             if value is not None and entry.run is not None:
-                values.append(value * (heading.column.factor if heading.column else 1))
+                values.append(value * paper.factor)
                 signatures[_signature(entry.run, score)] = None
         numbers.append(Numbers(tuple(values), tuple(signatures), published[place]))
-    wanted = heading.column.signature if heading.column else ""
     ours = [given.split("|") for number in numbers for given in number.signatures]
-    agree = bool(wanted) and all({*wanted.split("|")} <= {*given} for given in ours)
+    agree = bool(paper.signature) and all({*paper.signature.split("|")} <= {*given} for given in ours)
     return Figure(tuple(numbers), chosen, agree and not reduced and not _made_up(chosen), printed)
 
 

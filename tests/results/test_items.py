@@ -10,8 +10,8 @@ from tiny_experiments import configured, run_experiment, run_of
 from phmrun.ledger import Run
 from phmrun.metrics import bleu
 from phmrun.metrics.kinds import Kind, kind_of
-from phmrun.papers.items import Items, RunItems, _packed, _unpacked, from_json, to_json
 from phmrun.registry import SCORES
+from phmrun.results.items import Items, RunItems, _packed, _unpacked, from_json, to_json
 
 
 @given(arrays(np.int64, st.integers(0, 300), elements=st.integers(0, 2**20)))

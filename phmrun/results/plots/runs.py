@@ -20,7 +20,7 @@ from phmrun.ledger.history import shown
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import PLAIN
 from phmrun.ledger.wording import title
-from phmrun.plots.canvas import PALETTE, new_figure, words
+from phmrun.results.plots.canvas import PALETTE, new_figure, words
 
 Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}

@@ -11,10 +11,10 @@ from phmrun.ledger.listing import summarise
 from phmrun.metrics import bleu
 from phmrun.metrics.kinds import kind_of
 from phmrun.metrics.parsing import attachment_scores
-from phmrun.papers.entries import Entry
-from phmrun.papers.items import RunItems
-from phmrun.papers.results import score_headings, tabulate
-from phmrun.papers.significance import differences
+from phmrun.results.comparison import differences
+from phmrun.results.entries import Entry
+from phmrun.results.items import RunItems
+from phmrun.results.table import score_headings, tabulate
 from phmrun.statistics.decision import Verdict
 from phmrun.text import conllu
 

@@ -1,6 +1,6 @@
-"""What each test item adds to the counts behind a run's score: from its predictions, or as they were recorded.
+"""Counts that each test item adds to a run's score: from its predictions, or as recorded.
 
-Imports torch, to read the data that predictions are compared with.
+Imports torch when predictions are read, since they are compared with the task's data.
 """
 
 import base64
@@ -14,7 +14,6 @@ import numpy as np
 
 from phmrun.config import load_run_config
 from phmrun.documents import parse_json
-from phmrun.engine.experiment import build_data
 from phmrun.errors import PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger import Run
@@ -114,6 +113,8 @@ def _counts(path: Path, score: str) -> Items | None:
 
 def of_translations(run: Run, split: str, part: str) -> Items | None:
     """The counts of BLEU of each translation: of all, or of those that the data count to ``part``, if they do."""
+    from phmrun.engine.experiment import build_data  # imports torch
+
     outputs = (run.predictions / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
     data = build_data(load_run_config(run.config_path))
     references = [target for _, target in read_parallel(*data.files[split])]
@@ -140,6 +141,8 @@ def of_labels(run: Run, split: str, part: str) -> Items:
 
 def of_trees(run: Run, split: str, part: str) -> Items | None:
     """Words, right heads and right arcs of each sentence; of a part, nothing is on record."""
+    from phmrun.engine.experiment import build_data  # imports torch
+
     if part:
         return None
     config = load_run_config(run.config_path)

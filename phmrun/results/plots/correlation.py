@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from phmrun.errors import PhmrunError
 from phmrun.layers import AdaptiveInput, DeFINE, Embedding
 from phmrun.layers.define import CHUNK, GroupTransform
-from phmrun.plots.canvas import new_figure, words
+from phmrun.results.plots.canvas import new_figure, words
 
 PANEL = 3.0  # inches
 ACROSS = 3  # panels side by side at most

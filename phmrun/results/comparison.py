@@ -1,16 +1,13 @@
-"""What the cells of a table are to the dense one, by the scores of their seeds and by what their runs predicted.
-
-Imports torch, to read the data that predictions are compared with.
-"""
+"""Comparison of a table's cells with the dense one, by the scores of their seeds and by their test items."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from phmrun.metrics.kinds import kind_of
-from phmrun.papers.items import RunItems
-from phmrun.papers.results import Figure, ResultTable
 from phmrun.progress import progress
+from phmrun.results.items import RunItems
+from phmrun.results.table import Figure, ResultTable
 from phmrun.statistics.decision import Decision, decide
 from phmrun.statistics.hierarchical import Comparison, compare_items, compare_scores
 from phmrun.statistics.sign_flip import SignFlip, sign_flip

@@ -9,8 +9,8 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration
 from phmrun.ledger.wording import row_name
-from phmrun.papers.entries import Entry
-from phmrun.papers.results import Figure, ResultTable
+from phmrun.results.entries import Entry
+from phmrun.results.table import Figure, ResultTable
 
 TRAINING = "training"  # the phase of ``phmrun bench run`` that measures optimizer steps
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from phmrun.config.experiment import unsaid_values
 from phmrun.ledger.wording import row_name
 from phmrun.metrics.kinds import kind_of
-from phmrun.papers.costs import COSTS, Point, cost_of, frontier, meanings
-from phmrun.papers.entries import Entry
-from phmrun.papers.results import Figure, Numbers, ResultTable, rounded
+from phmrun.results.costs import COSTS, Point, cost_of, frontier, meanings
+from phmrun.results.entries import Entry
+from phmrun.results.table import Figure, Numbers, ResultTable, rounded
 from phmrun.statistics.decision import LEVEL, Verdict
 from phmrun.statistics.sequential import Looked
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run
 
 if TYPE_CHECKING:
-    from phmrun.papers.significance import Difference
+    from phmrun.results.comparison import Difference
 
 REDUCED, MISSING, EDGE = "‡", "–", "(edge)"
 MARKS = {Verdict.DIFFERENT: "*", Verdict.NOT_WORSE: "≈", Verdict.UNDECIDED: ""}
@@ -54,7 +54,7 @@ def lay_out(
         how: How seeds are put together: "mean±std", "mean", "median", "best", "worst" or "all".
         differences: From the dense cells, by row and column.
         paper: Whether the published values stand beside ours.
-        costs: What stands beside the parameters: names of :data:`phmrun.papers.costs.COSTS`.
+        costs: What stands beside the parameters: names of :data:`phmrun.results.costs.COSTS`.
         front: The cost by which rows are ordered, and those marked that none is both cheaper and better than.
     """
     shown = list(dict.fromkeys(name for name in [*costs, *filter(None, [front])] if name != "parameters"))
@@ -231,8 +231,8 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         numbers_below = [numbers for line in table.figures for numbers in line[place].numbers]
         ours = dict.fromkeys(name for numbers in numbers_below for name in numbers.signatures if name)
         yield from (f"{heading.name}: {name}" for name in ours)
-        if paper and ours and heading.column:
-            yield f"{heading.name}: paper: {heading.column.signature or heading.column.metric}"
+        if paper and ours and heading.published:
+            yield f"{heading.name}: paper: {heading.published.signature or heading.published.measured}"
 
 
 def _tuned(table: ResultTable) -> Iterable[str]:

@@ -1,0 +1,1 @@
+"""Everything that finished runs say together: entries, tables, costs, comparisons, pictures. Imports no torch."""
