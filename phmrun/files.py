@@ -20,6 +20,8 @@ from phmrun.errors import ExitCode, PhmrunError
 MOST_BYTES = 256 * 2**20
 """Largest small file of a run: status, scores, samples."""
 DATA_VARIABLE = "PHMRUN_DATA"
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
+"""Errors of file systems that cannot flush a directory."""
 _HOUR = 3600.0
 """Seconds after which another machine's unfinished file counts as left over."""
 
@@ -38,14 +40,7 @@ def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> 
         if before_renaming is not None:
             before_renaming()
         temporary.replace(path)
-    try:
-        directory = os.open(path.parent, os.O_RDONLY)
-    except OSError:  # directories cannot be opened here
-        return
-    try:
-        os.fsync(directory)  # which makes the renaming durable
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)  # the new name
 
 
 @contextmanager
@@ -56,6 +51,34 @@ def replacing_directory(path: Path) -> Iterator[Path]:
         yield temporary
         _remove(path)
         temporary.rename(path)
+
+
+@contextmanager
+def staging(path: Path) -> Iterator[Path]:
+    """Yields an empty directory beside ``path``, from which files are moved into place; it is removed at the end."""
+    with _temporary(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+
+
+def sync_directory(folder: Path) -> None:
+    """Flushes the names in a directory to disk, if its file system can."""
+    try:
+        directory = os.open(folder, os.O_RDONLY)
+    except OSError:  # directories cannot be opened here
+        return
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(directory)
+
+
+def is_name(text: str) -> bool:
+    """True if a text can name an entry directly below a folder, on any system."""
+    return text.isprintable() and text not in ("", ".", "..") and not set(text) & set('/\\:*?"<>|')
 
 
 @contextmanager

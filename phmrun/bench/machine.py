@@ -1,5 +1,6 @@
 """What a figure depends on besides the code: the machine, how busy it is, its caches and its memory."""
 
+import ctypes
 import logging
 import os
 import platform
@@ -69,22 +70,31 @@ def waiter(device: torch.device | str) -> Callable[[], object] | None:
 def peak_memory(device: torch.device | str) -> Iterator[Callable[[], int]]:
     """Yields a function that says, at the end, the most memory in use in between, in bytes.
 
-    On a GPU that is what torch held there; otherwise what the whole process held. Where the system cannot forget
-    earlier peaks (any but Linux), it is the most since the process began.
+    On a GPU that is what torch held there; otherwise what the whole process held, after memory that the allocator keeps
+    for later use is returned. If the system cannot forget earlier peaks (any but Linux), it is the most since the
+    process began.
     """
     if torch.device(device).type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         yield lambda: torch.cuda.max_memory_allocated(device)
         return
+    release_unused()
     with suppress(OSError):
         _CLEAR.write_text("5", encoding="ascii")
     yield _most_resident
+
+
+def release_unused() -> None:
+    """Return memory that glibc keeps for later use, which training makes it do, to the system."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def memory_in_use(device: torch.device | str) -> int:
     """Bytes in use now, counted as :func:`peak_memory` counts them."""
     if torch.device(device).type == "cuda":
         return torch.cuda.memory_allocated(device)
+    release_unused()
     return _of_status("VmRSS") or _most_resident()
 
 

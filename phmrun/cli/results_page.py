@@ -4,13 +4,14 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from phmrun.cli.table_results import Asked, decided, results_of_sweep
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import is_name
 from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.record import restore
@@ -28,10 +29,16 @@ from phmrun.sweeps.cell_status import CellState
 QUESTIONS, SWEEP, PICTURE = "questions.yaml", "sweep.yaml", "effects.svg"
 
 
+def _folder_name(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(f"{name!r:.80} is no name of a folder")
+    return name
+
+
 class SweepOfQuestion(BaseModel, extra="forbid"):
     """A sweep that answers a question: a folder with its file and its results."""
 
-    name: str  # of the folder
+    name: Annotated[str, AfterValidator(_folder_name)]
     max_seeds: int | None = (
         None  # of `sweep --until-decided`, which decides by its looks; `None`: one test of all seeds
     )
@@ -119,7 +126,7 @@ def page_of(folder: Path) -> Page:
         spent = sum(segment.get("cpu_seconds", 0.0) for run in runs for segment in run.environment())
         sections = []
         for place, question in enumerate(asked.questions, start=1):
-            answers = [_Answer(each, folder / each.name / SWEEP, runs_dir) for each in question.sweeps]
+            answers = [_Answer(each, _sweep_file(folder, each.name), runs_dir) for each in question.sweeps]
             parts: list[Part] = [Text(question.about)] if question.about else []
             for answer in answers:
                 # A generator that reads the runs: used up here, before the temporary directory is gone.
@@ -138,6 +145,13 @@ def page_of(folder: Path) -> Page:
         opening.append(Listing(("", "comparison", "row", "beside dense"), known))
     opening.append(Code(f"phmrun results restore {folder} --runs-dir runs", "console"))
     return Page(to_markdown(Document(asked.title, opening, sections)), pictures)
+
+
+def _sweep_file(folder: Path, name: str) -> Path:
+    """The file of a sweep; a link that leads out of the folder, where a picture would be written, is refused."""
+    if (folder / name).resolve().parent != folder.resolve():
+        raise PhmrunError("this leads out of the folder of results", where=str(folder / name), code=ExitCode.DATA)
+    return folder / name / SWEEP
 
 
 class _Answer:

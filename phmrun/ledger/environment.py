@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 import phmrun
 from phmrun.documents import flat, plain
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import write_json, write_text
+from phmrun.files import is_name, write_json, write_text
 
 if TYPE_CHECKING:
     from phmrun.ledger.run import Run
@@ -293,6 +293,8 @@ class DataRecord:
         try:
             splits = {}
             for name, split in content["splits"].items():
+                if not is_name(name):  # predictions are named for it
+                    raise ValueError(f"{name!r:.80} is no name of a split")
                 files = (Source(str(e["path"]), str(e["sha256"]), int(e["bytes"])) for e in split["files"])
                 splits[str(name)] = Split(tuple(files))
             return cls(splits, {str(key): str(value) for key, value in content["fingerprints"].items()})

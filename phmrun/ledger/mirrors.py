@@ -9,17 +9,19 @@ folder (TRACKIO_DIR) when it is imported. Written is its database alone: nothing
 import calendar
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from phmrun.documents import flat
 from phmrun.errors import PhmrunError, unknown
+from phmrun.files import is_name
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run, config_values
@@ -77,13 +79,23 @@ def _mlflow(run: Run, folder: Path, figures: Figures) -> None:
     client = MlflowClient(tracking_uri=folder.absolute().as_uri())
     experiment = client.create_experiment(_title(run), artifact_location=(final / "artifacts").absolute().as_uri())
     made = client.create_run(experiment, run_name=run.id).info.run_id
+    kept = _file_names({name for _, _, named in figures for name in named})
     for step, moment, named in figures:
-        metrics = [Metric(name, value, round(1000 * moment), step) for name, value in named.items()]
+        metrics = [Metric(name, value, round(1000 * moment), step) for name, value in named.items() if name in kept]
         client.log_batch(made, metrics=metrics)
-    params = [Param(key, str(value)[:500]) for key, value in flat(config_values(run.config_path)).items()]
+    config = flat(config_values(run.config_path))
+    settings = _file_names(config)
+    params = [Param(key, str(value)[:500]) for key, value in config.items() if key in settings]
     for start in range(0, len(params), 100):
         client.log_batch(made, params=params[start : start + 100])
     client.set_terminated(made, "FINISHED" if run.status.state == "done" else "KILLED")
+
+
+def _file_names(names: Iterable[str]) -> set[str]:
+    """The names that MLflow takes, which keeps a file for each: none leads elsewhere, or is another's folder."""
+    plain = {name for name in names if re.fullmatch(r"[\w. -][\w./ -]{,200}", name)}
+    folders = {str(folder) for name in plain for folder in PurePosixPath(name).parents}
+    return {name for name in plain - folders if all(is_name(part) and part[0] != "." for part in name.split("/"))}
 
 
 def _trackio(run: Run, folder: Path, figures: Figures) -> None:
@@ -148,9 +160,9 @@ def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
 
 
 def _title(run: Run) -> str:
-    """What a run's fellows are listed under: its task and its data."""
+    """Title that runs of one task and data share, without characters that a path could be made of."""
     about = run.status.about
-    return f"phmrun-{about.get('task')}-{about.get('data')}"
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", f"phmrun-{about.get('task')}-{about.get('data')}")[:200]
 
 
 if __name__ == "__main__":

@@ -17,11 +17,24 @@ import yaml
 
 from phmrun.documents import parse_yaml, parsed, plain, to_line
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import data_dir, read_regular, replacing, write_json, write_text
+from phmrun.files import data_dir, read_regular, replacing, staging, sync_directory, write_text
 from phmrun.ledger.card import shared
-from phmrun.ledger.environment import DataRecord, Source, Split
+from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.lock import LOCK
-from phmrun.ledger.run import Run, State, Status, directory_of
+from phmrun.ledger.run import (
+    CONFIG,
+    DATA,
+    ENVIRONMENT,
+    HISTORY,
+    METRICS,
+    PARAMETERS,
+    RUN_ID,
+    STATUS,
+    Run,
+    State,
+    Status,
+    directory_of,
+)
 
 FORMAT = "phmrun-result-1"
 POINTS = 40
@@ -104,22 +117,29 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
 
 
 def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> list[Run]:
-    """Makes run directories of records; one that is there with weights or a newer state is left as it is.
+    """Make run directories of records; a run that is there with a status is left as it is.
 
-    Where they are to be ``durable``, they outlast a power cut: a directory with a status is whole. A file that is no
-    record, or has not the name of its run, raises a `PhmrunError` (exit 3).
+    Every file is read and checked before the first directory is made; each directory appears whole or not at all. With
+    ``durable`` it also outlasts a power cut. A file that is no record, or is not named for its run, raises a
+    `PhmrunError` (exit 3), and so does a symbolic link in the place of a run.
     """
-    runs = [_restored(path, runs_dir) for path in paths]
-    if durable and any(status for _, status in runs):
-        os.sync()  # once for all of them: file by file takes a hundred times as long
-    for run, status in runs:
-        if status is not None:
-            (write_json if durable else _write)(run.status_path, status.to_json())
-    return [run for run, _ in runs]
+    records = [_read_record(path) for path in paths]
+    runs = [Run(directory_of(runs_dir, name)) for name, _ in records]
+    # By name: sweeps may share a run.
+    named = {run.path: (run, files) for run, (_, files) in zip(runs, records, strict=True)}
+    missing = [(run, files) for run, files in named.values() if not run.status_path.exists()]
+    for run, _ in missing:
+        if run.path.is_symlink() or run.path.resolve().parent != runs_dir.resolve():
+            raise PhmrunError("a symbolic link is in the run's place", where=str(run.path), code=ExitCode.DATA)
+        if run.checkpoints.exists():
+            raise PhmrunError(f"there are weights here, but no {STATUS}", where=str(run.path), code=ExitCode.DATA)
+    if missing:
+        _write_runs(missing, runs_dir, durable)
+    return runs
 
 
-def _restored(path: Path, runs_dir: Path) -> tuple[Run, Status | None]:
-    """The directory of a record with all but its status, which is yet to be written; ``None``: it was there."""
+def _read_record(path: Path) -> tuple[str, dict[str, str]]:
+    """A record's run id, and the run's files as texts by name."""
     try:
         record = parsed(read_regular(path, most=_LONGEST))
     except (OSError, ValueError) as error:
@@ -129,42 +149,61 @@ def _restored(path: Path, runs_dir: Path) -> tuple[Run, Status | None]:
         what = f"this is no result of a run: its format is not {FORMAT}"
         hint = "`phmrun results add` writes such files."
         raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
-    if not isinstance(record["run"], str) or path.stem != record["run"]:
-        raise PhmrunError("a result is named for its run", where=str(path), code=ExitCode.DATA)
+    name = record["run"]
+    if not isinstance(name, str) or not RUN_ID.fullmatch(name) or path.name != f"{name}.json":
+        what = "a result is named for its run: RUN_ID.json with the RUN_ID that it holds"
+        raise PhmrunError(what, where=str(path), valid=["task-data-layer-seed-0123456789ab.json"], code=ExitCode.DATA)
     try:
-        status = Status.from_json(record["status"])
-        files = [Source(str(name), str(digest), int(size)) for name, digest, size in record["data"]["files"]]
-        splits = {}
-        for name, places in record["data"]["splits"].items():
-            splits[str(name)] = Split(tuple(files[place] for place in places))
-        data = DataRecord(splits, {str(key): str(mark) for key, mark in record["data"]["fingerprints"].items()})
-        rows = [to_line(row) for row in record["history"]]
+        return name, _texts(record)
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise PhmrunError(f"the result is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
-    run = Run(directory_of(runs_dir, record["run"]))
-    if run.status_path.exists():
-        return run, None
-    # Nothing is written before all of the record was understood. The status is left to the caller, who writes it when
-    # the rest is on disk: a directory that has one is whole.
-    run.path.mkdir(parents=True, exist_ok=True)
-    contents = {
-        run.metrics_path: plain(record["metrics"]),
-        run.parameters_path: plain(record["parameters"]),
-        run.data_path: data.to_json(),
-        run.environment_path: {"segments": plain(record["environment"])},
-        run.path / ITEMS: record.get("items", {}),
-        run.path / WEIGHTS: record.get("weights", {}),
+
+
+def _texts(record: Mapping[str, Any]) -> dict[str, str]:
+    """The files of a record's run as texts by name."""
+    files = [
+        {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
+    ]
+    splits = {
+        split: {"files": [files[place] for place in places]} for split, places in record["data"]["splits"].items()
     }
-    config = yaml.safe_dump(record["config"], sort_keys=False, allow_unicode=True)
-    run.config_path.write_text(config, encoding="utf-8")
-    run.history.path.write_text("".join(rows), encoding="utf-8")
-    for file, content in contents.items():
-        _write(file, content)
-    return run, status
+    data = DataRecord.from_json({"splits": splits, "fingerprints": record["data"]["fingerprints"]})
+    contents = {
+        STATUS: Status.from_json(record["status"]).to_json(),
+        METRICS: plain(record["metrics"]),
+        PARAMETERS: plain(record["parameters"]),
+        DATA: data.to_json(),
+        ENVIRONMENT: {"segments": plain(record["environment"])},
+        ITEMS: record.get("items", {}),
+        WEIGHTS: record.get("weights", {}),
+    }
+    return {
+        CONFIG: yaml.safe_dump(record["config"], sort_keys=False, allow_unicode=True),
+        HISTORY: "".join(to_line(row) for row in record["history"]),
+        **{name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in contents.items()},
+    }
 
 
-def _write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, durable: bool) -> None:
+    """Write run directories beside their places, and move each into place when all are on disk."""
+    with staging(runs_dir / "restored") as stage:
+        for run, files in runs:
+            folder = stage / run.path.name
+            try:
+                folder.mkdir()
+                for name, text in files.items():
+                    (folder / name).write_text(text, encoding="utf-8")
+            except OSError as error:
+                error.filename = str(run.path)
+                raise
+        if durable:
+            os.sync()  # once for all of them: file by file takes a hundred times as long
+        for run, _ in runs:
+            if run.path.exists():  # left by a process that died before it wrote a status
+                run.path.rename(stage / f".{run.path.name}.former")
+            (stage / run.path.name).rename(run.path)
+    if durable:
+        sync_directory(runs_dir)
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -13,13 +13,16 @@ from typing import Any
 
 from phmrun.documents import parse_json, parse_yaml, parsed, plain
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.files import disk_errors, read_regular, write_json, write_text
+from phmrun.files import disk_errors, is_name, read_regular, write_json, write_text
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, in_test_units
 from phmrun.ledger.lock import LOCK, Holder, Lock, living_holder, unlock
 
 CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
+DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "history.jsonl", "parameters.json"
 PLAIN = "dense"
+RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
+"""Grammar of run ids."""
 _ANEW = "The command that trained the run begins it anew with --restart."
 
 
@@ -159,9 +162,9 @@ class Run:
         self.config_path = path / CONFIG
         self.status_path = path / STATUS
         self.metrics_path = path / METRICS
-        self.parameters_path = path / "parameters.json"
-        self.data_path = path / "data.json"
-        self.environment_path = path / "environment.json"
+        self.parameters_path = path / PARAMETERS
+        self.data_path = path / DATA
+        self.environment_path = path / ENVIRONMENT
         self.card_path = path / "README.md"
         self.log_path = path / "train.log"
         self.checkpoints = path / "checkpoints"
@@ -169,7 +172,7 @@ class Run:
         self.predictions = path / "predictions"
         self.samples_path = self.predictions / "samples.json"
         self.wandb_dir = path / "wandb"
-        self.history = History(path / "history.jsonl", before_writing=self.require_lock)
+        self.history = History(path / HISTORY, before_writing=self.require_lock)
         self._lock: Lock | None = None
 
     @classmethod
@@ -373,8 +376,11 @@ class Run:
 def directory_of(runs_dir: Path, run_id: str) -> Path:
     """Where an experiment's run lies: the directory of its name, or of a former name with the same twelve digits.
 
-    Until release 0.2 the name of a run did not say what embedding and output are made of.
+    Until release 0.2 the name of a run did not say what embedding and output are made of. A name that leads out of
+    ``runs_dir`` raises a `PhmrunError` (exit 3).
     """
+    if not is_name(run_id):
+        raise PhmrunError(f"{run_id!r:.80} is no name of a run", where=str(runs_dir), code=ExitCode.DATA)
     path = runs_dir / run_id
     if not path.exists() and ("-embedding-" in run_id or "-output-" in run_id):
         digits = run_id.rpartition("-")[2]

@@ -325,15 +325,15 @@ def test_folded_is_a_plain_lstm(options):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_autocast_runs_in_bfloat16_as_the_dense_lstm_does():
+def test_autocast_runs_in_bfloat16_near_the_dense_lstm():
     lstm = LSTM(8, 12, 2, structure="phm", n=2)
     inputs = torch.randn(5, 3, 8)
     with torch.autocast("cpu", torch.bfloat16):
         ours, _ = lstm(inputs)
-        with torch.backends.mkldnn.flags(enabled=False):  # not every CPU has a 16-bit LSTM in oneDNN
-            theirs, _ = reference(lstm)(inputs)
         lstm(inputs.bfloat16())[0].float().sum().backward()
-    torch.testing.assert_close(ours, theirs)
+    theirs, _ = reference(lstm)(inputs)  # in 32 bits: torch's own 16-bit LSTM differs from processor to processor
+    assert ours.dtype is torch.bfloat16
+    torch.testing.assert_close(ours.float(), theirs, rtol=0, atol=0.02)
 
 
 def test_mistakes_are_named():

@@ -1,7 +1,9 @@
 """A finished run as one small file, and the directory made again of it."""
 
+import errno
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -80,17 +82,63 @@ def test_paths_are_those_below_the_data_directory(run, tmp_path, monkeypatch):
     assert "ada" not in json.dumps(record)
 
 
-def test_all_is_on_the_disk_before_a_status_says_so(run, tmp_path, monkeypatch):
+def test_a_restored_run_appears_whole_and_after_it_is_on_the_disk(run, tmp_path, monkeypatch):
     """A power cut keeps what was synchronised, and of the rest whatever it likes."""
     path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
-    made, seen = tmp_path / "elsewhere" / NAME, []
-    monkeypatch.setattr("os.sync", lambda: seen.append({each.name for each in made.iterdir()}))
-    restore([path], tmp_path / "elsewhere")
-    assert seen == [{each.name for each in made.iterdir()} - {"status.json"}]
-    assert len(seen[0]) == 8
-    restore([path], tmp_path / "elsewhere")
+    elsewhere, seen = tmp_path / "elsewhere", []
+
+    def sync():
+        assert not (elsewhere / NAME).exists()
+        seen.append({file.name for file in elsewhere.glob(f".*/{NAME}/*")})
+
+    monkeypatch.setattr("os.sync", sync)
+    restore([path], elsewhere)
+    assert seen == [{file.name for file in (elsewhere / NAME).iterdir()}]
+    assert len(seen[0]) == 9
+    assert [entry.name for entry in elsewhere.iterdir()] == [NAME]
+    restore([path], elsewhere)
     restore([path], tmp_path / "page", durable=False)
     assert len(seen) == 1
+
+
+def test_a_full_disk_leaves_no_part_of_a_result_and_names_its_place(run, tmp_path, monkeypatch):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    write = Path.write_text
+
+    def full(file, text, **options):
+        if file.name == "history.jsonl":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, text, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space") as caught:
+        restore([path], tmp_path / "elsewhere")
+    assert caught.value.filename == str(tmp_path / "elsewhere" / NAME)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_former_process_left_half_a_directory(run, tmp_path):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    half = tmp_path / "elsewhere" / NAME
+    half.mkdir(parents=True)
+    (half / "config.yaml").write_text("task: toy\n")
+    assert [again.path for again in restore([path], half.parent)] == [half]
+    assert len(list(half.iterdir())) == 9
+
+
+def test_links_and_weights_in_the_place_of_a_run_are_left_alone(run, tmp_path):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    outside, runs = tmp_path / "outside", tmp_path / "elsewhere"
+    outside.mkdir()
+    runs.mkdir()
+    (runs / NAME).symlink_to(outside)
+    with pytest.raises(PhmrunError, match="symbolic link"):
+        restore([path], runs)
+    assert list(outside.iterdir()) == []
+    (runs / NAME).unlink()
+    (runs / NAME / "checkpoints").mkdir(parents=True)
+    with pytest.raises(PhmrunError, match="weights here"):
+        restore([path], runs)
 
 
 def test_a_run_that_is_there_stays(run, tmp_path):

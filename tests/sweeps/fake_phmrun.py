@@ -50,7 +50,9 @@ def main() -> int:
     values = parse_yaml(config.read_text(), str(config))
     data, lr = values["data"]["name"], values["training"]["optimizer"]["lr"]
     pace = float(os.environ.get("FAKE_PACE", "0.01"))
-    time.sleep(5 * pace)  # as the real one imports and reads before it takes its lock
+    time.sleep(
+        float(os.environ.get("FAKE_DELAY", 5 * pace))
+    )  # as the real one imports and reads before it takes its lock
     if data == "bad":
         print("phmrun: error: train.en:3: the line is empty", file=sys.stderr)
         return 3

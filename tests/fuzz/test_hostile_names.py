@@ -1,0 +1,192 @@
+"""Names and paths out of files that others wrote: nothing outside a reader's target is created, changed or removed."""
+
+import json
+import random
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from phmrun.cli.results_page import page_of
+from phmrun.datasets import archives
+from phmrun.datasets.catalogue import _dataset
+from phmrun.errors import PhmrunError
+from phmrun.ledger import Run
+from phmrun.ledger.environment import DataRecord
+from phmrun.ledger.mirrors import write_mirror
+from phmrun.ledger.record import restore
+from phmrun.ledger.run import RUN_ID
+from tests.fuzz.artefacts import METRICS, PARAMETERS, STATUS
+from tests.fuzz.exchange import result_seeds
+
+NUMBER = 200
+ID = "nmt-builtin-dense-1-0123456789ab"
+
+
+def hostile_names(parent):
+    """Names that lead elsewhere, or would if they were joined, cut or normalized carelessly."""
+    random_ = random.Random(27)
+    ups = [
+        "..",
+        "../..",
+        "./..",
+        ".",
+        "",
+        "..\\..",
+        "%2e%2e",
+        "..;",
+        ".. ",
+        "\u2025",
+        "a/../..",
+        "x/../../..",
+        "~",
+        "/",
+    ]
+    ends = ["", "victim", "victim/", "victim.txt", "/etc/x", ID, f"{ID}/../../victim", "victim\0.txt", "a\nb",
+            "C:\\victim", "C:victim", "\x1b[2J", "\\\\host\\victim", "a" * 300, "con", "x\u202e", ".a"]  # fmt: skip
+    fixed = ["..", ".", "", "/", "../victim.txt", str(parent / "victim.txt"), "-rf", "link", f"link/{ID}", f"../{ID}"]
+    names = dict.fromkeys(fixed)
+    while len(names) < NUMBER:
+        names["/".join(random_.choice(ups) for _ in range(random_.randint(0, 3))) + random_.choice(["", "/", "-"])
+              + random_.choice(ends)] = None  # fmt: skip
+    return list(names)
+
+
+@pytest.fixture
+def parent(tmp_path):
+    """A folder with files that nobody may touch, and an empty folder ``target`` with a link that leads to them."""
+    (tmp_path / "victim").mkdir()
+    for name in (
+        "victim.txt",
+        "victim/config.yaml",
+        "config.yaml",
+        "metrics.json",
+        "status.json",
+        "victim/effects.svg",
+    ):
+        (tmp_path / name).write_text("untouched")
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "link").symlink_to(tmp_path / "victim")
+    return tmp_path
+
+
+def contents(parent):
+    """Every entry beside the target with its content."""
+    files = (path for path in parent.rglob("*") if path.relative_to(parent).parts[0] not in ("target", "input"))
+    return {path: path.read_bytes() if path.is_file() else None for path in files}
+
+
+def record_named(name):
+    return json.dumps(json.loads(result_seeds()[0]) | {"run": name})
+
+
+def as_result(name, parent):
+    folder = parent / "input"
+    folder.mkdir(exist_ok=True)
+    for file in (f"{name}.json", f"{ID}.json", "...json", f"..{ID}.json"):
+        with suppress(OSError, ValueError):
+            path = folder / file
+            if path.parent == folder:
+                path.write_text(record_named(name))
+                restore([path], parent / "target", durable=False)
+
+
+def as_question(name, parent):
+    target = parent / "target"
+    sweep = target / "sweep"
+    sweep.mkdir(exist_ok=True)
+    (sweep / f"{ID}.json").write_text(record_named(ID))
+    (target / "questions.yaml").write_text(
+        json.dumps({"title": "t", "questions": [{"question": "q", "sweeps": [{"name": name}]}]})
+    )
+    page_of(target)
+
+
+def as_run(name, parent):
+    Run.create(parent / "target", name, "task: nmt\n")
+
+
+def as_split(name, parent):
+    split = {"files": [{"path": "x", "sha256": "0", "bytes": 1}]}
+    record = DataRecord.from_json({"splits": {name: split}, "fingerprints": {}})
+    (parent / "target" / f"{record.name_of(record.splits[name])}.txt").write_text("predictions")
+
+
+def as_archive_member(name, parent):
+    path = parent / "target" / "archive.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr(name or "x", "content")
+    for member in [name, *archives.members(path)]:
+        archives.extract(path, member, parent / "target" / "extracted")
+
+
+def as_dataset(name, parent):
+    facts = {"description": "d", "license": "l", "languages": ["en"], "tasks": ["lm"], "format": "text"}
+    file = {"path": "a", "urls": ["https://example.org/a"]}
+    for changed in (
+        {"splits": {"train": {"text": {**file, "path": name}}}},
+        {"archives": {name: {"urls": file["urls"]}}, "splits": {"train": {"text": {"path": "a", "archive": name}}}},
+    ):
+        with suppress(PhmrunError):
+            written(_dataset("d", facts | changed), parent)
+    written(_dataset(name, facts | {"splits": {"train": {"text": file}}}), parent)
+
+
+def written(dataset, parent):
+    """Write the files of a dataset into the places that its folder gives them."""
+    for remote in (*dataset.files, *dataset.archives.values()):
+        path = parent / "target" / dataset.name / remote.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("data")
+
+
+READERS = [as_result, as_question, as_run, as_split, as_archive_member, as_dataset]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_hostile_names_write_nothing_outside_the_target(parent, monkeypatch, read):
+    (parent / "target" / "link").unlink()
+    monkeypatch.chdir(parent)
+    before = contents(parent)
+    for name in hostile_names(parent):
+        with suppress(PhmrunError, OSError, ValueError):
+            read(name, parent)
+        assert contents(parent) == before, name
+
+
+def test_hostile_names_and_links_write_nothing_through_a_link(parent, monkeypatch):
+    (parent / "target" / "sweep").symlink_to(parent / "victim")
+    monkeypatch.chdir(parent)
+    (parent / "target" / ID).symlink_to(parent / "victim")
+    before = contents(parent)
+    for read, name in ((as_result, ID), (as_question, "link"), (as_question, "sweep")):
+        with suppress(PhmrunError, OSError):
+            read(name, parent)
+    after = contents(parent)
+    after.pop(parent / "victim" / f"{ID}.json", None)  # written through the link by the test itself
+    assert after == before
+
+
+@pytest.mark.parametrize("mirror", ["tensorboard", "mlflow"])
+def test_hostile_names_of_figures_settings_and_tasks_stay_in_a_mirror(parent, monkeypatch, mirror):
+    pytest.importorskip(mirror)
+    monkeypatch.chdir(parent)
+    before = contents(parent)
+    names = hostile_names(parent)
+    config = {"task": "nmt", **dict.fromkeys(names, 1)}
+    run = Run.create(parent / "target", ID, json.dumps(config))
+    run.status_path.write_text(json.dumps(STATUS | {"state": "done", "about": {"task": "../../victim", "data": "/x"}}))
+    run.parameters_path.write_text(json.dumps(PARAMETERS))
+    run.metrics_path.write_text(json.dumps(METRICS | {f"test/{name}": 1.0 for name in names}))
+    with run.lock():
+        for step, name in enumerate(names):
+            run.history.append({"step": step, f"validation/{name}": 1.0, f"{name}/loss": 2.0})
+    folder = write_mirror(run, mirror)
+    assert folder == run.path / mirror
+    assert contents(parent) == before
+
+
+def test_names_of_committed_results_follow_the_grammar():
+    results = Path(__file__).parents[2] / "results"
+    assert [path.name for path in results.glob("*/*.json") if not RUN_ID.fullmatch(path.stem)] == []
