@@ -2,7 +2,8 @@
 
 A directory there is built beside its place and renamed when it is complete: killed at any moment, a process leaves
 nothing that could be taken for a result. Its name is a checksum of everything that the result depends on, such as the
-SHA-256 of every file, so that a changed file is never mistaken for the old one.
+SHA-256 of every file, so that a changed file is never mistaken for the old one. The checksums of all files within are
+compared when the directory is opened; one that is damaged is made again.
 
 Memory does not grow with the corpus. A store is a directory: ``tokens.bin`` (all ids, one sentence after the other; two
 bytes each where the vocabulary has at most 65,536 entries, else four), ``offsets.bin`` (8 bytes each: where sentence i
@@ -24,6 +25,7 @@ import filelock
 import numpy as np
 from numpy.typing import NDArray
 
+from phmrun.checksums import fault_in, write_checksums
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, sha256_of, write_json
@@ -285,11 +287,15 @@ def build_once(
     Raises:
         PhmrunError: (exit 3) A file is missing, or the directory is damaged.
     """
-    name = hashlib.sha256(json.dumps(content, sort_keys=True, default=_checksum).encode()).hexdigest()[:16]
+    name = _name_of(content)
     path = cache / name
-    _make(path, path / last, build)
+    _make(path, path / last, build, lambda: _name_of(content) == name)
     with intact("the prepared data are", path, f"Remove {path}; it is made again."):
         return path, dict(parse_json((path / last).read_text(encoding="utf-8")))
+
+
+def _name_of(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=_checksum).encode()).hexdigest()[:16]
 
 
 def _checksum(path: Path) -> str:
@@ -298,9 +304,13 @@ def _checksum(path: Path) -> str:
     return sha256_of(path)
 
 
-def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]]) -> None:
-    """Makes a directory unless it is there; a second process that wants the same waits for the first."""
-    if last.is_file():
+def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], unchanged: Callable[[], bool]) -> None:
+    """Make a directory unless it is there, whole; a second process that wants the same waits for the first.
+
+    Raises:
+        PhmrunError: (exit 3) The text has changed while it was read.
+    """
+    if last.is_file() and not fault_in(path):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path.with_name(f"{path.name}.lock"))
@@ -311,13 +321,19 @@ def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]]) -> No
         lock.acquire()
     try:
         if last.is_file():
-            return
+            if not (fault := fault_in(path)):
+                return
+            note(f"the prepared data are made again: {fault} in {path}")
         building = path.with_name(f".{path.name}.tmp")
         for leftover in (building, path):  # of a process that was killed
             shutil.rmtree(leftover, ignore_errors=True)
         building.mkdir()
         try:
             write_json(building / last.name, build(building))
+            if not unchanged():
+                what = "a data file has changed while it was read"
+                raise PhmrunError(what, hint="Give the same command again.", code=ExitCode.DATA)
+            write_checksums(building)
             building.rename(path)
         finally:
             shutil.rmtree(building, ignore_errors=True)

@@ -1,0 +1,51 @@
+"""SHA-256 checksums of the files of a directory, kept in the directory itself as ``checksums.json``."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from phmrun.documents import parse_json
+from phmrun.files import read_regular, sha256_of, write_json
+
+CHECKSUMS = "checksums.json"
+Stamp = tuple[str, int, int, int]
+"""A file's path, its number in the file system, its bytes and its time of change in nanoseconds."""
+
+
+def write_checksums(folder: Path) -> None:
+    """Write the checksum of every file below ``folder``, which must be complete."""
+    write_json(folder / CHECKSUMS, {name: sha256_of(folder / name) for name in _names(folder)})
+
+
+def fault_in(folder: Path) -> str | None:
+    """The first fault of a directory against its checksums, ``None`` if all files are as they were written.
+
+    A process reads each file once: a file with the size and time of change that it had then is not read again.
+    """
+    try:
+        expected = parse_json(read_regular(folder / CHECKSUMS))
+    except FileNotFoundError:
+        return f"{CHECKSUMS} is missing"
+    except (OSError, ValueError) as error:
+        return f"{CHECKSUMS} cannot be read: {error}"
+    names = _names(folder)
+    if not isinstance(expected, dict) or (differing := sorted(set(names) ^ expected.keys())):
+        return f"{differing[0]} is missing or extra" if isinstance(expected, dict) else f"{CHECKSUMS} is damaged"
+    wrong = (name for name in names if checksum_once(stamp_of(folder / name)) != expected[name])
+    return next((f"checksum mismatch of {name}" for name in wrong), None)
+
+
+def stamp_of(path: Path) -> Stamp:
+    """The stamp that identifies the present content of a file within a process."""
+    status = path.stat()
+    return str(path), status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=4096)
+def checksum_once(stamp: Stamp) -> str:
+    """The checksum of the file with this stamp; computed once in a process."""
+    return sha256_of(Path(stamp[0]))
+
+
+def _names(folder: Path) -> list[str]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in paths if path.name != CHECKSUMS)
