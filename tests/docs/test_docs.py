@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from phmrun.cli.app import main
+from phmrun.config.experiment import leaves
+from phmrun.registry import TASKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -80,3 +82,16 @@ def test_every_name_of_the_readme_and_docs_is_there():
     for page in pages:
         for name in re.findall(r"`((?:phmrun|tasks|configs|tests|docs|examples)/[\w/.-]+)`", page.read_text()):
             assert (root / name).exists(), f"{page.name}: {name}"
+
+
+def test_configuration_reference_has_every_key_of_every_task(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    import configuration_reference
+
+    page = configuration_reference.page()
+    for task in TASKS.names():
+        for key, _ in leaves(TASKS.get(task).load("schema")()):
+            parts = key.split(".")
+            sections = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+            assert any(f"| `{section}` |" in page for section in sections), key
+    assert not re.search(r"\| +\|", page), "a key without type, default or meaning"
