@@ -1,15 +1,35 @@
-"""Tasks, structures, embeddings and scores by name, ours and other people's, found by entry points. Imports no torch.
+"""Registries of everything that a user can bring, found by entry points and ``--plugin FILE``. Imports no torch.
 
 Listing the names reads package metadata only; the module behind a name is imported when the name is used.
+
+==================  ==========================  ========================================================================
+registry            entry-point group           object behind a name
+==================  ==========================  ========================================================================
+`TASKS`             ``phmrun.tasks``            a `Task`
+`STRUCTURES`        ``phmrun.structures``       a subclass of ``phmrun.layers.Structure``
+`EMBEDDINGS`        ``phmrun.embeddings``       a function that builds a table of word vectors
+`networks(family)`  ``phmrun.networks.FAMILY``  ``build(config, *sizes)`` that returns the network, or its class, which
+                                                has ``options``, its section of the configuration (a subclass of
+                                                ``phmrun.config.ModelConfig``), and is called as
+                                                ``Network(options, sizes, structures)``
+`METRICS`           ``phmrun.metrics``          a `phmrun.metric.Metric`
+`LOSSES`            ``phmrun.losses``           a function of logits ``[items, classes]`` and targets ``[items]``
+`OPTIMIZERS`        ``phmrun.optimizers``       a `torch.optim.Optimizer`, or a function with its signature
+`SCHEDULES`         ``phmrun.schedules``        a function of the schedule's settings that returns rate(step)
+`DATASETS`          ``phmrun.datasets``         a mapping as in ``phmrun/datasets/entries/*.yaml``
+==================  ==========================  ========================================================================
+
+A package announces ``name = "module:object"`` in the group; a plug-in file calls ``REGISTRY.add(name, object)``.
 """
 
+import functools
 import hashlib
 import importlib
 import importlib.util
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -18,7 +38,10 @@ from phmrun.errors import PhmrunError, unknown
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from phmrun.metric import Baseline, Metric
+
 Part = Literal["schema", "vocabulary", "data", "module", "predictor"]
+_PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 class Registry:
@@ -29,23 +52,21 @@ class Registry:
         self.group = group
         self._registered: dict[str, Any] = {}
 
-    @cached_property
-    def _announced(self) -> "dict[str, EntryPoint]":
-        """By name; the metadata of all packages are read once, since that takes as long as a small training step."""
-        from importlib.metadata import entry_points
-
-        return {point.name: point for point in entry_points(group=self.group)}
+    @property
+    def _announced(self) -> "Mapping[str, EntryPoint]":
+        """Entry points of the group by name."""
+        return _entry_points().get(self.group, {})
 
     def names(self) -> list[str]:
         """All known names, sorted; nothing is imported."""
         return sorted(self._announced.keys() | self._registered.keys())
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is something of that name; nothing is imported."""
+        """True if the name is known; nothing is imported."""
         return name in self._registered or name in self._announced
 
     def get(self, name: str, *, where: str | None = None) -> Any:
-        """The object behind ``name``; a `PhmrunError` where no package and no plug-in announces that name."""
+        """Import and return the object behind ``name``; raise a `PhmrunError` if there is none."""
         if name not in self:
             raise unknown(self.kind, name, self.names(), where=where)
         if name not in self._registered:
@@ -53,19 +74,50 @@ class Registry:
         return self._registered[name]
 
     def add(self, name: str, value: Any) -> None:
-        """Registers ``value`` under ``name``; a `PhmrunError` where that is taken by something else."""
+        """Register ``value`` under ``name``; raise a `PhmrunError` if something else has that name."""
         taken = self._registered.get(name, value)
-        by, ours = (str(getattr(each, "__qualname__", each)) for each in (taken, value))
-        if by != ours:
-            raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{by}")
+        former, new = (str(getattr(thing, "__qualname__", thing)) for thing in (taken, value))
+        if former != new:
+            raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{former}")
         self._registered[name] = value
 
 
 TASKS = Registry("task", "phmrun.tasks")
 STRUCTURES = Registry("layer", "phmrun.structures")
 EMBEDDINGS = Registry("embedding", "phmrun.embeddings")
-SCORES = Registry("score", "phmrun.scores")
-"""Kinds of other people's scores (:class:`phmrun.metrics.kinds.Kind`), which say their direction."""
+METRICS = Registry("metric", "phmrun.metrics")
+LOSSES = Registry("loss", "phmrun.losses")
+OPTIMIZERS = Registry("optimizer", "phmrun.optimizers")
+SCHEDULES = Registry("schedule", "phmrun.schedules")
+DATASETS = Registry("dataset", "phmrun.datasets")
+
+
+@functools.cache
+def networks(family: str) -> Registry:
+    """Networks of one family of tasks, which ``model.network`` names: "sva", "lm", "sequence_to_sequence"."""
+    return Registry("network", f"phmrun.networks.{family}")
+
+
+@functools.cache
+def _entry_points() -> "dict[str, dict[str, EntryPoint]]":
+    """Entry points of all packages by group and name.
+
+    In a checkout, phmrun's own are those of its ``pyproject.toml``: an editable install would keep those of the day on
+    which it was made.
+    """
+    from importlib.metadata import EntryPoint, distributions
+
+    groups: dict[str, dict[str, EntryPoint]] = {}
+    ours = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"] if _PROJECT.is_file() else {}
+    checkout = ours.get("name") == "phmrun"
+    for group, places in (ours.get("entry-points", {}) if checkout else {}).items():
+        groups[group] = {name: EntryPoint(name, place, group) for name, place in places.items()}
+    for distribution in distributions():
+        points = [point for point in distribution.entry_points if point.group.startswith("phmrun.")]
+        if points and not (checkout and distribution.name == "phmrun"):
+            for point in points:
+                groups.setdefault(point.group, {}).setdefault(point.name, point)
+    return groups
 
 
 def load_plugin(path: Path) -> str:
@@ -130,7 +182,9 @@ class Task:
         converts: Whether the predictor can convert the module for another engine, and takes ``exports=``, the directory
             where it keeps what it converted.
         formats: What the user's own files look like; all are UTF-8, plain or .gz.
-        pipeline: What the Hugging Face Hub calls the task: "translation".
+        pipeline: Name of the task on the Hugging Face Hub: "translation".
+        metrics: Metrics of the task; one of its own needs no other announcement.
+        baselines: Systems without a network that are scored beside the trained one.
         networks: The networks that tables of papers name, each as ``module:name`` of its class or what builds it.
     """
 
@@ -145,6 +199,8 @@ class Task:
     formats: tuple[Format, ...] = ()
     pipeline: str | None = None
     networks: Mapping[str, str] = field(default_factory=dict)
+    metrics: "tuple[Metric, ...]" = ()
+    baselines: "tuple[Baseline, ...]" = ()
 
     def load(self, what: Part) -> Any:
         """Imports one part and returns it."""

@@ -27,6 +27,7 @@ from phmrun.engine.lightning import Callback, pl, window_completed
 from phmrun.engine.processes import gathered, largest, rank
 from phmrun.engine.progress import Meter, Record
 from phmrun.errors import Interrupted
+from phmrun.metric import metric_of
 
 LOG = logging.getLogger("phmrun.engine")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -229,7 +230,7 @@ class Validation(Callback):
         record: Takes a finished history row.
         meter: Keeps the time; settles the training loss first, so that no score is made of weights that are no numbers.
         every: Optimizer steps between validations.
-        monitor: "loss" (lowest is best) or the name of a score of the module's (highest is).
+        monitor: "loss", or the name of a score of the module's.
         patience: Validations without a better score after which training stops; 0: never.
         averaging: What may put a mean of weights into their place.
     """
@@ -267,7 +268,7 @@ class Validation(Callback):
         """Scores the model, keeps it if it is the best so far, and stops training if it has not been for too long."""
         with self.averaging.applied(module) if self.averaging else nullcontext():
             value = self._score(trainer, module)
-        if self.averaging and self.averaging.observe(module, value if self.monitor == "loss" else -value):
+        if self.averaging and self.averaging.observe(module, self._loss(value)):
             LOG.info("weights are averaged from step %s on", f"{trainer.global_step:,}")
         if self.patience and self.waited >= self.patience:
             self.stopped_early = True
@@ -295,7 +296,7 @@ class Validation(Callback):
         if not math.isfinite(scores["loss"]) or math.isnan(value):
             name = "loss" if not math.isfinite(scores["loss"]) else self.monitor
             raise diverged(f"the validation's {name} is {scores[name]}", trainer.global_step)
-        better = self.best is None or (value < self.best if self.monitor == "loss" else value > self.best)
+        better = self.best is None or self._loss(value) < self._loss(self.best)
         if better:
             self.best, self.best_step, self.waited = value, trainer.global_step, 0
             if trainer.is_global_zero:
@@ -303,6 +304,10 @@ class Validation(Callback):
         else:
             self.waited += 1
         return value
+
+    def _loss(self, value: float) -> float:
+        """Return the monitored score with the sign at which lower is better."""
+        return value if metric_of(self.monitor).lower_is_better else -value
 
 
 @dataclass(eq=False)

@@ -1,5 +1,6 @@
 """A run described for readers: all that its directory says, its own page (``README.md``), its card for a model hub."""
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,8 +19,10 @@ from phmrun.ledger.listing import OTHER_FILE, score_value
 from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.run import Run, State, Status
 from phmrun.ledger.wording import counts_in_words, explained
+from phmrun.metric import OF, find_metric, part_of
 from phmrun.registry import TASKS
 
+LOG = logging.getLogger("phmrun.ledger")
 _CONTENTS = {
     "README.md": "this run described",
     "config.yaml": "the resolved config",
@@ -45,17 +48,6 @@ _OUTCOMES = {
     State.FAILED: "Training failed.",
     State.INTERRUPTED: "Training was interrupted; the same command continues it.",
 }
-SCORES = {
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "ter": "TER",
-    "accuracy": "Accuracy",
-    "uas": "UAS",
-    "las": "LAS",
-    "perplexity": "Perplexity",
-    "bits_per_character": "Bits per character",
-}
-"""The scores that are results for the Hub; others, such as seconds and baselines, are not."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +134,7 @@ def card(description: Description) -> str:
     from phmrun.config.layering import parse_mapping
 
     found, samples = description, description.samples
+    task = str(found.status.about.get("task")) if found.status else None
     scores = [score_row(name, score) for name, score in found.metrics.items()]
     legend = ["", "A signature says exactly how its score was computed."] if scores else []
     try:
@@ -153,7 +146,7 @@ def card(description: Description) -> str:
         "Scores": [
             *_table(("score", "value", "also", "signature"), scores),
             *legend,
-            *(f"- {each}" for each in explained([*found.metrics])),
+            *(f"- {each}" for each in explained([*found.metrics], task)),
         ],
         "Size": _table(("what", "how much"), counts_in_words(found.parameters)),
         "Samples": _table(samples["columns"], samples["rows"]) if samples else [],
@@ -204,7 +197,7 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     further = {key: value for key, value in score.items() if key not in known}
     told = flat({**further, **(extras if isinstance(extras, Mapping) else {})})
     notes = [f"{number(score['n'])} {score.get('unit', '')}".rstrip()] if "n" in score else []
-    notes += [str(score["unit"])] if "unit" in score and not notes else []
+    notes += [str(score["unit"])] if score.get("unit") and not notes else []
     # "z" in a format: what rounds to zero from below is shown as 0.00, not as -0.00.
     ends = score.get("ci")
     if isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, int | float) for end in ends):
@@ -266,16 +259,25 @@ def hub_card(run: Run) -> str:
     task, data = str(about.get("task")), shared(str(about.get("data")))
     kind = (task in TASKS and TASKS.get(task).pipeline) or task  # its own name where the Hub has none
     by_split: dict[str, list[dict[str, Any]]] = {}
+    unknown = []
     for name, score in run.metrics().items():
         split, _, measure = name.partition("/")
-        metric, _, part = measure.partition("-")
         value = score_value(score)
-        own = split not in ("train", "validation") and not name.startswith(OTHER_FILE) and not part.startswith("of-")
-        if own and metric in SCORES and value is not None:
+        if split in ("train", "validation") or name.startswith(OTHER_FILE) or OF in measure or value is None:
+            continue
+        metric = find_metric(measure, task)
+        if metric is None:
+            unknown.append(name)
+        elif metric.result_name:
             signature = score.get("signature") if isinstance(score, Mapping) else None
             args = {"args": {"signature": str(signature)}} if signature else {}
-            result = {"type": metric, "value": value, "name": f"{SCORES[metric]} {part}".rstrip(), **args}
-            by_split.setdefault(split, []).append(result)
+            label = f"{metric.result_name} {part_of(measure, metric)}".rstrip()
+            by_split.setdefault(split, []).append({"type": metric.name, "value": value, "name": label, **args})
+    if unknown:
+        LOG.warning(
+            "not among the results of the model card, since no task and no package announces a metric of that name: %s",
+            ", ".join(unknown),
+        )
     results = []
     for split, metrics in by_split.items():
         dataset = {"type": data, "name": data, "split": split}

@@ -10,17 +10,16 @@ from typing import Any
 from phmrun.documents import parse_json, restored, to_line
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular, replacing
+from phmrun.metric import find_metric
 
 Row = dict[str, Any]
 _MOST_BYTES = 2**32
-SHARES = ("accuracy", "uas", "las")
-"""Figures of validations that the history holds as shares of 1."""
 BEST = "validation/best"
 """The score of the best validation."""
 
 
 def shown(name: str, value: float) -> float:
-    """A figure of the history as people see it: shares in per cent, as test scores are; all else as it is."""
+    """Return a figure of the history in the unit of the test scores: shares in percent, all else unchanged."""
     return 100 * value if is_share(name) else value
 
 
@@ -30,8 +29,9 @@ def in_shown_units(row: Mapping[str, Any]) -> Row:
 
 
 def is_share(name: str) -> bool:
-    """Whether a figure is a share: "val/accuracy"."""
-    return name.rpartition("/")[2] in SHARES
+    """True if a figure of the history is a share of 1: "val/accuracy"."""
+    metric = find_metric(name)
+    return metric is not None and metric.is_share and metric.name == name.rpartition("/")[2]
 
 
 def best_validation(monitor: str, value: float, step: int) -> dict[str, Any]:

@@ -3,57 +3,30 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from phmrun.metric import OF, find_baseline, find_metric, part_of
+
 SPLITS = {"val": "validation", "validation": "validation", "train": "training", "dev": "validation", "test": "test"}
-NAMES = {
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "uas": "UAS (%)",
-    "las": "LAS (%)",
-    "clas": "CLAS (%)",
-    "accuracy": "accuracy (%)",
-    "label-accuracy": "label accuracy (%)",
-    "unchanged": "unchanged sentences (%)",
-    "style": "sentences in the target style (%)",
-    "loss": "loss (nats)",
-    "bits_per_character": "bits per character",
-    "sentences_per_second": "sentences per second",
-    "units_per_second": "tokens or items per second",
-    "gradient_norm": "norm of the gradient",
-    "lr": "learning rate",
-}
-"""What a score's name stands for, where it is not a word of its own."""
-BASELINES = {
-    "copy": "the source, copied",
-    "reference": "the references themselves",
-    "dictionary": "word by word, by a dictionary learnt from the training pairs",
-    "majority": "the commonest label, always",
-    "nearest-noun": "the number of the noun that stands closest",
-    "bag-of-words": "logistic regression on the words of the training pairs",
-    "neighbour": "each word hangs where most words of its tag hang in training",
-    "unigram": "each word by its frequency in training alone",
-    "5-gram": "sequences of up to five words counted in training (interpolated modified Kneser-Ney)",
-}
-"""What needs no network and is scored beside it, by the end of the score's name: "bleu-of-copy"."""
+FIGURES = {"gradient_norm": "norm of the gradient", "lr": "learning rate"}
+"""Figures of the history that are no metrics."""
 
 
-def title(score: str) -> str:
-    """A score's name in words, with its unit: "test/accuracy-of-copy" is "test accuracy of copy (%)"."""
+def title(score: str, task: str | None = None) -> str:
+    """Name of a score in words with its unit: "test/accuracy-of-copy" is "test accuracy of copy (%)"."""
     split, _, name = score.rpartition("/")
-    plain, of, baseline = name.partition("-of-")
-    known = next((key for key in sorted(NAMES, key=len, reverse=True) if f"{plain}-".startswith(f"{key}-")), None)
-    words, _, unit = (NAMES[known] if known else plain.replace("_", " ")).partition(" (")
-    part = plain[len(known) + 1 :] if known else ""
+    plain, of, baseline = name.partition(OF)
+    metric = find_metric(score, task) if split != "time" else None
+    words = metric.words if metric else FIGURES.get(plain, plain.replace("_", " "))
+    part = part_of(score, metric) if metric else ""
     text = " ".join(filter(None, [SPLITS.get(split, split), words, part, f"of {baseline}" if of else ""]))
-    return f"{text} ({unit}" if unit else text
+    return f"{text} ({metric.unit})" if metric and metric.unit else text
 
 
 def head(column: str) -> str:
-    """The head of a table's column as a paper prints it: "test/bleu" is "BLEU", "layer.n" is "n"."""
-    known = {"parameters": "Params", "n": "n"}
+    """Head of a table's column as a paper prints it: "test/bleu" is "BLEU", "layer.n" is "n"."""
     last = column.rpartition(".")[2]
-    words = title(column).removeprefix("test ") if "/" in column else known.get(last, NAMES.get(last, last))
-    words = words.replace("_", " ")
-    return words if last == "n" else words[:1].upper() + words[1:]
+    known = {"parameters": "Params", "n": "n"}.get(last) or title(last)
+    words = title(column).removeprefix("test ") if "/" in column else known
+    return words if last == "n" else words[:1].upper() + words[1:].replace("_", " ")
 
 
 def row_name(labels: Mapping[str, str]) -> str:
@@ -72,10 +45,11 @@ def row_name(labels: Mapping[str, str]) -> str:
     return ", ".join([*(" ".join(each) for each in parts.values() if each), *others])
 
 
-def explained(scores: Sequence[str]) -> list[str]:
-    """A line for each baseline among some scores that says what it is."""
-    found = dict.fromkeys(name.partition("-of-")[2] for name in scores if "-of-" in name)
-    return [f"{name}: {BASELINES[name]}" for name in found if name in BASELINES]
+def explained(scores: Sequence[str], task: str | None = None) -> list[str]:
+    """A line for each baseline among some scores, with its rule."""
+    names = dict.fromkeys(name.partition(OF)[2] for name in scores if OF in name)
+    baselines = [find_baseline(name, task) for name in names]
+    return [f"{baseline.name}: {baseline.meaning}" for baseline in baselines if baseline]
 
 
 def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from phmrun.layers import options_of
 from phmrun.ledger.listing import PREFIX as TIME
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.run import State
-from phmrun.metrics.kinds import kind_of
+from phmrun.metric import metric_of
 from phmrun.papers.audit import build_counts
 from phmrun.papers.audit import measured as count_of
 from phmrun.results.comparison import compared
@@ -175,7 +175,7 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
             continue
         comparison, seeds = measured(file, claim)
         if any(seeds):
-            lower = kind_of(str(score)).lower_is_better
+            lower = metric_of(str(score)).lower_is_better
             outcome, why = outcome_of(claim, comparison, seeds, lower_is_better=lower)
             effect, interval = (comparison.value, comparison.interval()) if comparison else (None, None)
             reduced = str(values.get("reduced") or "reduced settings") if file == small else ""

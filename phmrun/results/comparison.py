@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from phmrun.metrics.kinds import kind_of
+from phmrun.metric import OF, metric_of
 from phmrun.progress import progress
 from phmrun.results.items import RunItems
 from phmrun.results.table import Figure, ResultTable
@@ -45,10 +45,10 @@ def differences(table: ResultTable, margin: float | None = None) -> dict[Place, 
     made = {}
     for column, heading in enumerate(table.headings):
         places = [place for place in found if place[1] == column]
-        kind = kind_of(heading.scores[0])
-        chosen = (kind.margin if margin is None else margin) or None
+        metric = metric_of(heading.scores[0])
+        chosen = (metric.margin if margin is None else margin) or None
         comparisons = [found[place][0] for place in places]
-        decided = decide(comparisons, lower_is_better=kind.lower_is_better, margin=chosen)
+        decided = decide(comparisons, lower_is_better=metric.lower_is_better, margin=chosen)
         for place, decision in zip(places, decided, strict=True):
             made[place] = Difference(found[place][0], decision, found[place][1], len(places))
     return made
@@ -64,8 +64,8 @@ def compared(
     values = [[value for value, _ in side.values()] for side in (ours, theirs)]
     shared = [ours[seed][0] - theirs[seed][0] for seed in ours if seed in theirs]
     flip = sign_flip(shared) if len(shared) > 1 else None
-    measure = kind_of(score).measure
-    if measure is not None and "-of-" not in score:
+    measure = metric_of(score).measure
+    if measure is not None and OF not in score:
         read = [items.of([path for _, path in side.values()], score) for side in (ours, theirs)]
         if all(read):
             runs = [each for side in read for each in side]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from phmrun.config.experiment import unsaid_values
 from phmrun.ledger.wording import row_name
-from phmrun.metrics.kinds import kind_of
+from phmrun.metric import metric_of
 from phmrun.results.costs import COSTS, Point, cost_of, frontier, meanings
 from phmrun.results.entries import Entry
 from phmrun.results.table import Figure, Numbers, ResultTable, rounded
@@ -106,7 +106,7 @@ def _front(table: ResultTable, column: int, cost: str) -> set[int]:
         size, mean = cost_of(figures[column].entries, cost), figures[column].numbers[0].mean
         if size is not None and mean is not None:
             points.append(Point(str(number), size, mean, None))
-    lower = kind_of(table.headings[column].scores[0]).lower_is_better
+    lower = metric_of(table.headings[column].scores[0]).lower_is_better
     return {int(point.label) for point in frontier(points, lower=lower)}
 
 

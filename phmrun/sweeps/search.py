@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
 from phmrun.ledger.history import BEST
-from phmrun.metrics.kinds import kind_of
+from phmrun.metric import metric_of
 from phmrun.sweeps.cell_status import CellState, CellStatus
 from phmrun.sweeps.plan import Cell, Make
 
@@ -126,7 +126,7 @@ class Search:
         self._study = optuna.create_study(
             storage=storage,
             study_name=f"{cell.run_id}: {about}",
-            direction="minimize" if kind_of(self.monitor).lower_is_better else "maximize",
+            direction="minimize" if metric_of(self.monitor).lower_is_better else "maximize",
             load_if_exists=True,
         )
         begun = len(self._study.get_trials(deepcopy=False))
@@ -158,7 +158,7 @@ class Search:
         """What came of the trials that are over, the best first."""
         over = [one for one in self._study.get_trials(deepcopy=False) if one.state.is_finished()]
         found = [Result(one.number, self._rounded(one.params), one.value) for one in over]
-        sign = 1 if kind_of(self.monitor).lower_is_better else -1
+        sign = 1 if metric_of(self.monitor).lower_is_better else -1
         return sorted(found, key=lambda one: (one.score is None, sign * (one.score or 0.0), one.number))
 
     def run_of(self, result: Result) -> Cell:

@@ -12,7 +12,7 @@ from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.ledger.wording import row_name
-from phmrun.metrics.kinds import kind_of
+from phmrun.metric import metric_of
 from phmrun.results.entries import Entry
 from phmrun.results.table import ResultTable
 from phmrun.statistics.decision import Verdict, detectable
@@ -64,9 +64,9 @@ class Terms:
 
     def design(self, score: str) -> Design:
         """The design for a score, whose name says direction and usual margin."""
-        kind = kind_of(score)
-        margin = kind.margin if self.margin is None else self.margin
-        return Design(max_seeds=self.max_seeds, margin=margin or None, lower_is_better=kind.lower_is_better)
+        metric = metric_of(score)
+        margin = metric.margin if self.margin is None else self.margin
+        return Design(max_seeds=self.max_seeds, margin=margin or None, lower_is_better=metric.lower_is_better)
 
 
 def kept_terms(folder: Path) -> Terms | None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from phmrun.errors import PhmrunError
 from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import row_name
-from phmrun.metrics.kinds import kind_of
+from phmrun.metric import metric_of
 from phmrun.sweeps.cell_status import CellState, CellStatus, look
 from phmrun.sweeps.file import RATE
 from phmrun.sweeps.plan import SEED, Cell, Make, Plan
@@ -56,7 +56,7 @@ class Tuned:
     def lower_is_better(self) -> bool:
         """The direction of the validation score."""
         config = self.cells[0].config
-        return config is not None and kind_of(config.training.monitor).lower_is_better
+        return config is not None and metric_of(config.training.monitor).lower_is_better
 
 
 def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make) -> list[Tuned]:

@@ -1,6 +1,10 @@
 """Language modelling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
 
+from phmrun.metric import Baseline, Metric
 from phmrun.registry import Format, Task
+
+PERPLEXITY = Metric("perplexity", lower_is_better=True, floors=("unigram",))
+BITS_PER_CHARACTER = Metric("bits_per_character", lower_is_better=True)
 
 TASK = Task(
     name="lm",
@@ -18,6 +22,11 @@ TASK = Task(
         ),
     ),
     pipeline="text-generation",
+    metrics=(PERPLEXITY, BITS_PER_CHARACTER),
+    baselines=(
+        Baseline("unigram", "each word by its frequency in training alone"),
+        Baseline("5-gram", "sequences of up to five words counted in training (interpolated modified Kneser-Ney)"),
+    ),
     networks={
         "lstm-lm": "phmrun.tasks.lm.lstm:LSTMLanguageModel",
         "transformer-xl": "phmrun.tasks.lm.transformer_xl:TransformerXL",

@@ -1,5 +1,7 @@
 """Natural language inference: what one sentence says about another."""
 
+from phmrun.families.sentence_classification.metrics import ACCURACY, MAJORITY
+from phmrun.metric import Baseline
 from phmrun.registry import Format, Task
 
 PAIRS = (
@@ -39,5 +41,7 @@ TASK = Task(
         ),
     ),
     pipeline="text-classification",
+    metrics=(ACCURACY,),
+    baselines=(MAJORITY, Baseline("bag-of-words", "logistic regression on the words of the training pairs")),
     networks={"nli-lstm": "phmrun.models.lstm_classifier:LSTMClassifier"},
 )

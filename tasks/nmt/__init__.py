@@ -1,6 +1,8 @@
 """Neural machine translation with the encoder–decoder Transformer."""
 
 from phmrun.families.sequence_to_sequence import aligned
+from phmrun.families.sequence_to_sequence.metrics import COPY, OF_TEXT
+from phmrun.metric import Baseline
 from phmrun.registry import Task
 
 TASK = Task(
@@ -14,5 +16,7 @@ TASK = Task(
     converts=True,
     formats=(aligned("a dog sees the cat .\nthe cat sleeps .\n", "un chien voit le chat .\nle chat dort .\n"),),
     pipeline="translation",
+    metrics=OF_TEXT,
+    baselines=(COPY, Baseline("dictionary", "word by word, by a dictionary learnt from the training pairs")),
     networks={"transformer": "phmrun.models.transformer:Transformer"},
 )

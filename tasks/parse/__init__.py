@@ -1,6 +1,7 @@
 """Dependency parsing with the deep biaffine parser."""
 
 from phmrun.registry import Format, Task
+from phmrun.tasks.parse.metrics import CLAS, LABEL_ACCURACY, LAS, NEIGHBOUR, UAS
 
 TASK = Task(
     name="parse",
@@ -21,5 +22,7 @@ TASK = Task(
         ),
     ),
     pipeline="token-classification",
+    metrics=(UAS, LAS, CLAS, LABEL_ACCURACY),
+    baselines=(NEIGHBOUR,),
     networks={"biaffine-parser": "phmrun.tasks.parse.biaffine_parser:BiaffineParser"},
 )

@@ -1,7 +1,14 @@
 """Style transfer: modern English to Shakespeare's and back, with the encoder–decoder Transformer."""
 
+from dataclasses import replace
+
 from phmrun.families.sequence_to_sequence import aligned
+from phmrun.families.sequence_to_sequence.metrics import COPY, OF_TEXT
+from phmrun.metric import Baseline, Metric
 from phmrun.registry import Task
+
+UNCHANGED = Metric("unchanged", "unchanged sentences", "%", lower_is_better=True, hub_name="")
+STYLE = Metric("style", "sentences in the target style", "%", hub_name="")
 
 TASK = Task(
     name="style",
@@ -14,4 +21,7 @@ TASK = Task(
     converts=True,
     formats=(aligned("thou seest the cat .\nhe sleepeth .\n", "you see the cat .\nhe sleeps .\n"),),
     pipeline="text2text-generation",
+    # Copying the source scores above every published model, so it is a reference, and no floor.
+    metrics=(*(replace(metric, floors=()) for metric in OF_TEXT), UNCHANGED, STYLE),
+    baselines=(COPY, Baseline("reference", "the references themselves")),
 )

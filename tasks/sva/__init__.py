@@ -1,5 +1,7 @@
 """Subject–verb agreement: the number of a verb from the words before it."""
 
+from phmrun.families.sentence_classification.metrics import ACCURACY, MAJORITY
+from phmrun.metric import Baseline
 from phmrun.registry import Format, Task
 
 TASK = Task(
@@ -26,5 +28,7 @@ TASK = Task(
         ),
     ),
     pipeline="text-classification",
+    metrics=(ACCURACY,),
+    baselines=(MAJORITY, Baseline("nearest-noun", "the number of the noun that stands closest")),
     networks={"sva-encoder": "phmrun.tasks.sva.encoder_classifier:EncoderClassifier"},
 )

@@ -9,7 +9,7 @@ from phmrun.files import write_json
 from phmrun.ledger import Run
 from phmrun.ledger.listing import FORMER, TIMES, read_times, summarise
 from phmrun.ledger.run import BENCH
-from phmrun.metrics.kinds import kind_of
+from phmrun.metric import metric_of
 
 AMOUNT = Amount(rounds=2, batches=2, sentences=7)
 
@@ -26,7 +26,7 @@ def test_times_stand_in_the_run_directory_and_are_read_as_scores(run):
     assert times["time/line"]["signature"].startswith("items:7 of 70|rounds:2|clock:wall|")
     assert times["time/step"]["signature"].startswith("steps:1|rounds:2|clock:cpu|")
     assert not any(name.startswith("time/") for name in summary.metrics)
-    assert kind_of("time/test").lower_is_better
+    assert metric_of("time/test").lower_is_better
 
 
 @pytest.mark.parametrize("task", ["lm", "nli", "parse", "style", "sva"])

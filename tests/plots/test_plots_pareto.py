@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
-from phmrun.metrics.kinds import Kind, kind_of
-from phmrun.registry import SCORES
+from phmrun.metric import Metric, metric_of
+from phmrun.registry import METRICS
 from phmrun.results.costs import Point, frontier
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import draw_speed, pace_of
@@ -33,7 +33,7 @@ def test_the_frontier_is_what_nothing_beats(cloud, lower):
 
 def test_names_and_numbers():
     assert [short(value) for value in (999, 1000, 44_040_192, 2.5e9)] == ["999", "1K", "44M", "2.5B"]
-    assert [kind_of(name).lower_is_better for name in ("test/perplexity", "val/loss", "test/bleu")] == [
+    assert [metric_of(name).lower_is_better for name in ("test/perplexity", "val/loss", "test/bleu")] == [
         True,
         True,
         False,
@@ -41,17 +41,17 @@ def test_names_and_numbers():
 
 
 def test_a_score_of_somebody_elses_says_its_direction(monkeypatch):
-    monkeypatch.setitem(SCORES._registered, "wer", Kind(lower_is_better=True))
+    monkeypatch.setitem(METRICS._registered, "wer", Metric("wer", lower_is_better=True))
     assert all(
-        kind_of(name).lower_is_better for name in ("wer", "test/wer", "test/wer-clean", "test/wer-of-dictionary")
+        metric_of(name).lower_is_better for name in ("wer", "test/wer", "test/wer-clean", "test/wer-of-dictionary")
     )
-    assert not kind_of("test/power").lower_is_better
+    assert not metric_of("test/power").lower_is_better
     points = [Point("dense", 7.5e6, 20.0, None), Point("phm n=4", 3.4e6, 18.0, None)]
     fronts = [draw_pareto(points, score).axes[0].lines[0].get_ydata() for score in ("test/wer", "test/bleu")]
     assert [list(front) for front in fronts] == [[18.0], [18.0, 20.0]]
-    SCORES.add("wer", Kind(lower_is_better=True))
-    with pytest.raises(PhmrunError, match="the score name 'wer' is taken by"):
-        SCORES.add("wer", Kind())
+    METRICS.add("wer", Metric("wer", lower_is_better=True))
+    with pytest.raises(PhmrunError, match="the metric name 'wer' is taken by"):
+        METRICS.add("wer", Metric("wer"))
 
 
 def test_names_below_the_axis_do_not_lie_over_one_another():

@@ -8,10 +8,11 @@ from hypothesis.extra.numpy import arrays
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.ledger import Run
+from phmrun.metric import Metric, metric_of
 from phmrun.metrics import bleu
-from phmrun.metrics.kinds import Kind, kind_of
-from phmrun.registry import SCORES
-from phmrun.results.items import Items, RunItems, _packed, _unpacked, from_json, to_json
+from phmrun.metrics.items import Items
+from phmrun.registry import METRICS
+from phmrun.results.items import RunItems, _packed, _unpacked, from_json, to_json
 
 
 @given(arrays(np.int64, st.integers(0, 300), elements=st.integers(0, 2**20)))
@@ -43,8 +44,8 @@ def of_lengths(run, split, part):
 
 
 def test_a_score_of_somebody_s_own_says_where_its_items_are(tmp_path, monkeypatch):
-    kind = Kind(measure=lambda sums: sums[:, 0] / sums[:, 1], items=f"{__name__}:of_lengths")
-    monkeypatch.setitem(SCORES._registered, "length", kind)
+    metric = Metric("length", measure=lambda sums: sums[:, 0] / sums[:, 1], read_items=of_lengths)
+    monkeypatch.setitem(METRICS._registered, "length", metric)
     run = Run.create(tmp_path, "nmt-files-dense-1-0123456789ab", "task: nmt\n")
     run.predictions.mkdir()
     (run.predictions / "test.txt").write_text("a b c\nd\n")
@@ -63,6 +64,6 @@ def test_parts_of_translations_have_items_too(tmp_path):
     outputs = (run.predictions / "test.txt").read_text().splitlines()
     (items,) = RunItems().of([run.path], "test/bleu")
     assert len(items.counts) == len(references)
-    whole = kind_of("test/bleu").measure(items.counts.sum(0, keepdims=True))
+    whole = metric_of("test/bleu").measure(items.counts.sum(0, keepdims=True))
     assert whole[0] == pytest.approx(bleu(outputs, references, resamples=0).value)
     assert RunItems().of([run.path], "test/bleu-long") == []  # own files have no parts

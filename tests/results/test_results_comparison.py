@@ -8,8 +8,8 @@ from tiny_experiments import configured
 from phmrun.config import to_yaml
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
+from phmrun.metric import metric_of
 from phmrun.metrics import bleu
-from phmrun.metrics.kinds import kind_of
 from phmrun.metrics.parsing import attachment_scores
 from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry
@@ -43,7 +43,7 @@ def table(entries):
 
 def measured(entry, score):
     (items,) = RunItems().of([entry.run.path], score)
-    return float(kind_of(score).measure(items.counts.sum(axis=0, keepdims=True))[0])
+    return float(metric_of(score).measure(items.counts.sum(axis=0, keepdims=True))[0])
 
 
 def test_translations(made, tmp_path):

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from phmrun.ledger.wording import title
-from phmrun.metrics.kinds import kind_of
+from phmrun.metric import metric_of
 from phmrun.results.costs import Point, frontier
 from phmrun.results.plots.canvas import PALETTE, new_figure, words
 from phmrun.results.table import Effect
@@ -24,7 +24,7 @@ def draw_pareto(points: Sequence[Point], score: str, *, size: str = "parameters"
     figure = new_figure(7.0, 4.6)
     figure.suptitle(fill(words(heading), 90), fontsize=10)
     axes = figure.subplots()
-    best = frontier(points, lower=kind_of(score).lower_is_better)
+    best = frontier(points, lower=metric_of(score).lower_is_better)
     axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
     for number, point in enumerate(points):
         colour, label = PALETTE[number % 6], words(point.label)

@@ -1,0 +1,16 @@
+"""Accuracy and the baselines of tasks that label sentences."""
+
+from functools import partial
+
+from phmrun.metric import Baseline, Deferred, Metric
+
+ACCURACY = Metric(
+    "accuracy",
+    unit="%",
+    margin=0.5,
+    is_share=True,
+    measure=partial(Deferred("phmrun.metrics.parsing:share"), of=0, among=1),
+    read_items=Deferred("phmrun.families.sentence_classification.labels:read_items"),
+    floors=("majority", "nearest-noun", "bag-of-words"),
+)
+MAJORITY = Baseline("majority", "the commonest label, always")

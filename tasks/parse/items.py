@@ -1,0 +1,20 @@
+"""Counts that each parsed sentence of a finished run adds to the attachment scores."""
+
+from phmrun.config import load_run_config
+from phmrun.engine.experiment import build_data
+from phmrun.ledger import Run
+from phmrun.metrics.items import Items, checksum
+from phmrun.metrics.parsing import sentence_counts
+from phmrun.text import conllu
+
+
+def read_items(run: Run, split: str, part: str) -> Items | None:
+    """Words, right heads and right arcs of each sentence; ``None`` of a part, which no treebank has."""
+    if part:
+        return None
+    config = load_run_config(run.config_path)
+    parsed = conllu.load(run.predictions / f"{split}.conllu")
+    decoding = config.decoding  # type: ignore[attr-defined]
+    gold = build_data(config).sentences(split)  # type: ignore[attr-defined]
+    counts = sentence_counts(gold, parsed, decoding.subtypes, decoding.punctuation)
+    return Items(counts, checksum([conllu.dumps(gold)]))

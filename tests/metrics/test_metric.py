@@ -1,0 +1,138 @@
+"""Metrics as objects: names, parts, floors, and a third-party task whose own metric every reader takes."""
+
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+from phmrun.ledger import Run, State
+from phmrun.ledger.card import hub_card
+from phmrun.ledger.history import in_shown_units, is_share
+from phmrun.ledger.wording import explained, head, title
+from phmrun.metric import Baseline, Metric, find_metric, floors_of, metric_of, part_of
+from phmrun.metrics.items import Items
+from phmrun.registry import METRICS, TASKS, Task
+
+
+@pytest.mark.parametrize(
+    ("score", "name", "part"),
+    [
+        ("test/bleu", "bleu", ""),
+        ("test/sentence-bleu-nltk", "sentence-bleu-nltk", ""),
+        ("test/label-accuracy", "label-accuracy", ""),
+        ("test/accuracy-of-majority-matched", "accuracy", ""),
+        ("test/accuracy-matched", "accuracy", "matched"),
+        ("val/las-2", "las", "2"),
+        ("time/step", "time", "step"),
+    ],
+)
+def test_a_score_s_metric_and_part(score, name, part):
+    metric = find_metric(score)
+    assert (metric.name, part_of(score, metric)) == (name, part)
+
+
+def test_a_metric_that_nobody_announced_is_better_when_higher():
+    assert find_metric("test/power") is None
+    assert metric_of("test/power-odd") == Metric("power-odd", hub_name="")
+
+
+def test_every_announced_metric_has_the_name_of_its_object():
+    assert {name: METRICS.get(name).name for name in METRICS.names()} == {name: name for name in METRICS.names()}
+
+
+def test_metrics_and_floors_of_our_tasks_are_announced():
+    for task in (TASKS.get(name) for name in TASKS.names() if TASKS.get(name).schema.startswith("phmrun.")):
+        assert task.metrics
+        assert all(metric.name in METRICS for metric in task.metrics)
+        used = {floor for metric in task.metrics for floor in metric.floors}
+        assert {baseline.name for baseline in task.baselines} & used or task.name == "style"
+
+
+def test_floors_are_scores_of_the_same_items():
+    assert floors_of("test/perplexity", "lm") == ["test/perplexity-of-unigram"]
+    assert "test/accuracy-of-majority-matched" in floors_of("test/accuracy-matched", "nli")
+    assert floors_of("test/bleu", "nmt") == ["test/bleu-of-copy", "test/bleu-of-dictionary"]
+    assert floors_of("test/bleu", "style") == []  # copying the source is a reference there
+    assert floors_of("test/bleu-of-copy", "nmt") == []
+
+
+def test_words_and_directions_import_neither_torch_nor_sacrebleu():
+    code = (
+        "import sys\n"
+        "from phmrun.ledger.wording import title\n"
+        "print(title('test/bleu'), [name for name in ('torch', 'numpy', 'sacrebleu') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "test BLEU []\n"
+
+
+def f1_of(sums):
+    return 200 * sums[:, 0] / np.maximum(sums[:, 1], 1)
+
+
+def read_items(run, split, part):
+    rows = [line.split("\t") for line in (run.predictions / f"{split}.tsv").read_text().splitlines()]
+    counts = [[ours == gold == "1", (ours == "1") + (gold == "1")] for ours, gold, name in rows if part in ("", name)]
+    return Items(np.array(counts, dtype=float), mark="gold")
+
+
+F1 = Metric("f1", "F1", "%", margin=1.0, is_share=True, measure=f1_of, read_items=read_items, floors=("always",))
+EDITS = Metric("edits", "edits per item", lower_is_better=True)
+
+
+@pytest.fixture
+def task(monkeypatch):
+    parts = dict.fromkeys(("schema", "vocabulary", "data", "module", "predictor"), "")
+    made = Task(
+        "spans",
+        "A third-party task.",
+        **parts,
+        pipeline="token-classification",
+        metrics=(F1, EDITS),
+        baselines=(Baseline("always", "every item is a span"),),
+    )
+    monkeypatch.setitem(TASKS._registered, "spans", made)
+    return made
+
+
+@pytest.fixture
+def run(tmp_path, task):
+    run = Run.create(tmp_path, "spans-files-dense-1-0123456789ab", "task: spans\nseed: 1\ndata: {name: files}\n")
+    run.update_metrics("test/f1", {"value": 61.5, "signature": "spans:exact"})
+    run.update_metrics("test/f1-long", 40.0)
+    run.update_metrics("test/f1-of-always", 50.0)
+    run.update_metrics("test/edits", 1.25)
+    run.update_metrics("test/mystery", 3.0)
+    run.set_state(State.DONE)
+    return run
+
+
+def test_the_hub_card_of_a_third_party_task_has_its_scores(run, caplog):
+    with caplog.at_level(logging.WARNING):
+        text = hub_card(run)
+    front = yaml.safe_load(text.split("---\n")[1])
+    (result,) = front["model-index"][0]["results"]
+    assert result["metrics"] == [
+        {"type": "f1", "value": 61.5, "name": "F1", "args": {"signature": "spans:exact"}},
+        {"type": "f1", "value": 40.0, "name": "F1 long"},
+        {"type": "edits", "value": 1.25, "name": "Edits per item"},
+    ]
+    assert front["metrics"] == ["f1", "edits"]
+    assert "always: every item is a span" in text
+    assert "test/mystery" in caplog.text
+
+
+def test_words_units_and_direction_of_a_third_party_metric(task):
+    assert (title("test/f1-long"), title("val/edits"), head("test/f1")) == (
+        "test F1 long (%)",
+        "validation edits per item",
+        "F1 (%)",
+    )
+    assert explained(["test/f1-of-always"]) == ["always: every item is a span"]
+    assert metric_of("test/edits").lower_is_better
+    assert floors_of("test/f1-long") == ["test/f1-of-always-long"]
+    assert is_share("val/f1")
+    assert in_shown_units({"step": 3, "val/f1": 0.5}) == {"step": 3, "val/f1": 50.0}
