@@ -27,7 +27,6 @@ from phmrun.engine.data import DataModule
 from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
 from phmrun.errors import PhmrunError
-from phmrun.export.ctranslate2 import Quantization
 from phmrun.families.sequence_to_sequence.data import ParallelData, padded_sources
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import converted_model, search_from
@@ -36,11 +35,12 @@ from phmrun.ledger import Run
 from phmrun.ledger.environment import now
 from phmrun.ledger.listing import BATCH, EPOCH, LINE, STEP, TEST, TIMES
 from phmrun.ledger.run import network_label
+from phmrun.models.ctranslate2 import Quantization
 from phmrun.models.transformer import Transformer
 from phmrun.progress import progress
 from phmrun.registry import TASKS
 from phmrun.text.lines import read_parallel
-from phmrun.text.vocabulary import Vocabularies
+from phmrun.text.vocabularies import Vocabularies
 
 LOG = logging.getLogger("phmrun.bench")
 

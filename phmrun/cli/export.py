@@ -105,7 +105,7 @@ def _to_ctranslate2(
     trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool, **weights: Any
 ) -> Path:
     """Writes a directory for CTranslate2, shows what both engines make of a split, and returns the directory."""
-    from phmrun.families.sequence_to_sequence.export import SHOWN, export_to_ctranslate2
+    from phmrun.export.ctranslate2 import SHOWN, export_to_ctranslate2
 
     exported = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split, **weights)
     agreement = exported.agreement

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import yaml
 from pydantic import Field, ValidationError
 
-from phmrun.config.identity import is_hashed
 from phmrun.config.problems import ConfigError, from_validation, unknown_key
 from phmrun.config.sections import (
     BatchConfig,
@@ -23,6 +22,7 @@ from phmrun.config.sections import (
     Section,
     TrainingConfig,
     Unhashed,
+    is_hashed,
 )
 from phmrun.documents import Dumper
 from phmrun.errors import PhmrunError

@@ -27,20 +27,18 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from phmrun.config.sections import SHARED_VERSION, LayerConfig, Section, Unhashed, former_name
-
-if TYPE_CHECKING:
-    from phmrun.config.experiment import Experiment
+from phmrun.config.experiment import Experiment
+from phmrun.config.sections import SHARED_VERSION, LayerConfig, Section, former_name, is_hashed
 
 LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
 """Version of each changed layer. Raise it when a default of the layer changes its value, or when its network does."""
 
 
-def run_id(config: "Experiment", *, fingerprints: Mapping[str, str]) -> str:
+def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
     """The run id, ``task-data-network-seed-<12 hexadecimal digits>``.
 
     The network is named by the structures of the parts that are not the default's: ``phm``, ``output-circulant``. The
@@ -55,7 +53,7 @@ def run_id(config: "Experiment", *, fingerprints: Mapping[str, str]) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") or "x" for part in parts)
 
 
-def canonical_identity(config: "Experiment", fingerprints: Mapping[str, str]) -> str:
+def canonical_identity(config: Experiment, fingerprints: Mapping[str, str]) -> str:
     """Canonical JSON of all that makes the experiment what it is; the run id holds its checksum."""
     identity: dict[str, Any] = {
         "version": f"{SHARED_VERSION}.{type(config).version}",
@@ -112,12 +110,7 @@ def _subsections(section: Section) -> Iterator[tuple[str, Section]]:
             yield name, value
 
 
-def is_hashed(section: type[Section], name: str) -> bool:
-    """True if a key is part of the identity of an experiment."""
-    return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
-
-
-def semantic_values(config: "Experiment", *, former_names: bool = False) -> dict[str, Any]:
+def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[str, Any]:
     """Semantic values of a resolved experiment by dotted key, without defaults and unhashed keys.
 
     Run ids need renamed keys under the names that they had.

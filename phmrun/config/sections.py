@@ -79,6 +79,11 @@ def is_section(annotation: Any) -> TypeGuard[type[Section]]:
 FilePath = Annotated[Path | None, Unhashed()]  # of the user's: its contents are part of the run id, its place is not
 
 
+def is_hashed(section: type[Section], name: str) -> bool:
+    """True if a key is part of the identity of an experiment."""
+    return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
+
+
 class LayerConfig(Section):
     """A weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""
 

@@ -16,8 +16,9 @@ from phmrun.engine.data import DataModule
 from phmrun.engine.processes import is_leader
 from phmrun.errors import Interrupted, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.environment import DataRecord, Segment, Split, facts
+from phmrun.ledger.environment import DataRecord, Split
 from phmrun.ledger.history import BEST, best_validation, is_share, shown
+from phmrun.ledger.segment import Segment, facts
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted

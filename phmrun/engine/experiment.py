@@ -32,8 +32,8 @@ from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
-from phmrun.ledger.environment import Segment
 from phmrun.ledger.mirrors import write_mirror
+from phmrun.ledger.segment import Segment
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.progress import waiting
 from phmrun.registry import TASKS

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from phmrun.config import Experiment, Task
+from phmrun.engine.export_graph import ExportGraph
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule
 from phmrun.errors import PhmrunError
-from phmrun.export.graph import ExportGraph
 from phmrun.layers import Structure, share_parameters
 from phmrun.layers.network import replace_structures
 from phmrun.registry import TASKS

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
-from phmrun.config.identity import is_hashed
+from phmrun.config.sections import is_hashed
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,

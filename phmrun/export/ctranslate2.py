@@ -1,243 +1,164 @@
-"""A trained Transformer for the inference engine CTranslate2, through the library's own ``TransformerSpec``.
+"""A trained translator in CTranslate2, compared with the trained network on the data that it was trained for.
 
-A converted model is a directory: ``model.bin``, ``config.json``, the vocabulary, the SentencePiece models, a page that
-says how to call it, and ``phmrun.json``: which weights of which run it holds. It is a function of the tokens alone, so
-every structure is folded into dense matrices first.
+Outputs of both searches stand beside each other, line by line, with the trained network's scores of those that differ.
 """
 
-import hashlib
-import math
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-import numpy as np
 import torch
-from torch import Tensor, nn
 
-from phmrun.documents import parse_json
-from phmrun.errors import PhmrunError
-from phmrun.export.vocabularies import has_model, token_names, write_models
-from phmrun.files import replacing_directory, write_json, write_text
-from phmrun.layers import FeedForward, MultiheadAttention, folded
-from phmrun.models.transformer import (
-    DecoderLayer,
-    EncoderDecoder,
-    EncoderLayer,
-    RelativePositions,
-    Sublayer,
-    Transformer,
-    with_tables,
-)
-from phmrun.text.vocabulary import Vocabularies
+from phmrun.decoding.beam import length_penalty
+from phmrun.engine.trained_model import TrainedModel
+from phmrun.errors import PhmrunError, unknown
+from phmrun.families.sequence_to_sequence.predictor import Translator
+from phmrun.files import cache_dir
+from phmrun.metrics import Score, bleu
+from phmrun.models.ctranslate2 import converted, library
+from phmrun.models.transformer import EncoderDecoder, padding_mask
+from phmrun.registry import TASKS
+from phmrun.text.lines import read_parallel
+from phmrun.text.vocabulary import BOS, EOS, PAD
 
-Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
-
-POSITIONS = 1024  # most tokens of a source or of an output: the length of the table of positions in a converted model
-MARK = "phmrun.json"
-INSTALL = 'Run: pip install "phmrun[ctranslate2]"'
+SHOWN = 5
+"""Differing lines that are shown."""
 
 
-def library() -> Any:
-    """The package ``ctranslate2``.
+@dataclass(frozen=True)
+class OutputDifference:
+    """A line that the two engines translate differently.
+
+    Attributes:
+        line: Its number, from 1.
+        margin: Our score of our output minus our score of the other: about 0 is a tie that rounding decides, below 0
+            the other engine's search found the better one.
+    """
+
+    line: int
+    ours: str
+    theirs: str
+    margin: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two engines on the same sentences: the BLEU of both, with the penalty that the other one knows."""
+
+    split: str
+    sentences: int
+    ours: Score
+    theirs: Score
+    differences: Sequence[OutputDifference]
+
+
+@dataclass(frozen=True)
+class EngineExport:
+    """A converted model, and what it makes of a split of the data, if that was asked for."""
+
+    path: Path
+    bytes: int
+    quantization: str
+    agreement: Agreement | None
+
+
+def export_to_ctranslate2(
+    trained: TrainedModel, out: Path | None, quantization: str, split: str | None, **weights: Any
+) -> EngineExport:
+    """Converts a run for CTranslate2 and compares what both make of a split.
+
+    Args:
+        trained: The opened run.
+        out: The directory to write; unless given, ``exports/ctranslate2`` in the run directory.
+        quantization: "none", "int8", "int8_float32", "bfloat16" or "float16".
+        split: A split of the run's data to decode with both; ``None``: no comparison.
+        **weights: Which weights: the arguments of ``TrainedModel.load``.
 
     Raises:
-        PhmrunError: It is not installed.
+        PhmrunError: The run is no sequence-to-sequence network, the library or the data are missing, or ``out`` is a
+            directory of something else.
     """
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise PhmrunError("the package 'ctranslate2' is not installed", hint=INSTALL) from error
-    return ctranslate2
+    task = TASKS.get(trained.config.task)
+    if not task.converts:
+        raise PhmrunError(
+            f"CTranslate2 translates, and {trained.config.task} is no sequence-to-sequence task",
+            where=trained.run.id,
+            hint=f"phmrun export {trained.run.id} --format onnx",
+        )
+    library()
+    decoding = {"engine": "ctranslate2", "quantization": quantization}
+    files: dict[str, tuple[Path, Path]] = task.load("data")(trained.config, cache_dir()).files if split else {}
+    if split and split not in files:
+        raise unknown("split", split, [*files, "none"], where="--split")
+    engine = cast(Translator, trained.predictor(decoding=decoding, device="cpu", **weights))
+    network = cast(EncoderDecoder, trained.module.network)
+    path = engine.directory
+    if out is not None:
+        # An earlier export may be written over, anything else of the user's may not.
+        if out.exists() and not (out / "model.bin").is_file() and any(out.iterdir() if out.is_dir() else [out]):
+            raise PhmrunError("there is something else here, which would be overwritten", where=str(out))
+        path = converted(network, engine.vocabularies, out, engine.search.quantization)
+    size = sum(file.stat().st_size for file in path.iterdir())
+    if split is None:
+        return EngineExport(path, size, quantization, None)
+    usual = {"engine": "torch", "quantization": "none", "penalty": "power"}
+    ours = cast(Translator, trained.predictor(decoding=usual, device="cpu", **weights))
+    sources, references = (list(side) for side in zip(*read_parallel(*files[split]), strict=True))
+    return EngineExport(path, size, quantization, agreement(network, ours, engine, sources, references, split))
 
 
-def converted(
+def agreement(
     network: EncoderDecoder,
-    vocabularies: Vocabularies,
-    directory: Path,
-    quantization: Quantization = "none",
-    **facts: str,
-) -> Path:
-    """A converted model of these weights in ``directory``; made unless it is there, in the place of another one.
+    ours: Translator,
+    theirs: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    split: str,
+) -> Agreement:
+    """What two translators with the same weights and the same search make of the same sentences.
 
-    ``facts`` are what else ``phmrun.json`` says; "none" keeps weights in 32 bits.
-
-    Raises:
-        PhmrunError: The library is missing.
+    The trained network judges between outputs that differ.
     """
-    mark = {
-        "weights": digest_of(network),
-        "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256],
-        "quantization": quantization,
-        "ctranslate2": library().__version__,
-        **facts,
-    }
-    try:
-        found = parse_json((directory / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = None
-    if found == mark and (directory / "model.bin").is_file():
-        return directory
-    with replacing_directory(directory) as beside:
-        specification = specification_of(network)
-        specification.register_source_vocabulary(token_names(vocabularies.source))
-        specification.register_target_vocabulary(token_names(vocabularies.target))
-        specification.validate()
-        specification.optimize(quantization=None if quantization == "none" else quantization)
-        specification.save(str(beside))
-        write_models(vocabularies, beside)
-        write_text(beside / "README.md", _page(vocabularies))
-        write_json(beside / MARK, mark)
-    return directory
+    found = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
+    texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in found]
+    # Where both say the same there is nothing to judge: only outputs that differ are scored by the network.
+    differing = [row for row in range(len(sources)) if found[0][row][0].tokens != found[1][row][0].tokens]
+    encoded = ours.vocabularies.source.encode_all([sources[row] for row in differing])
+    scores = [
+        forced_scores(network, encoded, [outputs[row][0].tokens for row in differing], ours.search.alpha)
+        for outputs in found
+    ]
+    return Agreement(
+        split,
+        len(sources),
+        bleu(texts[0], references),
+        bleu(texts[1], references),
+        [
+            OutputDifference(row + 1, texts[0][row], texts[1][row], scores[0][place] - scores[1][place])
+            for place, row in enumerate(differing)
+        ],
+    )
 
 
-def specification_of(network: EncoderDecoder) -> Any:
-    """The network as CTranslate2's ``TransformerSpec``, without vocabularies.
+@torch.inference_mode()
+def forced_scores(
+    network: EncoderDecoder, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], alpha: float
+) -> list[float]:
+    """log-probability / length^α of given outputs, by the network without any search or cache.
 
-    Raises:
-        PhmrunError: It is no Transformer.
+    Args:
+        network: The network.
+        sources: Token numbers without the end.
+        outputs: Token numbers without beginning and end.
+        alpha: Exponent of the length penalty.
     """
-    if not isinstance(network, Transformer):
-        hint = "`phmrun export RUN --format onnx` writes a graph of any network."
-        raise PhmrunError(f"CTranslate2 knows Transformers, not {type(network).__name__}", hint=hint)
-    specs, kinds = library().specs.transformer_spec, library().specs.Activation
-    activations = {"relu": kinds.RELU, "swish": kinds.SWISH}
-    with torch.no_grad():
-        plain = with_tables(folded(network))
-        encoder_layers = cast(list[EncoderLayer], list(plain.encoder))
-        decoder_layers = cast(list[DecoderLayer], list(plain.decoder))
-        first = encoder_layers[0].attention
-        attention = cast(MultiheadAttention, first.block)
-        head_width = attention.inner_dim // attention.num_heads
-        options = {
-            "pre_norm": first.pre,
-            "rms_norm": isinstance(first.norm, nn.RMSNorm),
-            "relative_attention_bias": plain.encoder_positions is not None,
-            "activation": activations[cast(FeedForward, encoder_layers[0].feedforward.block).activation],
-            "head_dim": head_width if attention.inner_dim != plain.width else None,
-        }
-        heads = attention.num_heads
-        encoder = specs.TransformerEncoderSpec(len(encoder_layers), heads, **options)
-        decoder = specs.TransformerDecoderSpec(len(decoder_layers), heads, **options)
-        encoder.embeddings[0].weight = _array(cast(nn.Embedding, plain.source_embedding).weight)
-        decoder.embeddings.weight = _array(cast(nn.Embedding, plain.target_embedding).weight)
-        for spec, norm in ((encoder, plain.encoder_norm), (decoder, plain.decoder_norm)):
-            if first.pre:
-                _set_norm(spec.layer_norm, norm)
-            if plain.positions is not None:
-                spec.position_encodings.encodings = _array(plain.positions(POSITIONS))
-        for spec, encoder_layer in zip(encoder.layer, encoder_layers, strict=True):
-            _set_self_attention(spec.self_attention, encoder_layer.attention, plain.encoder_positions)
-            _set_feedforward(spec.ffn, encoder_layer.feedforward)
-        for spec, decoder_layer in zip(decoder.layer, decoder_layers, strict=True):
-            _set_self_attention(spec.self_attention, decoder_layer.attention, plain.decoder_positions)
-            _set_cross_attention(spec.attention, decoder_layer.cross)
-            _set_feedforward(spec.ffn, decoder_layer.feedforward)
-        output = plain.output  # one of several matrices, without biases between them, is their product
-        maps = cast(list[nn.Linear], list(output) if isinstance(output, nn.Sequential) else [output])
-        product = maps[0].weight
-        for linear in maps[1:]:
-            product = linear.weight @ product
-        _set_map(decoder.projection, product, maps[-1].bias)
-    specification = specs.TransformerSpec(encoder, decoder)
-    specification.config.layer_norm_epsilon = cast(nn.LayerNorm, first.norm).eps
-    specification.config.add_source_eos = True
-    return specification
-
-
-def digest_of(network: nn.Module) -> str:
-    """SHA-256 of a network's weights with their names and shapes."""
-    digest = hashlib.sha256()
-    for name, weight in network.state_dict().items():
-        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype} ".encode())
-        digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The numbers of a tensor, in single precision."""
-    return cast(np.ndarray[Any, Any], tensor.detach().cpu().to(torch.float32).contiguous().numpy())
-
-
-def _set_map(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
-    spec.weight = _array(weight)
-    if bias is not None:
-        spec.bias = _array(bias)
-
-
-def _joined(linears: Iterable[nn.Module]) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of one map whose outputs are those of all ``linears``, one after the other."""
-    parts = cast(list[nn.Linear], list(linears))
-    bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
-    return torch.cat([part.weight for part in parts]), bias
-
-
-def _set_norm(spec: Any, norm: nn.Module) -> None:
-    spec.gamma = _array(cast(Tensor, norm.weight))
-    if isinstance(norm, nn.LayerNorm):
-        spec.beta = _array(norm.bias)
-
-
-def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositions | None) -> None:
-    attention = cast(MultiheadAttention, sublayer.block)
-    _set_norm(spec.layer_norm, sublayer.norm)
-    _set_map(spec.linear[0], *_joined(attention.project))
-    _set_map(spec.linear[1], *_joined([attention.output]))
-    if positions is not None:
-        spec.queries_scale = np.float32(1 / math.sqrt(attention.inner_dim // attention.num_heads))
-        spec.relative_attention_bias = _array(positions.table)
-        spec.relative_attention_max_distance = np.dtype("int32").type(positions.furthest)
-
-
-def _set_cross_attention(spec: Any, sublayer: Sublayer) -> None:
-    attention = cast(MultiheadAttention, sublayer.block)
-    _set_norm(spec.layer_norm, sublayer.norm)
-    weight, bias = _joined(attention.project)
-    for linear, begin, end in ((spec.linear[0], 0, 1), (spec.linear[1], 1, 3)):
-        rows = slice(begin * attention.inner_dim, end * attention.inner_dim)
-        _set_map(linear, weight[rows], None if bias is None else bias[rows])
-    _set_map(spec.linear[2], *_joined([attention.output]))
-
-
-def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
-    feedforward = cast(FeedForward, sublayer.block)
-    _set_norm(spec.layer_norm, sublayer.norm)
-    _set_map(spec.linear_0, *_joined([feedforward.expand]))
-    _set_map(spec.linear_1, *_joined([feedforward.contract]))
-
-
-def _page(vocabularies: Vocabularies) -> str:
-    """How to call a converted model, as a page of Markdown whose code runs in the model's directory."""
-    if not has_model(vocabularies.source):
-        setup, encode, decode = "", "line.split()", '" ".join(tokens)'
-    else:
-        setup = ""
-        for side in ("source", "target"):
-            name = "subwords" if vocabularies.joint else side
-            setup += f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
-        encode, decode = "source.encode(line, out_type=str)", "target.decode(tokens)"
-    imports = "import ctranslate2\n" + ("import sentencepiece\n" if setup else "")
-    # By default the engine forbids an empty output, which a phmrun search may find: hence min_decoding_length=0.
-    return f"""# A Transformer for CTranslate2, written by phmrun
-
-`pip install ctranslate2{" sentencepiece" if setup else ""}`, then, in this directory:
-
-```python
-{imports}
-translator = ctranslate2.Translator(".", device="cpu", intra_threads=1)
-{setup}lines = open("input.txt", encoding="utf-8").read().splitlines()
-results = translator.translate_batch(
-    [{encode} for line in lines],
-    beam_size=5,
-    length_penalty=0.6,
-    min_decoding_length=0,
-    max_batch_size=64,
-)
-for result in results:
-    tokens = result.hypotheses[0]
-    print({decode})
-```
-
-A score is log-probability / length^`length_penalty`: what phmrun calls `decoding.penalty: power`. `config.json` adds
-the end of the sentence to the source. `{MARK}` says which weights these are.
-"""
+    network = network.eval()
+    scores = []
+    for source, output in zip(sources, outputs, strict=True):
+        tokens = torch.tensor([[*source, EOS]])
+        hidden = network(tokens, padding_mask(tokens, PAD), torch.tensor([[BOS, *output]]))
+        chances = torch.log_softmax(network.output(hidden)[0].float(), dim=-1)
+        total = float(chances.gather(1, torch.tensor([*output, EOS]).unsqueeze(1)).sum())
+        scores.append(total / length_penalty(len(output) + 1, alpha, "power"))
+    return scores

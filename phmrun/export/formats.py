@@ -1,7 +1,7 @@
-"""Handing a trained model over: every structure folded into plain dense layers, in formats that other tools read.
+"""Export of a trained model, every structure folded into plain dense layers, in formats of other tools.
 
-What the exported program is a function of, the task's module says (:class:`~phmrun.export.graph.ExportGraph`); each
-file is run once and must give the trained model's outputs.
+The task's module defines the exported function (:class:`~phmrun.engine.export_graph.ExportGraph`). Each file is run
+once and must give the trained model's outputs.
 """
 
 import inspect
@@ -17,12 +17,12 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import Tensor
 
+from phmrun.engine.export_graph import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.export.graph import ExportGraph, Run, outputs_of
-from phmrun.export.vocabularies import token_names, write_models
 from phmrun.files import replacing, replacing_directory, write_json
-from phmrun.text.vocabulary import Vocabularies
+from phmrun.text.token_names import token_names, write_models
+from phmrun.text.vocabularies import Vocabularies
 
 Format = Literal["safetensors", "torch-export", "onnx"]
 FORMATS: tuple[str, ...] = get_args(Format)

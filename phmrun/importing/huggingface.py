@@ -20,7 +20,8 @@ from phmrun.layers import FeedForward, Linear, MultiheadAttention
 from phmrun.layers.structures.dense import Dense
 from phmrun.models.transformer import EncoderLayer, Sublayer, Transformer
 from phmrun.text.subwords import PieceVocabulary, processor_of
-from phmrun.text.vocabulary import BOS, SPECIALS, Vocabularies
+from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import BOS, SPECIALS
 
 T5_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """Any of the names that T5's table of word vectors has."""

@@ -11,95 +11,25 @@ import importlib.metadata
 import os
 import platform
 import re
-import resource
-import socket
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-import phmrun
-from phmrun.documents import flat, plain
+from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import is_name, write_json, write_text
+from phmrun.files import is_name, write_text
 
-if TYPE_CHECKING:
-    from phmrun.ledger.run import Run
-
-WRITE_EVERY = 30.0
-"""Seconds between two writings of what a process has used so far."""
 LONGEST_DIFF = 2**20
 """Bytes of uncommitted changes that a run keeps; of longer ones it has the checksum."""
 COMPARED = ("python", "packages", "code", "system", "processor", "accelerators", "threads", "settings", "flags")
 """What of an entry can change what is computed."""
 _SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+|(?<=://)[^/@\s]+(?=@)")
-
-
-class Segment:
-    """A process's entry, from the moment at which it is made; ``facts`` are :func:`facts`, and what torch knows."""
-
-    def __init__(self, run: "Run", facts: Mapping[str, Any]) -> None:
-        self.run = run
-        self.before = run.environment()
-        self.entry: dict[str, Any] = {"started": now(), "ended": None, "state": "running", **facts}
-        self._began, self._written = time.monotonic(), -WRITE_EVERY
-        self._used = _cpu_seconds()
-        self.write()
-
-    def resumed(self, step: int) -> list[str]:
-        """Notes from where training goes on; returns in what this environment differs from the one before."""
-        self.entry["first_step"] = self.entry["last_step"] = step
-        self.write()
-        return differences(self.before[-1], self.entry) if step and self.before else []
-
-    def progress(self, step: int) -> None:
-        """Notes how far training is; written now and then."""
-        self.entry["last_step"] = step
-        if time.monotonic() - self._written >= WRITE_EVERY:
-            self.write()
-
-    def end(self, state: str) -> None:
-        """Notes how the process ended."""
-        self.entry |= {"ended": now(), "state": state}
-        self.write()
-
-    def write(self) -> None:
-        """Writes the entry behind those of former processes."""
-        self._written = time.monotonic()
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        self.entry |= {
-            "wall_seconds": round(self._written - self._began, 3),
-            "cpu_seconds": round(_cpu_seconds() - self._used, 3),
-            "peak_memory_bytes": most if platform.system() == "Darwin" else most * 2**10,
-        }
-        write_json(self.run.environment_path, plain({"segments": [*self.before, self.entry]}, otherwise=str))
-
-
-def facts(run: "Run") -> dict[str, Any]:
-    """What a process knows of its environment without torch; keeps uncommitted changes of the code in the run."""
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    # Windows has no os.sysconf (AttributeError); a system that has it may not know these names (ValueError).
-    except (AttributeError, OSError, ValueError):
-        memory = None
-    return {
-        "command": command(),
-        "python": platform.python_version(),
-        "packages": dict(packages()),
-        "code": code(run.path),
-        "system": platform.platform(),
-        "host": socket.gethostname(),
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "usable_cores": usable_cores(),
-        "memory_bytes": memory,
-    }
 
 
 def now() -> str:
@@ -134,7 +64,7 @@ def code(keep: Path) -> dict[str, Any]:
 
     The changes are written into ``keep`` as ``code-<first digits of their checksum>.diff``.
     """
-    root = Path(phmrun.__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
         try:
@@ -196,14 +126,6 @@ def summary(entry: Mapping[str, Any]) -> str:
     return ", ".join([*parts, f"{threads} thread{'' if threads == 1 else 's'}"])
 
 
-def read_segments(run: "Run") -> list[dict[str, Any]]:
-    """The entries of a run; none where they are missing or damaged."""
-    try:
-        return run.environment()
-    except PhmrunError:
-        return []
-
-
 def _required(name: str) -> list[str]:
     """Names of the packages that one asks for, those for its development left out."""
     try:
@@ -212,11 +134,6 @@ def _required(name: str) -> list[str]:
         return []
     kept = (text for text in wanted if name == "phmrun" or "extra ==" not in text)
     return [re.split(r"[^A-Za-z0-9._-]", text)[0] for text in kept if not re.search(r"""extra == ['"]dev""", text)]
-
-
-def _cpu_seconds() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from phmrun.config import semantic_values
 from phmrun.datasets import CATALOGUE
 from phmrun.ledger import Run, RunSummary
 from phmrun.ledger.card import duration, number
-from phmrun.ledger.environment import read_segments, summary
+from phmrun.ledger.environment import summary
 from phmrun.ledger.history import BEST
+from phmrun.ledger.segment import read_segments
 from phmrun.report.document import Document, Listing, Section, Text
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus

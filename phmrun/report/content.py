@@ -7,7 +7,7 @@ from typing import Any
 
 from phmrun.config import to_yaml
 from phmrun.errors import PhmrunError, counted
-from phmrun.ledger import Run, environment
+from phmrun.ledger import Run, environment, segment
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.wording import row_name
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, write
@@ -114,7 +114,7 @@ def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[Part]:
 
 def environments(statuses: Sequence[CellStatus]) -> list[Part]:
     """A row for each environment with the cells that were made in it; notes on what differs."""
-    found = {status.cell.label: environment.read_segments(Run(status.run.path)) for status in statuses if status.run}
+    found = {status.cell.label: segment.read_segments(Run(status.run.path)) for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}
     for status in statuses:
         for line in dict.fromkeys(environment.summary(entry) for entry in found.get(status.cell.label, ())):

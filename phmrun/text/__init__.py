@@ -3,17 +3,8 @@
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, batches, evaluation_batches
 from phmrun.text.lines import read_lines, read_parallel
 from phmrun.text.store import ParallelStore, TokenStore, TokenStoreWriter
-from phmrun.text.vocabulary import (
-    BOS,
-    EOS,
-    KINDS,
-    PAD,
-    UNK,
-    Vocabularies,
-    Vocabulary,
-    load_vocabulary,
-    train_vocabulary,
-)
+from phmrun.text.vocabularies import Vocabularies, load_vocabulary, train_vocabulary
+from phmrun.text.vocabulary import BOS, EOS, KINDS, PAD, UNK, Vocabulary
 
 __all__ = [
     "BOS",

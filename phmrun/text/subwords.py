@@ -70,7 +70,7 @@ class SubwordVocabulary(Vocabulary):
 def train_subwords(
     lines: Iterable[str], *, kind: str, size: int, multiple_of: int = 1, character_coverage: float = 1.0
 ) -> SubwordVocabulary:
-    """Trains a SentencePiece model; see :func:`phmrun.text.vocabulary.train_vocabulary`.
+    """Trains a SentencePiece model; see :func:`phmrun.text.vocabularies.train_vocabulary`.
 
     One thread, no sampling and no shuffling inside SentencePiece: with two threads a unigram model of 2,000 pieces has
     8 others and 720 other scores, and its sampling has a seed of its own. A caller with a large corpus passes an evenly

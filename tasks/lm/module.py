@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
+from phmrun.engine.export_graph import LONGEST, MOST, ExportGraph
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
-from phmrun.export.graph import LONGEST, MOST, ExportGraph
 from phmrun.layers import LSTM, folded
 from phmrun.layers.inference import table_of
 from phmrun.registry import STRUCTURES, load

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.engine.export_graph import LONGEST, MOST, UNROLLED, ExportGraph
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
-from phmrun.export.graph import LONGEST, MOST, UNROLLED, ExportGraph
 from phmrun.layers import Embedding, folded
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser, ParserScores
 from phmrun.tasks.parse.config import ParsingExperiment

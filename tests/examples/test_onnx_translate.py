@@ -11,7 +11,8 @@ from random_transformers import network
 from phmrun.export.formats import export
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
-from phmrun.text.vocabulary import EOS, Vocabularies, train_vocabulary
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
+from phmrun.text.vocabulary import EOS
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

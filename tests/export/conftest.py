@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from phmrun.text.vocabulary import Vocabularies, train_vocabulary
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
 WORDS = [f"w{number}" for number in range(40)]
 

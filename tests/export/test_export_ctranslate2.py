@@ -9,10 +9,11 @@ import pytest
 import torch
 from random_transformers import network
 
-from phmrun.export.ctranslate2 import converted, specification_of
-from phmrun.export.vocabularies import token_names
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
-from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies, train_vocabulary
+from phmrun.models.ctranslate2 import converted, specification_of
+from phmrun.text.token_names import token_names
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
+from phmrun.text.vocabulary import BOS, EOS, PAD
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 

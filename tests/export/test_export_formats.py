@@ -10,7 +10,7 @@ from random_transformers import network
 from phmrun.engine.module import TrainingModule
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.export.formats import FORMATS, export, largest_difference
-from phmrun.families.sequence_to_sequence.export import translation_graph
+from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.models.transformer import Transformer, padding_mask
 from phmrun.text.vocabulary import PAD

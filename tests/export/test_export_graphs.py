@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from phmrun.engine.export_graph import outputs_of
 from phmrun.errors import PhmrunError
 from phmrun.export.formats import export, largest_difference
-from phmrun.export.graph import outputs_of
 from phmrun.families.sentence_classification.module import classification_graph
 from phmrun.layers.structure import Structure
 from phmrun.models.lstm_classifier import LSTMClassifier

@@ -13,7 +13,7 @@ from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator, search_from
 from phmrun.metrics import Score
 from phmrun.models.transformer import Transformer
-from phmrun.text.vocabulary import Vocabularies, train_vocabulary
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
 LINES = ["a b c", "d", "", "e f", "a a a b"]
 

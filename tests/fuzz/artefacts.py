@@ -121,7 +121,7 @@ def vocabulary_seeds() -> list[bytes]:
 
 
 def _pair() -> Any:
-    from phmrun.text.vocabulary import Vocabularies
+    from phmrun.text.vocabularies import Vocabularies
 
     words = _words()
     return Vocabularies(words, words)
@@ -136,7 +136,7 @@ def vocabularies(folder: Path) -> Read:
     from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
     from phmrun.tasks.lm.vocabulary import StreamVocabulary
     from phmrun.tasks.parse.vocabulary import TreebankVocabulary
-    from phmrun.text.vocabulary import Vocabularies
+    from phmrun.text.vocabularies import Vocabularies
 
     place = folder / "vocabulary"
 
@@ -201,7 +201,7 @@ def trained(kind: str) -> bytes:
 def subwords(folder: Path) -> Read:
     import hashlib
 
-    from phmrun.text.vocabulary import load_vocabulary
+    from phmrun.text.vocabularies import load_vocabulary
 
     place = folder / "subwords"
     place.mkdir(exist_ok=True)

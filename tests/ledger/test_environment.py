@@ -8,7 +8,8 @@ import pytest
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger import environment as module
-from phmrun.ledger.environment import Segment, code, command, differences, packages, read_segments
+from phmrun.ledger.environment import code, command, differences, packages
+from phmrun.ledger.segment import Segment, read_segments
 
 
 def _run(tmp_path):
@@ -49,7 +50,7 @@ def test_the_code_s_commit_and_its_changes(tmp_path, monkeypatch):
     (root / "phmrun").mkdir(parents=True)
     (root / "pyproject.toml").touch()
     (root / "phmrun" / "__init__.py").write_text("one = 1\n")
-    monkeypatch.setattr(module.phmrun, "__file__", str(root / "phmrun" / "__init__.py"))
+    monkeypatch.setattr(module, "__file__", str(root / "phmrun" / "ledger" / "environment.py"))
     assert code(kept) == {}
     git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b.example"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):

@@ -4,7 +4,7 @@ import pytest
 
 from phmrun.config import to_yaml
 from phmrun.ledger import Run, State
-from phmrun.ledger.environment import Segment
+from phmrun.ledger.segment import Segment
 from phmrun.report import checklist
 from phmrun.report.content import write_report
 from phmrun.report.document import to_markdown

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.engine.export_graph import LONGEST, MOST, UNROLLED, ExportGraph, random_tokens
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule
 from phmrun.errors import PhmrunError
-from phmrun.export.graph import LONGEST, MOST, UNROLLED, ExportGraph, random_tokens
 from phmrun.families.sentence_classification.data import ClassificationBatch, ClassificationData
 from phmrun.families.sentence_classification.vectors import Found
 from phmrun.layers import LSTM, folded

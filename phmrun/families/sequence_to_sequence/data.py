@@ -24,7 +24,8 @@ from phmrun.text.batches import Batch
 from phmrun.text.division import held_out, without_empty
 from phmrun.text.lines import read_parallel
 from phmrun.text.store import ParallelStore, Prepared
-from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
+from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import BOS, EOS, PAD
 
 LOG = logging.getLogger("phmrun.engine")
 

@@ -1,10 +1,10 @@
 """Sequence-to-sequence learning: the loss over target tokens, and outputs for text. Translation and style share it."""
 
 from phmrun.config import LayerConfig
+from phmrun.engine.export_graph import ExportGraph
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
 from phmrun.errors import PhmrunError
-from phmrun.export.graph import ExportGraph
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelBatch, ParallelData
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
@@ -55,7 +55,7 @@ class SequenceToSequenceModule(TrainingModule):
 
     def export_graph(self) -> ExportGraph:
         """From the tokens of both sides to the logits of the next target tokens."""
-        from phmrun.families.sequence_to_sequence.export import translation_graph
+        from phmrun.families.sequence_to_sequence.graph import translation_graph
 
         return translation_graph(self.network)
 

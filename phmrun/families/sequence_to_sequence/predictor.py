@@ -14,17 +14,18 @@ from phmrun.decoding.ctranslate2 import CTranslate2Model
 from phmrun.decoding.search import by_length, translate
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Answer, Evaluation
-from phmrun.export.ctranslate2 import Quantization, converted
-from phmrun.export.vocabularies import token_names
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.layers.inference import Choice, resolve_application
 from phmrun.metrics import Score, bleu, chrf, sentence_bleu, sentence_bleu_nltk
+from phmrun.models.ctranslate2 import Quantization, converted
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import note
 from phmrun.text.lines import read_parallel
-from phmrun.text.vocabulary import BOS, EOS, PAD, Vocabularies
+from phmrun.text.token_names import token_names
+from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import BOS, EOS, PAD
 
 Measure = Callable[[Sequence[str], Sequence[str]], Score]
 Engine = Literal["torch", "ctranslate2"]

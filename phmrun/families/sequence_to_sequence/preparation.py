@@ -11,7 +11,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note, progress
 from phmrun.text.lines import read_parallel
 from phmrun.text.store import TRAIN, ParallelStore, Prepared, TokenStoreWriter, prepare
-from phmrun.text.vocabulary import Vocabularies, train_vocabulary
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 
 VERSION = 1
 """Raised whenever the same text and settings would give other ids or another layout."""
@@ -26,7 +26,7 @@ NOISY = 1_000_000
 
 @dataclass(frozen=True)
 class VocabularySettings:
-    """How the vocabularies are learnt; see :func:`phmrun.text.vocabulary.train_vocabulary`.
+    """How the vocabularies are learnt; see :func:`phmrun.text.vocabularies.train_vocabulary`.
 
     Args:
         joint: One vocabulary for both sides, learnt from both.

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TypeGuard
 
 from phmrun.text.subwords import PieceVocabulary, SubwordVocabulary
-from phmrun.text.vocabulary import SPECIALS, Vocabularies, Vocabulary
+from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import SPECIALS, Vocabulary
 
 
 def token_names(vocabulary: Vocabulary) -> list[str]:

@@ -1,0 +1,92 @@
+"""One process's entry in a run's ``environment.json``: environment, steps, times, memory, final state."""
+
+import os
+import platform
+import resource
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from phmrun.documents import plain
+from phmrun.errors import PhmrunError
+from phmrun.files import write_json
+from phmrun.ledger.environment import code, command, differences, now, packages, processor, usable_cores
+from phmrun.ledger.run import Run
+
+WRITE_EVERY = 30.0
+"""Seconds between two writings of what a process has used so far."""
+
+
+class Segment:
+    """Entry of one process in ``environment.json``; ``facts`` are :func:`facts` and torch's own."""
+
+    def __init__(self, run: Run, facts: Mapping[str, Any]) -> None:
+        self.run = run
+        self.before = run.environment()
+        self.entry: dict[str, Any] = {"started": now(), "ended": None, "state": "running", **facts}
+        self._began, self._written = time.monotonic(), -WRITE_EVERY
+        self._used = _cpu_seconds()
+        self.write()
+
+    def resumed(self, step: int) -> list[str]:
+        """Record the step that training continues from; return the differences to the previous environment."""
+        self.entry["first_step"] = self.entry["last_step"] = step
+        self.write()
+        return differences(self.before[-1], self.entry) if step and self.before else []
+
+    def progress(self, step: int) -> None:
+        """Record the last step; written every 30 seconds at most."""
+        self.entry["last_step"] = step
+        if time.monotonic() - self._written >= WRITE_EVERY:
+            self.write()
+
+    def end(self, state: str) -> None:
+        """Record the final state of the process."""
+        self.entry |= {"ended": now(), "state": state}
+        self.write()
+
+    def write(self) -> None:
+        """Write the entry after those of earlier processes."""
+        self._written = time.monotonic()
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self.entry |= {
+            "wall_seconds": round(self._written - self._began, 3),
+            "cpu_seconds": round(_cpu_seconds() - self._used, 3),
+            "peak_memory_bytes": most if platform.system() == "Darwin" else most * 2**10,
+        }
+        write_json(self.run.environment_path, plain({"segments": [*self.before, self.entry]}, otherwise=str))
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """Environment of this process, without torch; saves uncommitted changes of the code in the run directory."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # Windows has no os.sysconf (AttributeError); a system that has it may not know these names (ValueError).
+    except (AttributeError, OSError, ValueError):
+        memory = None
+    return {
+        "command": command(),
+        "python": platform.python_version(),
+        "packages": dict(packages()),
+        "code": code(run.path),
+        "system": platform.platform(),
+        "host": socket.gethostname(),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "usable_cores": usable_cores(),
+        "memory_bytes": memory,
+    }
+
+
+def read_segments(run: Run) -> list[dict[str, Any]]:
+    """Entries of a run's processes; an empty list if the file is missing or damaged."""
+    try:
+        return run.environment()
+    except PhmrunError:
+        return []
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)

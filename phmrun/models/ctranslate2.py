@@ -1,0 +1,243 @@
+"""A trained Transformer for the inference engine CTranslate2, through the library's own ``TransformerSpec``.
+
+A converted model is a directory: ``model.bin``, ``config.json``, the vocabulary, the SentencePiece models, a page that
+says how to call it, and ``phmrun.json``: which weights of which run it holds. It is a function of the tokens alone, so
+every structure is folded into dense matrices first.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from phmrun.documents import parse_json
+from phmrun.errors import PhmrunError
+from phmrun.files import replacing_directory, write_json, write_text
+from phmrun.layers import FeedForward, MultiheadAttention, folded
+from phmrun.models.transformer import (
+    DecoderLayer,
+    EncoderDecoder,
+    EncoderLayer,
+    RelativePositions,
+    Sublayer,
+    Transformer,
+    with_tables,
+)
+from phmrun.text.token_names import has_model, token_names, write_models
+from phmrun.text.vocabularies import Vocabularies
+
+Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
+
+POSITIONS = 1024  # most tokens of a source or of an output: the length of the table of positions in a converted model
+MARK = "phmrun.json"
+INSTALL = 'Run: pip install "phmrun[ctranslate2]"'
+
+
+def library() -> Any:
+    """The package ``ctranslate2``.
+
+    Raises:
+        PhmrunError: It is not installed.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise PhmrunError("the package 'ctranslate2' is not installed", hint=INSTALL) from error
+    return ctranslate2
+
+
+def converted(
+    network: EncoderDecoder,
+    vocabularies: Vocabularies,
+    directory: Path,
+    quantization: Quantization = "none",
+    **facts: str,
+) -> Path:
+    """A converted model of these weights in ``directory``; made unless it is there, in the place of another one.
+
+    ``facts`` are what else ``phmrun.json`` says; "none" keeps weights in 32 bits.
+
+    Raises:
+        PhmrunError: The library is missing.
+    """
+    mark = {
+        "weights": digest_of(network),
+        "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256],
+        "quantization": quantization,
+        "ctranslate2": library().__version__,
+        **facts,
+    }
+    try:
+        found = parse_json((directory / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if found == mark and (directory / "model.bin").is_file():
+        return directory
+    with replacing_directory(directory) as beside:
+        specification = specification_of(network)
+        specification.register_source_vocabulary(token_names(vocabularies.source))
+        specification.register_target_vocabulary(token_names(vocabularies.target))
+        specification.validate()
+        specification.optimize(quantization=None if quantization == "none" else quantization)
+        specification.save(str(beside))
+        write_models(vocabularies, beside)
+        write_text(beside / "README.md", _page(vocabularies))
+        write_json(beside / MARK, mark)
+    return directory
+
+
+def specification_of(network: EncoderDecoder) -> Any:
+    """The network as CTranslate2's ``TransformerSpec``, without vocabularies.
+
+    Raises:
+        PhmrunError: It is no Transformer.
+    """
+    if not isinstance(network, Transformer):
+        hint = "`phmrun export RUN --format onnx` writes a graph of any network."
+        raise PhmrunError(f"CTranslate2 knows Transformers, not {type(network).__name__}", hint=hint)
+    specs, kinds = library().specs.transformer_spec, library().specs.Activation
+    activations = {"relu": kinds.RELU, "swish": kinds.SWISH}
+    with torch.no_grad():
+        plain = with_tables(folded(network))
+        encoder_layers = cast(list[EncoderLayer], list(plain.encoder))
+        decoder_layers = cast(list[DecoderLayer], list(plain.decoder))
+        first = encoder_layers[0].attention
+        attention = cast(MultiheadAttention, first.block)
+        head_width = attention.inner_dim // attention.num_heads
+        options = {
+            "pre_norm": first.pre,
+            "rms_norm": isinstance(first.norm, nn.RMSNorm),
+            "relative_attention_bias": plain.encoder_positions is not None,
+            "activation": activations[cast(FeedForward, encoder_layers[0].feedforward.block).activation],
+            "head_dim": head_width if attention.inner_dim != plain.width else None,
+        }
+        heads = attention.num_heads
+        encoder = specs.TransformerEncoderSpec(len(encoder_layers), heads, **options)
+        decoder = specs.TransformerDecoderSpec(len(decoder_layers), heads, **options)
+        encoder.embeddings[0].weight = _array(cast(nn.Embedding, plain.source_embedding).weight)
+        decoder.embeddings.weight = _array(cast(nn.Embedding, plain.target_embedding).weight)
+        for spec, norm in ((encoder, plain.encoder_norm), (decoder, plain.decoder_norm)):
+            if first.pre:
+                _set_norm(spec.layer_norm, norm)
+            if plain.positions is not None:
+                spec.position_encodings.encodings = _array(plain.positions(POSITIONS))
+        for spec, encoder_layer in zip(encoder.layer, encoder_layers, strict=True):
+            _set_self_attention(spec.self_attention, encoder_layer.attention, plain.encoder_positions)
+            _set_feedforward(spec.ffn, encoder_layer.feedforward)
+        for spec, decoder_layer in zip(decoder.layer, decoder_layers, strict=True):
+            _set_self_attention(spec.self_attention, decoder_layer.attention, plain.decoder_positions)
+            _set_cross_attention(spec.attention, decoder_layer.cross)
+            _set_feedforward(spec.ffn, decoder_layer.feedforward)
+        output = plain.output  # one of several matrices, without biases between them, is their product
+        maps = cast(list[nn.Linear], list(output) if isinstance(output, nn.Sequential) else [output])
+        product = maps[0].weight
+        for linear in maps[1:]:
+            product = linear.weight @ product
+        _set_map(decoder.projection, product, maps[-1].bias)
+    specification = specs.TransformerSpec(encoder, decoder)
+    specification.config.layer_norm_epsilon = cast(nn.LayerNorm, first.norm).eps
+    specification.config.add_source_eos = True
+    return specification
+
+
+def digest_of(network: nn.Module) -> str:
+    """SHA-256 of a network's weights with their names and shapes."""
+    digest = hashlib.sha256()
+    for name, weight in network.state_dict().items():
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype} ".encode())
+        digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The numbers of a tensor, in single precision."""
+    return cast(np.ndarray[Any, Any], tensor.detach().cpu().to(torch.float32).contiguous().numpy())
+
+
+def _set_map(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
+    spec.weight = _array(weight)
+    if bias is not None:
+        spec.bias = _array(bias)
+
+
+def _joined(linears: Iterable[nn.Module]) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of one map whose outputs are those of all ``linears``, one after the other."""
+    parts = cast(list[nn.Linear], list(linears))
+    bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
+    return torch.cat([part.weight for part in parts]), bias
+
+
+def _set_norm(spec: Any, norm: nn.Module) -> None:
+    spec.gamma = _array(cast(Tensor, norm.weight))
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.bias)
+
+
+def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositions | None) -> None:
+    attention = cast(MultiheadAttention, sublayer.block)
+    _set_norm(spec.layer_norm, sublayer.norm)
+    _set_map(spec.linear[0], *_joined(attention.project))
+    _set_map(spec.linear[1], *_joined([attention.output]))
+    if positions is not None:
+        spec.queries_scale = np.float32(1 / math.sqrt(attention.inner_dim // attention.num_heads))
+        spec.relative_attention_bias = _array(positions.table)
+        spec.relative_attention_max_distance = np.dtype("int32").type(positions.furthest)
+
+
+def _set_cross_attention(spec: Any, sublayer: Sublayer) -> None:
+    attention = cast(MultiheadAttention, sublayer.block)
+    _set_norm(spec.layer_norm, sublayer.norm)
+    weight, bias = _joined(attention.project)
+    for linear, begin, end in ((spec.linear[0], 0, 1), (spec.linear[1], 1, 3)):
+        rows = slice(begin * attention.inner_dim, end * attention.inner_dim)
+        _set_map(linear, weight[rows], None if bias is None else bias[rows])
+    _set_map(spec.linear[2], *_joined([attention.output]))
+
+
+def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
+    feedforward = cast(FeedForward, sublayer.block)
+    _set_norm(spec.layer_norm, sublayer.norm)
+    _set_map(spec.linear_0, *_joined([feedforward.expand]))
+    _set_map(spec.linear_1, *_joined([feedforward.contract]))
+
+
+def _page(vocabularies: Vocabularies) -> str:
+    """How to call a converted model, as a page of Markdown whose code runs in the model's directory."""
+    if not has_model(vocabularies.source):
+        setup, encode, decode = "", "line.split()", '" ".join(tokens)'
+    else:
+        setup = ""
+        for side in ("source", "target"):
+            name = "subwords" if vocabularies.joint else side
+            setup += f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
+        encode, decode = "source.encode(line, out_type=str)", "target.decode(tokens)"
+    imports = "import ctranslate2\n" + ("import sentencepiece\n" if setup else "")
+    # By default the engine forbids an empty output, which a phmrun search may find: hence min_decoding_length=0.
+    return f"""# A Transformer for CTranslate2, written by phmrun
+
+`pip install ctranslate2{" sentencepiece" if setup else ""}`, then, in this directory:
+
+```python
+{imports}
+translator = ctranslate2.Translator(".", device="cpu", intra_threads=1)
+{setup}lines = open("input.txt", encoding="utf-8").read().splitlines()
+results = translator.translate_batch(
+    [{encode} for line in lines],
+    beam_size=5,
+    length_penalty=0.6,
+    min_decoding_length=0,
+    max_batch_size=64,
+)
+for result in results:
+    tokens = result.hypotheses[0]
+    print({decode})
+```
+
+A score is log-probability / length^`length_penalty`: what phmrun calls `decoding.penalty: power`. `config.json` adds
+the end of the sentence to the source. `{MARK}` says which weights these are.
+"""

@@ -1,0 +1,101 @@
+"""Vocabularies of any kind: trained, saved and loaded; one, or a pair of them for source and target.
+
+A pair is saved as ``shared/`` (joint), or as ``source/`` and ``target/``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from phmrun.errors import PhmrunError
+from phmrun.text.vocabulary import KINDS, SPECIALS, Vocabulary, WordVocabulary, read_description, train_words
+
+
+@dataclass(frozen=True)
+class Vocabularies:
+    """The vocabularies of the two sides; one object for both where they are joint."""
+
+    source: Vocabulary
+    target: Vocabulary
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share one vocabulary, so that their embeddings can be tied."""
+        return self.source is self.target
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Entries of the source and of the target vocabulary."""
+        return len(self.source), len(self.target)
+
+    def save(self, directory: Path) -> None:
+        """Writes both into ``directory``: ``shared/``, or ``source/`` and ``target/``."""
+        if self.joint:
+            self.source.save(directory / "shared")
+        else:
+            self.source.save(directory / "source")
+            self.target.save(directory / "target")
+
+    @classmethod
+    def load(cls, directory: Path) -> "Vocabularies":
+        """Reads what :meth:`save` wrote.
+
+        Raises:
+            PhmrunError: (exit 3) The directory holds no complete pair of vocabularies.
+        """
+        shared = directory / "shared"
+        if shared.is_dir():
+            vocabulary = load_vocabulary(shared)
+            return cls(vocabulary, vocabulary)
+        return cls(load_vocabulary(directory / "source"), load_vocabulary(directory / "target"))
+
+
+def train_vocabulary(
+    lines: Iterable[str],
+    *,
+    kind: str,
+    size: int,
+    multiple_of: int = 1,
+    min_frequency: int = 1,
+    character_coverage: float = 1.0,
+) -> Vocabulary:
+    """Learns a vocabulary from text; the same lines in the same order give the same vocabulary.
+
+    Args:
+        lines: The training text, read once.
+        kind: ``unigram`` or ``bpe`` (SentencePiece), or ``word`` (split at white space).
+        size: Most entries, the four special ones included. Where the text allows fewer, the vocabulary is as large as
+            the text allows; compare ``requested`` with ``entries``.
+        multiple_of: The size is padded with unused entries to a multiple of this, for structures whose order must
+            divide it.
+        min_frequency: Words rarer than this are unknown (kind ``word`` only).
+        character_coverage: Share of the text's characters that the alphabet covers (SentencePiece only).
+
+    Raises:
+        PhmrunError: The kind is unknown or a number out of range (exit 2), or the text is empty or has more different
+            characters than ``size`` (exit 3).
+    """
+    if kind not in KINDS:
+        raise PhmrunError(f"there is no kind of vocabulary {kind!r}", valid=KINDS)
+    if size <= len(SPECIALS):
+        raise PhmrunError(f"a vocabulary of {size} entries has no room beside the {len(SPECIALS)} special ones")
+    if multiple_of < 1:
+        raise PhmrunError(f"a vocabulary's size cannot be padded to a multiple of {multiple_of}", valid=["1 or more"])
+    if kind == "word":
+        return train_words(lines, size=size, multiple_of=multiple_of, min_frequency=min_frequency)
+    from phmrun.text.subwords import train_subwords  # imports SentencePiece
+
+    return train_subwords(lines, kind=kind, size=size, multiple_of=multiple_of, character_coverage=character_coverage)
+
+
+def load_vocabulary(directory: Path) -> Vocabulary:
+    """Reads a vocabulary that its ``save`` wrote.
+
+    Raises:
+        PhmrunError: (exit 3) The directory holds no vocabulary, or one that this version cannot read.
+    """
+    from phmrun.text.subwords import PieceVocabulary, SubwordVocabulary
+
+    classes = {kind: each for each in (SubwordVocabulary, WordVocabulary, PieceVocabulary) for kind in each.kinds}
+    kind = read_description(directory, list(classes))["kind"]
+    return classes[kind].load(directory)
