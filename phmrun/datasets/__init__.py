@@ -1,4 +1,4 @@
-"""The catalogue of datasets, where they are on this machine, and how they get there. Imports no torch."""
+"""Catalogue of datasets, their files on this machine, download and import. Imports no torch."""
 
 from phmrun.datasets.catalogue import CATALOGUE, Catalogue, Dataset, File, Part, Remote
 from phmrun.datasets.locations import (

@@ -1,8 +1,8 @@
-"""Named members out of zip and tar archives, and nothing else from them.
+"""Safe extraction of named members from zip and tar archives.
 
-Only members that the catalogue names are written, to the paths that the catalogue names, so an archive cannot choose
-where anything goes. Links, devices and unsafe names are refused all the same. What is unpacked is counted as it
-comes, whatever the archive says of its size.
+Only members that the catalogue names are written, and only to the paths that the catalogue names. An archive therefore
+cannot choose where its files go. Links, devices and unsafe names are refused as well. Bytes are counted while they are
+unpacked, because the size that an archive states may be wrong.
 """
 
 import errno
@@ -27,42 +27,47 @@ from phmrun.text.lines import GZIP_MAGIC, LONGEST_LINE
 
 CHUNK = 1 << 20
 VARIABLE = "PHMRUN_LARGEST_GB"
-USUAL = 16  # GB, more than any corpus of the catalogue has; a few hundred kilobytes can unpack to as much
-MOST_MEMBERS = 100_000  # files of an archive
+USUAL = 16  # GB, larger than any corpus of the catalogue; a bomb of a few hundred kilobytes can unpack to more
+MOST_MEMBERS = 100_000  # files in an archive
 _DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, ValueError),
-    *(NotImplementedError, RuntimeError),  # a kind of compression that Python does not know; a password
+    *(NotImplementedError, RuntimeError),  # unknown compression method; encrypted archive
 )
 
 
 def largest() -> int:
-    """Bytes of the largest file of unknown size, as it arrives and as it is unpacked: ``PHMRUN_LARGEST_GB``, or 16 GB.
+    """Size limit in bytes for files of unknown size, packed or unpacked.
+
+    The environment variable ``PHMRUN_LARGEST_GB`` sets it in GB; the default is 16 GB.
 
     Raises:
-        PhmrunError: The variable is no number of GB.
+        PhmrunError: The variable is not a whole number of GB.
     """
-    given = os.environ.get(VARIABLE) or str(USUAL)
-    if not (given.isascii() and given.isdigit() and len(given) <= 6 and int(given)):
-        raise PhmrunError(f"{given!r} is no number of GB", where=VARIABLE, valid=("1 to 999999",))
-    return int(given) * 10**9
+    value = os.environ.get(VARIABLE) or str(USUAL)
+    if not (value.isascii() and value.isdigit() and len(value) <= 6 and int(value)):
+        raise PhmrunError(f"{value!r} is not a number of GB", where=VARIABLE, valid=("1 to 999999",))
+    return int(value) * 10**9
 
 
 def too_much(limit: int, known: bool) -> str:
-    """What is said of a file of more than ``limit`` bytes, which is its size if the catalogue knows it."""
+    """Error text for a file of more than ``limit`` bytes; ``known`` if that is its size in the catalogue."""
     if known:
-        return f"more than the {limit:,} bytes that it should have"
+        return f"more than the expected {limit:,} bytes"
     return f"more than {limit / 1e9:,.0f} GB; to take more: {VARIABLE}={2 * limit // 10**9}"
 
 
 def extract(archive: Path, member: str | None, destination: Path, *, limit: int | None = None) -> None:
-    """Writes one regular file of a zip or tar archive to ``destination``, whole or not at all.
+    """Extract one regular file of a zip or tar archive to ``destination``, atomically.
 
-    ``member`` is its name within the archive, or None for the archive itself; ``limit`` the bytes that it has, as the
-    catalogue knows them.
+    Args:
+        archive: The archive's path.
+        member: Name within the archive; None copies the archive itself.
+        destination: Path of the new file.
+        limit: Expected size in bytes; None applies :func:`largest`.
 
     Raises:
-        PhmrunError: (exit 3) The archive is damaged or does not hold that file, or the member is a link, has an unsafe
-            name, or is larger than ``limit``, or else than :func:`largest`.
+        PhmrunError: (exit 3) The archive is damaged or lacks the member, or the member is a link, has an unsafe name,
+            or exceeds the limit.
     """
     with opened(archive, member, limit) as handle, replacing(destination) as temporary, temporary.open("wb") as output:
         shutil.copyfileobj(handle, output, CHUNK)
@@ -70,10 +75,10 @@ def extract(archive: Path, member: str | None, destination: Path, *, limit: int 
 
 @contextmanager
 def opened(archive: Path, member: str | None, limit: int | None = None) -> Iterator[IO[bytes]]:
-    """The bytes of one regular member, or of the file itself.
+    """Open one regular member of an archive, or the file itself if ``member`` is None, for reading.
 
     Raises:
-        PhmrunError: (exit 3) As :func:`extract`, also while what it yields is read.
+        PhmrunError: (exit 3) For the reasons of :func:`extract`; also raised while the stream is read.
     """
     if member is not None and not is_safe(member):
         raise _refused(f"the name {member!r} leads out of the archive", archive)
@@ -86,14 +91,15 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
             with unpack(archive, member) as content:
                 yield _counted(content, archive, member, limit)
     except (*_DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a place that no file has
+        # EINVAL: the archive's directory points outside the file.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise _refused(f"the archive is damaged: {error}", archive) from error
 
 
 @contextmanager
 def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
-    """As :func:`opened`, but where the member is a gzip file itself, what that holds."""
+    """Open a member like :func:`opened`, and decompress it if it is a gzip file."""
     with opened(archive, member) as handle:
         stream = cast(io.BufferedReader, handle)
         if stream.peek(2)[:2] == GZIP_MAGIC:
@@ -104,7 +110,7 @@ def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines of what is being unpacked; of one without end, its beginning."""
+    """Yield the lines of a stream, each cut to ``LONGEST_LINE`` bytes."""
     while line := stream.readline(LONGEST_LINE):
         rest = line
         while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
@@ -113,18 +119,18 @@ def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is a zip or tar archive, by its content."""
+    """True if a file's content is a zip or tar archive."""
     try:
         return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
-    except _DAMAGED:  # compressed, and cut short: what reads it says so
+    except _DAMAGED:  # a truncated compressed file; the reader reports it
         return True
 
 
 def members(archive: Path) -> list[str]:
-    """Names of the regular files in an archive that are safe to use.
+    """Names of the regular files in an archive, without unsafe names.
 
     Raises:
-        PhmrunError: (exit 3) It is damaged.
+        PhmrunError: (exit 3) The archive is damaged or holds more than ``MOST_MEMBERS`` files.
     """
     try:
         if zipfile.is_zipfile(archive):
@@ -169,30 +175,30 @@ def _tar_member(archive: Path, member: str) -> Iterator[IO[bytes]]:
 
 
 def _entries(packed: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo]:
-    """The entries of a tar archive one by one; what lies between two has to be unpacked to find the second."""
+    """Yield the entries of a tar archive; skipped content counts towards the size limit, since it is unpacked too."""
     passed = 0
     for number, entry in enumerate(packed, 1):
         _check_number(number, archive)
         yield entry
         passed += entry.size
         if passed > largest():
-            raise _refused(f"it holds {too_much(largest(), known=False)}", archive)
+            raise _refused(f"the archive holds {too_much(largest(), known=False)}", archive)
 
 
 def _check_number(members: int, archive: Path) -> None:
     if members > MOST_MEMBERS:
-        raise _refused(f"it holds more than the {MOST_MEMBERS:,} files that are looked through", archive)
+        raise _refused(f"the archive holds more than {MOST_MEMBERS:,} files", archive)
 
 
 def _counted(content: IO[bytes], archive: Path, member: str | None, limit: int | None) -> IO[bytes]:
-    """What reads the content, and refuses to go on beyond the limit."""
+    """Wrap a stream so that reading beyond the limit raises an error."""
     most = largest() if limit is None else limit
     what = f"{member or archive.name!r} holds {too_much(most, known=limit is not None)}"
     return cast(IO[bytes], io.BufferedReader(_Counted(content, most, _refused(what, archive)), CHUNK))
 
 
 class _Counted(io.RawIOBase):
-    """Bytes that are counted as they are read, since what an archive says of their number may be wrong."""
+    """Stream that counts its bytes and raises an error beyond a limit."""
 
     def __init__(self, content: IO[bytes], limit: int, error: PhmrunError) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Files that are put together line by line out of what is downloaded, such as the training text of a translation task.
+"""Assembly of dataset files from downloaded parts, line by line.
 
-Parallel text is assembled on all sides at once: line k of one side belongs to line k of the other, and a pair with an
-empty or unreadable side is left out and counted, so that what is written can be read without exception. White space
-becomes single spaces; entities such as ``&amp;`` stay as they are, both as sacreBLEU does with its test sets.
+All sides of parallel text are assembled together: line k of one side belongs to line k of the other. Pairs with an
+empty or unreadable side are left out and counted. White space becomes single spaces and entities such as ``&amp;`` are
+kept, as in sacreBLEU's test sets.
 """
 
 import re
@@ -25,12 +25,17 @@ _TALK_TEXT = re.compile(r"<(title|description)>(.*)</\1>")
 def assemble(
     folder: Path, files: Sequence[File], archives: Mapping[str, Path], *, aligned: bool, label: str
 ) -> tuple[int, int]:
-    """Writes the files of one split below the dataset's ``folder``, all of them or none.
+    """Write the files of one split below ``folder``, all of them or none.
 
-    With ``aligned``, the files are sides of parallel text: all have as many parts, and these belong together.
+    Args:
+        folder: The dataset's folder.
+        files: Files of the split.
+        archives: Downloaded archives by name.
+        aligned: True if the files are sides of parallel text, with the same number of parts.
+        label: Text of the progress bar.
 
     Returns:
-        How many lines, that is pairs, were kept, and how many left out.
+        Number of lines (pairs) kept, and number left out.
 
     Raises:
         PhmrunError: (exit 3) An archive is damaged or lacks a member, sides differ in length, or text is not UTF-8.
@@ -38,7 +43,7 @@ def assemble(
     kept = dropped = 0
     with ExitStack() as stack, progress(label, None, "lines") as advance:
         outputs = []
-        # The stack unwinds in reverse: each file is closed before it is renamed. An exception meanwhile renames none.
+        # The stack unwinds in reverse: each file is closed before it is renamed. After an exception none is renamed.
         for file in files:
             temporary = stack.enter_context(replacing(folder / file.path))
             outputs.append(stack.enter_context(temporary.open("w", encoding="utf-8", newline="\n")))
@@ -59,7 +64,7 @@ def assemble(
 
 
 def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path) -> Iterator[tuple[str | None, ...]]:
-    """The lines of the sides of one part, side by side."""
+    """Yield the aligned lines of one part's sides."""
     with ExitStack() as stack:
         streams = []
         for part in parts:
@@ -73,7 +78,7 @@ def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path)
 
 
 def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
-    """The lines without their ends, None where one is not UTF-8, holds a NUL or is endless."""
+    """Yield lines without their ends; None for one that is too long, holds a NUL or is not UTF-8."""
     for number, raw in enumerate(lines_of(handle)):
         body = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 0:
@@ -85,7 +90,7 @@ def _decoded(handle: IO[bytes]) -> Iterator[str | None]:
 
 
 def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path]) -> Iterator[str | None]:
-    """The text within the markup."""
+    """Yield the text inside a part's markup."""
     if part.markup == "segments":
         for line in lines:
             if line and (match := _SEGMENT.search(line)):
@@ -105,7 +110,7 @@ def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path
 def _rows(
     lines: Iterator[str | None], part: Part, rows: tuple[str, str], archives: Mapping[str, Path]
 ) -> Iterator[str | None]:
-    """The header of a table, and its rows with the wanted value in the wanted column."""
+    """Yield the header of a table and its rows with the required value in a column."""
     column, value = rows
     header = next(lines, None) or ""
     names = header.split("\t")
@@ -121,7 +126,7 @@ def _rows(
 
 
 def _selected(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
-    """Only every so-many-th line, or all but these."""
+    """Yield every k-th line (``every``), or all others (``but_every``)."""
     for number, line in enumerate(lines, 1):
         left_out = (part.every and number % part.every) or (part.but_every and number % part.but_every == 0)
         if not left_out:

@@ -1,4 +1,4 @@
-"""Which datasets there are, their splits and files: read from the YAML files in ``entries``, and checked."""
+"""Catalogue of datasets with their splits and files, read from the YAML files in ``entries`` and validated."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,91 +27,91 @@ _ROLES_KEYS = {"roles", "path", "parts"}
 
 @dataclass(frozen=True)
 class Remote:
-    """Something to download."""
+    """A file to download."""
 
-    path: str  # where it lies below the dataset's folder, with forward slashes
-    urls: tuple[str, ...] = ()  # addresses, in the order in which they are tried
-    sha256: str | None = None  # None: it could not be verified
+    path: str  # below the dataset's folder, with forward slashes
+    urls: tuple[str, ...] = ()  # addresses, tried in this order
+    sha256: str | None = None  # None if no checksum is published
     bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a file, out of something that is downloaded."""
+    """A part of a file, taken from a download."""
 
     archive: str  # name of the dataset's archive, or single file, that holds it
-    member: str | None = None  # its name within the archive; None: the download itself
-    # None: taken byte for byte; `lines`: one sentence a line; `talks`: the tagged training text of IWSLT;
-    # `segments`: what stands between `<seg>` and `</seg>`; `table`: a header and rows
+    member: str | None = None  # name within the archive; None: the download itself
+    # None: copied byte for byte; `lines`: one sentence a line; `talks`: tagged training text of IWSLT;
+    # `segments`: text between `<seg>` and `</seg>`; `table`: a header and rows
     markup: str | None = None
-    every: int | None = None  # only every so-many-th line
-    but_every: int | None = None  # all lines but every so-many-th
-    rows: tuple[str, str] | None = None  # only rows of the table that have this value in that column
+    every: int | None = None  # k: keep every k-th line only
+    but_every: int | None = None  # k: leave out every k-th line
+    rows: tuple[str, str] | None = None  # (column, value): keep only these rows of the table
 
 
 @dataclass(frozen=True)
 class File(Remote):
-    """One file of a split. It may lie in the dataset's folder compressed, with ``.gz`` after its name."""
+    """A file of a split, stored plain or compressed with ``.gz`` after its name."""
 
-    role: str = ""  # what it is within its split: the language, for parallel text
-    parts: tuple[Part, ...] = ()  # what it is put together from, or nothing where it is downloaded by itself
+    role: str = ""  # role within its split, such as the language of parallel text
+    parts: tuple[Part, ...] = ()  # parts to assemble it from; empty if it is downloaded directly
 
     @property
     def assembled(self) -> bool:
-        """Whether it is put together line by line, so that it has no bytes of its owners to compare."""
+        """True if it is assembled line by line, so that no published checksum applies."""
         return len(self.parts) > 1 or any(part.markup for part in self.parts)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One entry of the catalogue."""
+    """Entry of the catalogue."""
 
-    name: str  # what `--data` takes, and the name of its folder in the data directory
-    tasks: tuple[str, ...]  # that can train on it
+    name: str  # value of `--data`, and name of the folder in the data directory
+    tasks: tuple[str, ...]  # tasks that can train on it
     summary: str
-    licence: str  # what its owners allow
-    format: str  # how its files are read: one of `FORMATS`
+    licence: str  # terms of use
+    format: str  # file format, one of `FORMATS`
     homepage: str | None = None
     citation: str | None = None  # BibTeX
-    note: str | None = None  # what else one must know, such as where it departs from what a paper used
-    by_hand: str | None = None  # how to get it where no address can be fetched
-    # by split and unit (pairs, sentences, …) how many its owners say that there are
+    note: str | None = None  # remarks, such as differences from the data of a paper
+    by_hand: str | None = None  # instructions if no address can be fetched
+    # published counts by split and unit (pairs, sentences, …)
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     splits: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
-    archives: Mapping[str, Remote] = field(default_factory=dict)  # what files are taken out of, by name
+    archives: Mapping[str, Remote] = field(default_factory=dict)  # archives that hold the files, by name
 
     @property
     def generated(self) -> bool:
-        """Whether phmrun makes it itself, so that there is nothing to fetch."""
+        """True if phmrun generates the data, so that nothing is downloaded."""
         return self.format == "generated"
 
     @property
     def files(self) -> tuple[File, ...]:
-        """The files of all splits, each once."""
+        """Files of all splits, without duplicates."""
         return tuple({file.path: file for split in self.splits.values() for file in split}.values())
 
     @property
     def bytes(self) -> int | None:
-        """Size of all files on disk, or None where one is not known."""
+        """Total size of all files in bytes; None if one is unknown."""
         sizes = [file.bytes for file in self.files]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 class Catalogue:
-    """The datasets by name, of some YAML or of what comes with phmrun; parsed when it is first asked."""
+    """Datasets by name, parsed at first use from YAML text or, by default, from the packaged entries."""
 
     def __init__(self, text: str | None = None) -> None:
         self._text = text
 
     def names(self, task: str | None = None) -> list[str]:
-        """All names, or those of the datasets of a task, sorted."""
+        """Sorted names of all datasets, or of those for a task."""
         return sorted(name for name, dataset in self._datasets.items() if task is None or task in dataset.tasks)
 
     def get(self, name: str, *, where: str | None = None) -> Dataset:
-        """The dataset of that name.
+        """Dataset of that name.
 
         Raises:
-            PhmrunError: (exit 2) There is none; the nearest names are given.
+            PhmrunError: (exit 2) The catalogue has no such dataset; the message lists the nearest names.
         """
         if name not in self._datasets:
             raise unknown("dataset", name, self.names(), where=where)
@@ -137,14 +137,14 @@ CATALOGUE = Catalogue()
 
 
 def is_safe(path: str) -> bool:
-    """Whether a path with forward slashes is relative and stays below the folder that it is taken from."""
+    """True if a path with forward slashes is relative and stays below its folder."""
     parts = PurePosixPath(path).parts
     drive = len(path) > 1 and path[1] == ":"
     return bool(parts) and not (path.startswith("/") or ".." in parts or "\\" in path or "\0" in path or drive)
 
 
 def _dataset(name: str, entry: Any) -> Dataset:
-    """Checks one entry and builds it."""
+    """Build a dataset from an entry, after validation."""
     entry = _table(entry, name, _DATASET_KEYS)
     if missing := set(_FACTS) - entry.keys():
         raise _fault(f"missing: {', '.join(sorted(missing))}", name)
@@ -157,7 +157,7 @@ def _dataset(name: str, entry: Any) -> Dataset:
     for key, value in _table(entry.get("archives") or {}, f"{name}.archives").items():
         where = f"{name}.archives.{key}"
         remote = _table(value, where, _REMOTE_KEYS) | {"path": f".archives/{key}"}
-        # An archive that only a browser can download has no address; by_hand says how to get it.
+        # An archive that only a browser can download has no address; by_hand holds the instructions.
         archives[key] = _remote(remote, where, needs_address=not entry.get("by_hand"))
     splits = {
         split: tuple(_files(_table(roles, f"{name}.splits.{split}"), mirrors, archives, f"{name}.splits.{split}"))
@@ -176,7 +176,7 @@ def _dataset(name: str, entry: Any) -> Dataset:
 def _files(
     entry: dict[str, Any], mirrors: tuple[str, ...], archives: Mapping[str, Remote], where: str
 ) -> Iterator[File]:
-    """The files of one split: by role, or all alike with ``{role}`` in their names."""
+    """Yield the files of a split, listed by role or by one pattern with ``{role}``."""
     if "roles" not in entry:
         for role, value in entry.items():
             yield _file(_table(value, f"{where}.{role}", _FILE_KEYS), role, mirrors, archives, f"{where}.{role}")
@@ -188,7 +188,7 @@ def _files(
 
 
 def _for_role(value: Any, role: str) -> Any:
-    """``value`` with ``{role}`` filled in, and of a table by role the role's own."""
+    """Replace ``{role}`` in a value; take the role's entry from a table by role."""
     if isinstance(value, str):
         return value.replace("{role}", role)
     if isinstance(value, list):
@@ -227,7 +227,7 @@ def _part(entry: Any, archives: Mapping[str, Remote], where: str) -> Part:
 
 
 def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool) -> Remote:
-    """Checks path, addresses, checksum and size."""
+    """Build a remote file after checking path, addresses, checksum and size."""
     path, sha256, size = entry.get("path"), entry.get("sha256"), entry.get("bytes")
     urls = tuple(entry.get("urls") or ())
     faults = []
@@ -247,7 +247,7 @@ def _remote(entry: Mapping[str, Any], where: str, *, needs_address: bool) -> Rem
 
 
 def _table(value: Any, where: str, keys: set[str] | None = None) -> dict[str, Any]:
-    """``value`` if it is a mapping with string keys, none of them unknown."""
+    """Return ``value`` if it is a mapping with string keys and no unknown ones; raise an error otherwise."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise _fault("not a table of names", where)
     if keys is not None and (extra := sorted(value.keys() - keys)):

@@ -1,7 +1,7 @@
-"""Brings a dataset into the data directory: every file verified before it takes its place, nothing half-written.
+"""Verified, resumable download of datasets into the data directory.
 
-Addresses are read over verified TLS. What has arrived is kept in a ``.part`` file, from which a later try, or a later
-process, continues with an HTTP range.
+A file takes its place only after its checksum is verified. Connections use verified TLS. A partial download stays in a
+``.part`` file, and a later attempt or process continues it with an HTTP range request.
 """
 
 import errno
@@ -36,24 +36,27 @@ from phmrun.progress import note, progress
 
 CHUNK = 1 << 16
 TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two pieces of data
-TRIES = 3  # tries at one address, each from where the last one stopped
-PAUSE = 1.0  # seconds before the second try, doubled before each further one
+TRIES = 3  # attempts per address; each continues the previous one
+PAUSE = 1.0  # seconds before the second attempt, doubled before each further one
 
 
 def fetch(
     dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool = False, pause: float = PAUSE
 ) -> list[Path]:
-    """Downloads what is not there, from the first address that works, and compares checksums.
+    """Download missing files from the first address that works, and verify their checksums.
 
-    ``force`` downloads again what is there with a wrong checksum, instead of refusing; ``pause`` is how long to wait
-    (seconds) before the second try at an address.
+    Args:
+        dataset: The dataset.
+        splits: Splits to download; None for all.
+        force: Replace files with a wrong checksum instead of raising an error.
+        pause: Seconds to wait before the second attempt at an address.
 
     Returns:
-        The files that were brought; empty if all were there.
+        Paths of the downloaded files; empty if all were present.
 
     Raises:
-        PhmrunError: There is no split of that name (exit 2). A file cannot be had or has a wrong checksum, or the disk
-            is full; the message says how to bring the files by hand (exit 3).
+        PhmrunError: The dataset has no such split (exit 2); a file cannot be downloaded or has a wrong checksum, or
+            the disk is full (exit 3). The message contains instructions for a manual download.
     """
     chosen = wanted_splits(dataset, splits)
     if dataset.generated:
@@ -64,9 +67,9 @@ def fetch(
         if not _wanted(dataset, chosen, force):
             return []
         with filelock.FileLock(folder / ".fetch.lock"):
-            wanted = _wanted(dataset, chosen, force)  # another process may have brought them meanwhile
+            wanted = _wanted(dataset, chosen, force)  # another process may have downloaded them meanwhile
             brought = [path for split, files in wanted.items() for path in _bring(dataset, split, files, pause)]
-            for archive in dataset.archives.values():  # what the files were taken out of
+            for archive in dataset.archives.values():  # no longer needed once their files are extracted
                 (folder / archive.path).unlink(missing_ok=True)
             return brought
     except OSError as error:
@@ -74,7 +77,7 @@ def fetch(
 
 
 def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, list[File]]:
-    """The files to bring, by split; one with a wrong checksum is an error unless it may be replaced."""
+    """Files to download by split; a wrong checksum is an error unless ``force`` is set."""
     record = recorded(dataset)
     wanted: dict[str, list[File]] = {}
     seen = set()
@@ -86,7 +89,7 @@ def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, l
             state = check(dataset, file, record)
             if state is Check.WRONG and not force:
                 hint = f"To replace it: phmrun data fetch {dataset.name} --force"
-                what, where = "the file has not the checksum that it should", str(find(dataset, file))
+                what, where = "checksum mismatch", str(find(dataset, file))
                 raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
             if state in (Check.WRONG, Check.MISSING):
                 wanted.setdefault(split, []).append(file)
@@ -94,7 +97,7 @@ def _wanted(dataset: Dataset, splits: Sequence[str], force: bool) -> dict[str, l
 
 
 def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -> list[Path]:
-    """Puts the wanted files of a split into their places; what is assembled comes with its other sides."""
+    """Download, extract or assemble files of a split; assembled files are made for all roles together."""
     folder = dataset_dir(dataset)
     files = list(wanted)
     if any(file.assembled for file in wanted):
@@ -108,30 +111,30 @@ def _bring(dataset: Dataset, split: str, wanted: Sequence[File], pause: float) -
             _download(dataset, file, pause)
         elif not file.assembled:
             _extract(dataset, file, _archive(dataset, file.parts[0].archive, pause))
-        path.with_name(f"{path.name}.gz").unlink(missing_ok=True)  # it was wrong, and replaced by force
+        path.with_name(f"{path.name}.gz").unlink(missing_ok=True)  # the file with a wrong checksum
         if file.sha256 is None:
             write_record(dataset, file.path, sha256_of(path))
-            note(f"{file.path}: no checksum could be verified; this one is recorded and compared from now on")
+            note(f"{file.path}: the catalogue has no checksum; the file's is recorded and compared from now on")
     return [folder / file.path for file in files]
 
 
 def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder: Path) -> int:
-    """Assembles the files of a split below ``folder`` out of its archives.
+    """Assemble the files of a split from its archives, below ``folder``.
 
     Returns:
-        How many pairs were left out because a side is empty or unreadable.
+        Number of pairs left out because a side is empty or unreadable.
 
     Raises:
-        PhmrunError: (exit 3) An archive is damaged, or holds fewer pairs than its owners say that there are.
+        PhmrunError: (exit 3) An archive is damaged, or holds fewer pairs than published.
     """
     aligned = dataset.format == "parallel"
-    label = f"putting {dataset.name} {split} together"
+    label = f"assembling {dataset.name} {split}"
     kept, dropped = assemble(folder, dataset.splits[split], archives, aligned=aligned, label=label)
     published = dataset.sizes.get(split, {}).get("pairs", 0)
     if aligned and kept + dropped < published:
         for file in dataset.splits[split]:
             (folder / file.path).unlink(missing_ok=True)
-        what = f"there are {kept + dropped:,} pairs where there should be {published:,}: the download is not complete"
+        what = f"{kept + dropped:,} pairs instead of the published {published:,}: the download is incomplete"
         raise PhmrunError(what, where=f"{dataset.name} {split}", code=ExitCode.DATA)
     if dropped:
         note(f"{dataset.name} {split}: {kept:,} pairs; {dropped:,} with an empty or unreadable side were left out")
@@ -139,7 +142,7 @@ def build_split(dataset: Dataset, split: str, archives: dict[str, Path], folder:
 
 
 def _archive(dataset: Dataset, name: str, pause: float) -> Path:
-    """Where an archive lies; downloaded if it is not there or not right."""
+    """Path of an archive, which is downloaded if it is missing or has a wrong checksum."""
     archive = dataset.archives[name]
     if check(dataset, archive, recorded(dataset)) in (Check.MISSING, Check.WRONG):
         _download(dataset, archive, pause)
@@ -147,7 +150,7 @@ def _archive(dataset: Dataset, name: str, pause: float) -> Path:
 
 
 def _extract(dataset: Dataset, file: File, archive: Path) -> None:
-    """Unpacks one file and compares its checksum; an archive that is no good is not kept for the next time."""
+    """Extract one file and verify its checksum; a damaged archive without a known checksum is removed."""
     path, part = dataset_dir(dataset) / file.path, file.parts[0]
     try:
         extract(archive, part.member, path, limit=file.bytes)
@@ -155,15 +158,15 @@ def _extract(dataset: Dataset, file: File, archive: Path) -> None:
         if dataset.archives[part.archive].sha256 is None:
             archive.unlink(missing_ok=True)
         raise
-    if file.sha256 is not None and (found := sha256_of(path)) != file.sha256:
+    if file.sha256 is not None and (checksum := sha256_of(path)) != file.sha256:
         path.unlink()
-        what = f"unpacked, it has the checksum {found}, not {file.sha256}; it was removed"
+        what = f"the extracted file has the checksum {checksum} instead of {file.sha256}; it was removed"
         raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
 
 
 def _download(dataset: Dataset, remote: Remote, pause: float) -> None:
-    """Tries the addresses one after the other until one gives the right file."""
-    failures = [] if remote.urls else ["  there is no address to fetch it from"]
+    """Try the addresses in order until one delivers the right file."""
+    failures = [] if remote.urls else ["  the catalogue has no address for it"]
     for url in remote.urls:
         failure = _try(url, remote, dataset_dir(dataset), pause)
         if failure is None:
@@ -177,7 +180,7 @@ def _download(dataset: Dataset, remote: Remote, pause: float) -> None:
 
 
 def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
-    """Downloads one address through pooch; returns why it failed, or None."""
+    """Download from one address through pooch; return the reason of a failure, or None."""
     import pooch
     import requests
 
@@ -185,41 +188,44 @@ def _try(url: str, remote: Remote, folder: Path, pause: float) -> str | None:
     path = folder / remote.path
     part = path.with_name(f".{path.name}.part")
     if remote.sha256 is None:
-        part.unlink(missing_ok=True)  # without a checksum, nothing would tell a file joined from two versions
-        path.unlink(missing_ok=True)  # nor would pooch replace what is there
-    known = None if remote.sha256 is None else f"sha256:{remote.sha256}"
+        part.unlink(missing_ok=True)  # without a checksum, a file joined from two versions would go unnoticed
+        path.unlink(missing_ok=True)  # pooch would not replace it
+    checksum = None if remote.sha256 is None else f"sha256:{remote.sha256}"
     for _ in range(2):
         with progress(f"fetching {remote.path}", remote.bytes, "bytes") as advance:
             download = ResumingDownload(part, advance=advance, pause=pause, size=remote.bytes)
             try:
-                pooch.retrieve(url, known, fname=path.name, path=path.parent, downloader=download)
+                pooch.retrieve(url, checksum, fname=path.name, path=path.parent, downloader=download)
             except requests.RequestException as error:
                 if remote.sha256 is None:
-                    part.unlink(missing_ok=True)  # nothing could go on from it
+                    part.unlink(missing_ok=True)  # it cannot be continued safely
                 return str(error)
             except ValueError:
-                if not download.resumed:  # else it may be joined from two versions, and is tried from its beginning
+                if not download.resumed:  # a resumed file may be joined from two versions: start over once
                     break
             else:
                 return None
-    return "what it sends has another checksum than the catalogue's"
+    return "the downloaded file's checksum is not the catalogue's"
 
 
 def disk_error(error: OSError, dataset: Dataset) -> PhmrunError:
-    """An error of the file system, in the user's terms."""
+    """User error for a failed write to the data directory."""
     what = f"the data directory cannot be written: {error.strerror or error}"
     hint = "Set PHMRUN_DATA to a directory that can be written."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        what = "there is no space left on the disk; what has arrived is kept, and the same command continues"
+        what = "the disk is full; the partial download is kept, and the same command continues it"
         hint = "Free some space, or set PHMRUN_DATA to a directory on another disk."
     return PhmrunError(what, where=str(dataset_dir(dataset)), hint=hint, code=ExitCode.DATA)
 
 
 class ResumingDownload:
-    """Downloads to ``part``, continuing what is there, and hands the complete file to pooch, which verifies it.
+    """Downloader for pooch that continues a partial file; pooch verifies the complete one.
 
-    ``advance`` is told the bytes as they arrive, and those already there. No more are taken than the ``size`` that the
-    catalogue knows, else than ``largest()``.
+    Args:
+        part: Path of the partial file.
+        advance: Callback with the number of new bytes; called once with those already present.
+        pause: Seconds before the second attempt, doubled before each further one.
+        size: Expected size in bytes, which is the limit; None applies ``largest()``.
     """
 
     def __init__(
@@ -230,10 +236,10 @@ class ResumingDownload:
         self._advance, self._pause, self._shown = advance, pause, 0
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        """Downloads ``url``; called by pooch.
+        """Download ``url``; called by pooch.
 
         Raises:
-            requests.RequestException: The server refuses, or the connection broke ``TRIES`` times.
+            requests.RequestException: The server refused, or the connection broke ``TRIES`` times.
             OSError: The disk is full or not writable.
         """
         import requests
@@ -246,7 +252,7 @@ class ResumingDownload:
             try:
                 self._transfer(url)
             except (requests.ConnectionError, requests.Timeout, HTTPError) as error:
-                # A certificate that is not valid will not be so the next time.
+                # An invalid certificate stays invalid.
                 if attempt == TRIES - 1 or isinstance(error, requests.exceptions.SSLError):
                     raise requests.ConnectionError(_reason(error)) from error
             except requests.HTTPError as error:
@@ -258,7 +264,7 @@ class ResumingDownload:
                 return
 
     def _transfer(self, url: str) -> None:
-        """One request, from the end of ``part`` on where the server can do that."""
+        """Send one request, from the end of ``part`` on if the server supports ranges."""
         import requests
 
         have = self.part.stat().st_size if self.part.is_file() else 0
@@ -267,32 +273,32 @@ class ResumingDownload:
             headers["Range"] = f"bytes={have}-"
         with _session() as session, session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable and have:
-                self.part.unlink()  # longer than the file: left from another version of it
-                raise requests.ConnectionError("the partial file did not fit and was removed")
+                self.part.unlink()  # longer than the file: from another version
+                raise requests.ConnectionError("the partial file belonged to another version and was removed")
             response.raise_for_status()
             span = response.headers.get("Content-Range", "")
             continues = response.status_code == requests.codes.partial_content and span.startswith(f"bytes {have}-")
             self.resumed = self.resumed or (continues and have > 0)
             self._show(have if continues else 0)
             with self.part.open("ab" if continues else "wb") as handle:
-                # The raw stream: a .gz file is not to be unpacked because a server calls it an encoding.
+                # The raw stream: a server may declare a .gz file as an encoding, which must not be decoded.
                 for piece in response.raw.stream(CHUNK, decode_content=False):
                     if self._shown + len(piece) > self.limit:
                         self.part.unlink()
-                        raise requests.RequestException(f"it sends {too_much(self.limit, self._known)}")
+                        raise requests.RequestException(f"the server sends {too_much(self.limit, self._known)}")
                     handle.write(piece)
                     self._show(self._shown + len(piece))
                 handle.flush()
                 os.fsync(handle.fileno())
 
     def _show(self, position: int) -> None:
-        """Moves the progress to ``position`` bytes, back where a server starts over."""
+        """Set the progress to ``position`` bytes; it moves back if the server starts over."""
         self._advance(position - self._shown)
         self._shown = position
 
 
 def _session() -> Any:
-    """A session of requests that goes from https nowhere but to https, at every step of a redirection."""
+    """Session of requests that refuses redirects from https to http."""
     import requests
 
     class Session(requests.Session):
@@ -301,14 +307,14 @@ def _session() -> Any:
             if target is not None and resp.url.startswith("https:"):
                 reached = urljoin(resp.url, target)
                 if not reached.lower().startswith("https:"):
-                    raise requests.RequestException(f"it redirects from https to {reached}")
+                    raise requests.RequestException(f"the server redirects from https to {reached}")
             return target
 
     return Session()
 
 
 def _reason(error: Exception) -> str:
-    """The innermost cause, without the names of the objects that it passed through."""
+    """Message of the innermost cause, without object representations."""
     inner: Any = error
     while isinstance(inner, Exception):
         error = inner

@@ -1,6 +1,6 @@
-"""Takes files that the user already has into the data directory, under the names that the catalogue gives them.
+"""Import of the user's copies of catalogued files into the data directory, under the catalogue's names.
 
-Everything is copied to a staging folder first, checked there, and moved into place only when all of it is right.
+Files are copied to a staging folder and checked there; they are moved into place only if all are right.
 """
 
 import gzip
@@ -28,7 +28,7 @@ from phmrun.text.lines import GZIP_MAGIC
 
 @dataclass(frozen=True)
 class Source:
-    """Where the content of a file comes from: a path, or a member of an archive."""
+    """Origin of a file's content: a path, or a member of the archive at that path."""
 
     path: Path
     member: str | None = None
@@ -36,51 +36,53 @@ class Source:
 
 @dataclass
 class _Plan:
-    """What the given files are, by the catalogue's names."""
+    """Sources of the imported files, by the catalogue's names."""
 
     direct: dict[str, Source] = field(default_factory=dict)
     archives: dict[str, Path] = field(default_factory=dict)
-    # by archive, the one file that was taken out of it, which holds several splits
+    # by archive, a table that the user extracted from it and that holds several splits
     tables: dict[str, Source] = field(default_factory=dict)
 
 
 @dataclass
 class _Staged:
-    """What lies in the staging folder."""
+    """Content of the staging folder."""
 
     folder: Path
-    paths: dict[str, Path] = field(default_factory=dict)  # by the catalogue's path, where it is there
-    # by split that was put together there, pairs that were left out
+    paths: dict[str, Path] = field(default_factory=dict)  # staged files, by the catalogue's path
+    # number of pairs left out, by assembled split
     dropped: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What was taken in."""
+    """Result of an import."""
 
-    paths: list[Path]  # the files, in their places
-    sizes: dict[str, dict[str, int]]  # by split what it holds; only splits that are complete with what was there before
+    paths: list[Path]  # final paths of the imported files
+    sizes: dict[str, dict[str, int]]  # counts by unit of each split that is now complete
 
 
 def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False) -> Imported:
-    """Takes files into the dataset's folder.
+    """Import files into the dataset's folder; on any error nothing is changed.
 
-    ``given`` are paths of files or archives, recognised by their names, or ``SPLIT=PATH`` and ``SPLIT.ROLE=PATH``;
-    ``force`` replaces what is there, and takes what holds less than its owners say.
+    Args:
+        dataset: The dataset.
+        given: Paths of files or archives, recognized by their names, or ``SPLIT=PATH`` and ``SPLIT.ROLE=PATH``.
+        force: Replace existing files, and accept files whose counts differ from the published ones.
 
     Raises:
-        PhmrunError: A file is not of this dataset (exit 2), or is missing, damaged, not of its format, has a wrong
-            checksum, holds too little, or would replace another (exit 3). Nothing has changed then.
+        PhmrunError: A file does not belong to this dataset (exit 2); it is missing, damaged, of another format, has a
+            wrong checksum or unexpected counts, or would replace another file (exit 3).
     """
     if dataset.generated:
-        raise PhmrunError(f"{dataset.name} comes with phmrun: there is nothing to import")
+        raise PhmrunError(f"{dataset.name} comes with phmrun and needs no import")
     folder = dataset_dir(dataset)
     plan = _Plan()
     targets = {f"{split}.{file.role}": file.path for split, files in dataset.splits.items() for file in files}
     targets |= {split: files[0].path for split, files in dataset.splits.items() if len(files) == 1}
     for text in given:
         target, equals, rest = text.partition("=")
-        # The name of a file may hold an equals sign itself: what is there as it stands is no SPLIT=PATH.
+        # A file's name may contain an equals sign: an existing path is not read as SPLIT=PATH.
         if equals and not Path(text).is_file():
             if target not in targets:
                 what = f"{dataset.name} has no file {target!r}"
@@ -105,16 +107,16 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
 def _existing(text: str) -> Path:
     path = Path(text).expanduser()
     if not path.is_file():
-        raise PhmrunError("there is no such file", where=text, code=ExitCode.DATA)
+        raise PhmrunError("no such file", where=text, code=ExitCode.DATA)
     return path
 
 
 def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
-    """Notes what one file is: an archive of the catalogue's, another archive with its files in it, or one of these."""
+    """Add one file to the plan: a catalogued archive, another archive that holds catalogued files, or such a file."""
     name, bare = path.name, _bare(path.name)
     sources, tables = {_bare(source): source for source in dataset.archives}, _tables(dataset)
     by_bare = {_bare(file.path): file.path for file in dataset.files}
-    # What the catalogue calls archives may be single files, which are known with and without their .gz.
+    # An archive of the catalogue may be a single compressed file, which is recognized with and without its .gz.
     if name in dataset.archives or (bare in sources and not is_archive(path)):
         plan.archives[name if name in dataset.archives else sources[bare]] = path
         return
@@ -134,20 +136,22 @@ def _recognise(dataset: Dataset, path: Path, plan: _Plan) -> None:
         for part in file.parts
         if part.member
     }
-    found = {wanted[_bare(member)]: Source(path, member) for member in members(path) if _bare(member) in wanted}
-    if not found:
+    sources_inside = {
+        wanted[_bare(member)]: Source(path, member) for member in members(path) if _bare(member) in wanted
+    }
+    if not sources_inside:
         raise _unknown(dataset, path)
-    plan.direct |= found
+    plan.direct |= sources_inside
 
 
 def _tables(dataset: Dataset) -> dict[str, tuple[str, str]]:
-    """By name, files that a column divides into splits: their archive, and their name in it."""
+    """Tables that a column divides into splits: archive and member name, by file name."""
     parts = [part for file in dataset.files for part in file.parts if part.rows and part.member]
     return {PurePosixPath(str(part.member)).name: (part.archive, str(part.member)) for part in parts}
 
 
 def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
-    """Refuses a whole table in the place of one split, which would put the test set into the training set."""
+    """Refuse a table with several splits as the file of one split: test items would enter the training data."""
     for column, value in dict(part.rows for part in file.parts if part.rows).items():
         with unpacked(source.path, source.member) as content:
             rows = (line.decode("utf-8", "replace").rstrip("\r\n").split("\t") for line in lines_of(content))
@@ -155,14 +159,14 @@ def _refuse_other_splits(dataset: Dataset, file: File, source: Source) -> None:
             place = header.index(column) if column in header else None
             others = place is not None and any(row[place : place + 1] != [value] for row in rows)
         if others:
-            what = f"the file holds other splits beside {value}, by its column {column}"
+            what = f"the file holds other splits beside {value}, according to its column {column}"
             command = f"phmrun data import {dataset.name} {' '.join(_tables(dataset))}"
-            hint = f"Its splits are told apart where it comes under its own name: {command}"
+            hint = f"Under its original name it is divided into splits: {command}"
             raise PhmrunError(what, where=str(source.path), hint=hint, code=ExitCode.DATA)
 
 
 def _bare(path: str) -> str:
-    """A file's name, whether or not it is compressed."""
+    """File name of a path, without ``.gz``."""
     return PurePosixPath(path).name.removesuffix(".gz")
 
 
@@ -171,19 +175,19 @@ def _unknown(dataset: Dataset, path: Path) -> PhmrunError:
     split, files = next(iter(dataset.splits.items()))
     target = split if len(files) == 1 else f"{split}.{files[0].role}"
     return PhmrunError(
-        f"by its name this {holds} of {dataset.name!r}",
+        f"the name does not fit: this {holds} of {dataset.name!r}",
         where=str(path),
         valid=[*dataset.archives, *(file.path for file in dataset.files)],
-        hint=f"Say what it is: phmrun data import {dataset.name} {target}={path.name}",
+        hint=f"Name its split: phmrun data import {dataset.name} {target}={path.name}",
     )
 
 
 def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
-    """Copies, unpacks and puts together everything below ``stage``."""
+    """Copy, extract and assemble all planned files below ``stage``."""
     for name, path in plan.archives.items():
         expected = dataset.archives[name].sha256
         if expected and sha256_of(path) != expected:
-            what = f"the checksum is not that of {name}, {expected}"
+            what = f"checksum mismatch: {name} has {expected}"
             raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
     staged = _Staged(stage)
     for name, source in plan.tables.items():
@@ -211,8 +215,8 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
     for name, source in plan.direct.items():
         _refuse_other_splits(dataset, by_path[name], source)
     staged.paths |= {path: _copied(source, by_path[path], stage) for path, source in plan.direct.items()}
-    if not staged.paths:  # archives of which no split can be put together yet
-        lines = ["these files alone make no split; name in the same command also, for"]
+    if not staged.paths:  # no split can be assembled from these archives alone
+        lines = ["these files are not enough for a split; add to the same command, for"]
         for split, files in dataset.splits.items():
             needed = {part.archive for file in files for part in file.parts}
             if needed & plan.archives.keys():
@@ -222,19 +226,19 @@ def _staged(dataset: Dataset, plan: _Plan, stage: Path) -> _Staged:
 
 
 def _copied(source: Source, file: File, stage: Path) -> Path:
-    """The staged copy of one file, compressed if it came so or if the catalogue's file is."""
+    """Stage one file; return the copy, compressed if the source or the catalogue's file is."""
     with opened(source.path, source.member) as handle, ExitStack() as stack:
         head = handle.read(CHUNK)
         packed = head.startswith(GZIP_MAGIC)
         wants_packed = file.path.endswith(".gz")
         if wants_packed and not packed and file.sha256 is not None:
-            what = f"the file of the catalogue is the compressed {file.path}, whose checksum is known"
-            raise PhmrunError(what, where=str(source.path), hint="Import that one.", code=ExitCode.DATA)
+            what = f"the catalogue lists the compressed file {file.path}, with a checksum"
+            raise PhmrunError(what, where=str(source.path), hint="Import the compressed file.", code=ExitCode.DATA)
         destination = stage / (f"{file.path}.gz" if packed and not wants_packed else file.path)
         temporary = stack.enter_context(replacing(destination))
         output: IO[bytes] = stack.enter_context(temporary.open("wb"))
         if wants_packed and not packed:
-            # Without the name and the time that gzip stores, the same text gives the same bytes and the same checksum.
+            # No name and time in the gzip header: the same text gives the same bytes and checksum.
             packer = gzip.GzipFile(filename="", fileobj=output, mode="wb", mtime=0)
             output = cast(IO[bytes], stack.enter_context(packer))
         output.write(head)
@@ -243,7 +247,7 @@ def _copied(source: Source, file: File, stage: Path) -> Path:
 
 
 def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[str, int]]:
-    """Compares checksums and reads every split that the staged files belong to; returns what these hold."""
+    """Verify the checksums and counts of the staged files; return the counts of complete splits."""
     sizes: dict[str, dict[str, int]] = {}
     for split, files in dataset.splits.items():
         new = [file for file in files if file.path in staged.paths]
@@ -251,40 +255,40 @@ def _checked(dataset: Dataset, staged: _Staged, force: bool) -> dict[str, dict[s
             continue
         for file in new:
             if file.sha256 and content_sha256(staged.paths[file.path], file) != file.sha256:
-                what = f"the checksum of {file.path} is not the catalogue's, {file.sha256}: damaged, or another version"
-                hint = "Files of your own: see the data options of phmrun train."
+                what = f"{file.path} does not have the catalogue's checksum {file.sha256}: damaged, or another version"
+                hint = "To train on your own files, see the data options of phmrun train."
                 raise PhmrunError(what, where=f"{dataset.name} {split}", hint=hint, code=ExitCode.DATA)
         paths = {file.role: staged.paths.get(file.path) or find(dataset, file) for file in files}
         complete = {role: path for role, path in paths.items() if path is not None}
         try:
-            found = count(dataset, split, complete)
-        except PhmrunError as error:  # a fault is placed in the file's name, not in the staging folder
+            counts = count(dataset, split, complete)
+        except PhmrunError as error:  # name the file without the staging folder
             error.where = error.where and error.where.replace(f"{staged.folder}{os.sep}", "")
             error.what = error.what.replace(f"{staged.folder}{os.sep}", "")
             raise
         if len(complete) == len(files):
-            sizes[split] = found
-        for counted in compare(dataset, split, found, left_out=staged.dropped.get(split)):
+            sizes[split] = counts
+        for counted in compare(dataset, split, counts, left_out=staged.dropped.get(split)):
             if counted.verdict in ("too few", "more than published") and not force:
-                what = f"{split} has {counted.found:,} {counted.unit}, its owners say {counted.published:,}"
+                what = f"{split} has {counted.found:,} {counted.unit} instead of the published {counted.published:,}"
                 why = "It is truncated" if counted.verdict == "too few" else "It holds more than this split"
-                hint = f"{why}, or is another version. To take it all the same: --force"
+                hint = f"{why}, or is another version. To import it anyway: --force"
                 raise PhmrunError(what, where=dataset.name, hint=hint, code=ExitCode.DATA)
     return sizes
 
 
 def _placed(dataset: Dataset, staged: _Staged, force: bool) -> list[Path]:
-    """Moves the staged files into place, none of them over another file unless forced."""
+    """Move the staged files into place; overwrite existing files only with ``force``."""
     by_path = {file.path: file for file in dataset.files}
     moves: dict[str, str] = {}
     for name, path in staged.paths.items():
         there, digest = find(dataset, by_path[name]), content_sha256(path, by_path[name])
         if there is None or content_sha256(there, by_path[name]) != digest:
             if there is not None and not force:
-                what, hint = "there is another file already", "To replace it: --force"
+                what, hint = "another file exists already", "To replace it: --force"
                 raise PhmrunError(what, where=str(there), hint=hint, code=ExitCode.DATA)
             moves[name] = digest
-    # Only now, when every file has been compared, is the first one moved: a refusal leaves all as it was.
+    # All files are compared before the first one is moved, so that an error changes nothing.
     placed = []
     for name, digest in moves.items():
         path, there = staged.paths[name], find(dataset, by_path[name])

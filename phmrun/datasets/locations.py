@@ -1,4 +1,4 @@
-"""Where data lie on this machine, and whether they are what the catalogue says."""
+"""Files of datasets on this machine, and their checksums."""
 
 import gzip
 import hashlib
@@ -14,23 +14,23 @@ from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import DATA_VARIABLE, data_dir, sha256_of, write_json
 
-SPLITS = ("train", "dev", "test")  # what a corpus is divided into: to learn from, to choose by, to score
+SPLITS = ("train", "dev", "test")  # training, validation and test data
 RECORD = ".checksums.json"
 DROPPED = ".dropped.json"
 
 
 class Check(StrEnum):
-    """What is known of one file."""
+    """Result of comparing a file with its expected checksum."""
 
     VERIFIED = "verified"  # has the catalogue's checksum
-    RECORDED = "unverified"  # the catalogue has none; as it was first downloaded, if it was downloaded
+    RECORDED = "unverified"  # no checksum in the catalogue; unchanged since the first download, if there was one
     WRONG = "wrong checksum"
     MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class Presence:
-    """One file of a dataset on this machine."""
+    """State of a dataset file on this machine."""
 
     split: str
     role: str  # its role in the split
@@ -40,36 +40,38 @@ class Presence:
 
 
 def dataset_dir(dataset: Dataset) -> Path:
-    """The folder of one dataset, whether or not it exists."""
+    """Folder of a dataset; it may not exist."""
     return data_dir() / dataset.name
 
 
 def find(dataset: Dataset, file: Remote) -> Path | None:
-    """Where a file is, as it stands in the catalogue or compressed under that name with ``.gz``; None: nowhere."""
+    """Path of a dataset's file, plain or with ``.gz`` after its name; None if it is missing."""
     path = dataset_dir(dataset) / file.path
     return next((candidate for candidate in (path, Path(f"{path}.gz")) if candidate.is_file()), None)
 
 
 def is_here(dataset: Dataset) -> bool:
-    """Whether every file of the dataset exists; contents are not read."""
+    """True if every file of the dataset exists; contents are not read."""
     return len(splits_here(dataset)) == len(dataset.splits)
 
 
 def splits_here(dataset: Dataset) -> tuple[str, ...]:
-    """The splits whose files all exist; contents are not read."""
+    """Splits whose files all exist; contents are not read."""
     return tuple(split for split, files in dataset.splits.items() if all(find(dataset, file) for file in files))
 
 
 def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str, Path]]:
-    """The files of a dataset: split → role → path. Empty for the corpora that come with phmrun.
+    """Paths of a dataset's files by split and role; empty for the built-in corpora.
 
-    Only those splits, in the order in which they are wanted, or all; ``splits_here`` tells which there are.
+    Args:
+        name: Name of the dataset.
+        splits: Splits to locate; None for all.
 
     Raises:
-        PhmrunError: There is no dataset or no split of that name (exit 2), or a file is not on this machine (exit 3).
+        PhmrunError: The dataset or split does not exist (exit 2), or a file is missing on this machine (exit 3).
     """
     dataset = CATALOGUE.get(name)
-    found: dict[str, dict[str, Path]] = {}
+    paths: dict[str, dict[str, Path]] = {}
     missing: dict[str, list[File]] = {}
     for split in wanted_splits(dataset, splits):
         for file in dataset.splits[split]:
@@ -77,11 +79,11 @@ def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str
             if path is None:
                 missing.setdefault(split, []).append(file)
             else:
-                found.setdefault(split, {})[file.role] = path
+                paths.setdefault(split, {})[file.role] = path
     if not missing:
-        return found
+        return paths
     folder, here = dataset_dir(dataset), splits_here(dataset)
-    how = f"here in part (of its splits: {', '.join(here)})" if here else "not on this machine"
+    how = f"incomplete (complete splits: {', '.join(here)})" if here else "not on this machine"
     files = [f"  {folder / file.path} ({split})" for split, members in missing.items() for file in members]
     only = "".join(f" --split {split}" for split in missing) if here else ""
     raise PhmrunError(
@@ -113,16 +115,16 @@ def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Pa
 
 
 def own_texts(data: Any) -> tuple[dict[str, Path], dict[str, str]]:
-    """The user's own file of each split that a data section names, and its checksum."""
+    """Path and checksum of the user's file for each split that a data section names."""
     files = {split: path for split, (path,) in own_files(train=data.train, dev=data.dev, test=data.test).items()}
     return files, {split: sha256_of(path) for split, path in files.items()}
 
 
 def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, ...]:
-    """The named splits, or all.
+    """Names of the chosen splits, without duplicates; all of the dataset's if ``splits`` is None.
 
     Raises:
-        PhmrunError: (exit 2) There is no split of that name.
+        PhmrunError: (exit 2) The dataset has no such split.
     """
     for split in splits or ():
         if split not in dataset.splits and not dataset.generated:
@@ -131,7 +133,7 @@ def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, 
 
 
 def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
-    """How to bring a dataset to a machine without a network: which files, from where, to which folder."""
+    """Instructions for a machine without a network: files, addresses and target folder."""
     files = dataset.files if wanted is None else wanted
     lines = [dataset.by_hand.strip()] if dataset.by_hand else []
     downloads: dict[str, Remote] = {
@@ -152,7 +154,7 @@ def _origin(remote: Remote) -> str:
 
 
 def inspect(dataset: Dataset) -> list[Presence]:
-    """Every file with what is known of it; reads all of them to compare checksums."""
+    """Check every file of a dataset; reads all of them to compute checksums."""
     folder = dataset_dir(dataset)
     record = recorded(dataset)
     return [
@@ -163,7 +165,7 @@ def inspect(dataset: Dataset) -> list[Presence]:
 
 
 def check(dataset: Dataset, file: Remote, record: Mapping[str, str]) -> Check:
-    """Compares a file with the catalogue's checksum, or with the one recorded when it was first brought here."""
+    """Compare a file with the catalogue's checksum, or with the one recorded at its first download."""
     path = find(dataset, file)
     if path is None:
         return Check.MISSING
@@ -176,7 +178,7 @@ def check(dataset: Dataset, file: Remote, record: Mapping[str, str]) -> Check:
 
 
 def content_sha256(path: Path, file: Remote) -> str:
-    """SHA-256 of what the catalogue calls ``file``: of the content where it is compressed under that name.
+    """SHA-256 of a file as the catalogue lists it; of the decompressed content if it is stored with ``.gz`` added.
 
     Raises:
         PhmrunError: (exit 3) The compressed file is damaged.
@@ -194,47 +196,50 @@ def content_sha256(path: Path, file: Remote) -> str:
 
 
 def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
-    """SHA-256 by path of a dataset's files, for an experiment's identity: the catalogue's, else of the file itself.
+    """SHA-256 of a dataset's files by path, which is part of an experiment's identity.
+
+    Each is the catalogue's checksum, else the recorded one, else computed from the file.
 
     Raises:
-        PhmrunError: There is no such dataset or split (exit 2), or an unverified file is not here (exit 3).
+        PhmrunError: The dataset or split does not exist (exit 2), or a file without a checksum in the catalogue is
+            missing (exit 3).
     """
     dataset = CATALOGUE.get(name)
     chosen = wanted_splits(dataset, splits)
     if unverified := [split for split in chosen if any(file.sha256 is None for file in dataset.splits[split])]:
         locate(name, unverified)
-    known = recorded(dataset)
+    records = recorded(dataset)
     files = [file for split in chosen for file in dataset.splits[split]]
     return {
         file.path: file.sha256
-        or known.get(file.path)
+        or records.get(file.path)
         or content_sha256(find(dataset, file) or dataset_dir(dataset) / file.path, file)
         for file in files
     }
 
 
 def recorded(dataset: Dataset) -> dict[str, str]:
-    """Checksums that were recorded when files without a verified one were first brought here."""
+    """Checksums recorded at the first download of files that have none in the catalogue, by path."""
     return {path: str(digest) for path, digest in _read(dataset, RECORD).items()}
 
 
 def write_record(dataset: Dataset, path: str, sha256: str) -> None:
-    """Records the checksum of a file that has no verified one."""
+    """Record the checksum of a file that has none in the catalogue."""
     write_json(dataset_dir(dataset) / RECORD, recorded(dataset) | {path: sha256})
 
 
 def dropped(dataset: Dataset) -> dict[str, int]:
-    """By split, how many pairs were left out when its files were put together here."""
+    """Number of pairs left out when a split was assembled, by split."""
     return {split: int(count) for split, count in _read(dataset, DROPPED).items()}
 
 
 def write_dropped(dataset: Dataset, split: str, count: int) -> None:
-    """Records how many pairs of a split were left out."""
+    """Record the number of pairs left out of a split."""
     write_json(dataset_dir(dataset) / DROPPED, dropped(dataset) | {split: count})
 
 
 def _read(dataset: Dataset, name: str) -> dict[str, Any]:
-    """One of the small files beside the data."""
+    """Read a small JSON file beside the data; empty if it is missing."""
     path = dataset_dir(dataset) / name
     try:
         return dict(parse_json(path.read_text(encoding="utf-8")))

@@ -1,6 +1,6 @@
-"""What a dataset on this machine holds, read with the reader of its format and set beside what its owners say.
+"""Counts of a dataset's content on this machine, compared with the published counts.
 
-The readers are imported when they are needed: to list datasets takes none of them.
+Readers are imported when needed, so that listing datasets imports none of them.
 """
 
 import hashlib
@@ -20,21 +20,21 @@ from phmrun.progress import progress
 _LOGGER = logging.getLogger(__name__)
 _STRIDE = 1000  # rows between two advances of the progress
 
-Sizes = Mapping[str, int]  # how many there are of each unit: pairs, sentences, words, …
+Sizes = Mapping[str, int]  # counts by unit: pairs, sentences, words, …
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many of one unit a split holds."""
+    """Number of units of one kind in a split."""
 
     unit: str  # such as "pairs"
     found: int  # on this machine
-    # what the owners say, less what was left out when the file was put together here; None: they say none
+    # published number without the pairs that assembly left out; None if nothing is published
     published: int | None
 
     @property
     def verdict(self) -> str:
-        """In a word or two."""
+        """Comparison with the published number, in words."""
         if self.published is None:
             return "no published count"
         if self.found == self.published:
@@ -43,10 +43,10 @@ class Count:
 
 
 def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, int]:
-    """Reads the files of a split, by role, from beginning to end and counts what they hold, by unit.
+    """Read all files of a split and count their content by unit.
 
     Raises:
-        PhmrunError: (exit 3) A file is damaged or not of its format; file and line are named.
+        PhmrunError: (exit 3) A file is damaged or of another format; the message names file and line.
     """
     sizes: dict[str, int] = {}
     with progress(f"reading {dataset.name} {split}", None, "rows") as advance:
@@ -60,42 +60,49 @@ def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, 
     return sizes
 
 
-def compare(dataset: Dataset, split: str, found: Sizes, *, left_out: int | None = None) -> list[Count]:
-    """Counts beside what the owners of the data publish, of the units that were counted.
+def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None = None) -> list[Count]:
+    """Compare counts with the published ones, for the counted units.
 
-    ``left_out`` are the pairs that were left out when its files were put together; None: what was recorded then.
+    Args:
+        dataset: The dataset.
+        split: Name of the split.
+        counts: Counts by unit.
+        left_out: Number of pairs left out by assembly; None takes the recorded number.
     """
     published = dict(dataset.sizes.get(split, {}))
     if "pairs" in published and dataset.format == "parallel":
         published["pairs"] -= dropped(dataset).get(split, 0) if left_out is None else left_out
-    return [Count(unit, amount, published.get(unit)) for unit, amount in found.items()]
+    return [Count(unit, amount, published.get(unit)) for unit, amount in counts.items()]
 
 
-def require_published(name: str, split: str, found: Sizes) -> None:
-    """Refuses a split that holds fewer than its owners say, for a data module that has just read it; warns of more.
+def require_published(name: str, split: str, counts: Sizes) -> None:
+    """Refuse a split with fewer units than published, and warn of one with more; uncatalogued data pass.
 
-    What is not in the catalogue passes. ``found`` is how many were read, by unit, before anything was left out.
+    Args:
+        name: Name of the dataset.
+        split: Name of the split.
+        counts: Counts by unit as read, before anything is left out.
 
     Raises:
-        PhmrunError: (exit 3) There are fewer, so the file is truncated or another version.
+        PhmrunError: (exit 3) The split holds fewer units: it is truncated, or another version.
     """
     if name not in CATALOGUE.names():
         return
-    for counted in compare(CATALOGUE.get(name), split, found):
-        said = f"{name} {split} has {counted.found:,} {counted.unit}, its owners say {counted.published or 0:,}"
+    for counted in compare(CATALOGUE.get(name), split, counts):
+        numbers = f"{counted.found:,} {counted.unit} instead of the published {counted.published or 0:,}"
+        difference = f"{name} {split} has {numbers}"
         if counted.verdict == "more than published":
-            _LOGGER.warning("%s: is it another version?", said)
+            _LOGGER.warning("%s: is it another version?", difference)
         elif counted.verdict == "too few":
             hint = f"Run: phmrun data check {name}, then bring it again: phmrun data fetch {name} --force, or\n"
             hint += f"phmrun data import {name} FILES --force"
-            raise PhmrunError(f"{said}: it is truncated, or another version", hint=hint, code=ExitCode.DATA)
+            raise PhmrunError(f"{difference}: it is truncated, or another version", hint=hint, code=ExitCode.DATA)
 
 
 def verify_sizes(name: str, cache: Path) -> None:
-    """Reads every split of a dataset that is here, once, and refuses one that holds fewer than its owners say.
+    """Count every present split of a dataset once, and refuse one with fewer units than published.
 
-    What is not in the catalogue, or is generated, passes. ``cache`` keeps, by the files' sizes and times, what has been
-    read before.
+    Uncatalogued and generated data pass. Results are cached below ``cache`` by the files' sizes and times.
 
     Raises:
         PhmrunError: (exit 3) A file is malformed or truncated.
@@ -113,14 +120,14 @@ def verify_sizes(name: str, cache: Path) -> None:
         marker = cache / "counted" / f"{state}.json"
         if marker.is_file():
             continue
-        found = count(dataset, split, files)
-        require_published(name, split, found)
-        # Last, so that a split which was refused is read, and refused, again.
-        write_json(marker, {"dataset": name, "split": split, "sizes": found})
+        counts = count(dataset, split, files)
+        require_published(name, split, counts)
+        # Written last, so that a refused split is read and refused again.
+        write_json(marker, {"dataset": name, "split": split, "sizes": counts})
 
 
 def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
-    """What each row of a split counts for."""
+    """Yield the counts of each row of a split."""
     from phmrun.text.agreement import read_agreement
     from phmrun.text.conllu import load
     from phmrun.text.lines import numbered_lines, read_lines, read_parallel

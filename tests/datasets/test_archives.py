@@ -110,7 +110,7 @@ def test_an_archive_of_too_many_files_is_refused(tmp_path, monkeypatch, kind):
     archive = write(tmp_path / "all", kind)
     monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
     for read in (members, lambda path: extract(path, "link", tmp_path / "out")):
-        with pytest.raises(PhmrunError, match="more than the 2 files"):
+        with pytest.raises(PhmrunError, match="more than 2 files"):
             read(archive)
 
 
@@ -130,7 +130,7 @@ def test_the_limit_can_be_set(monkeypatch, given, limit):
 @pytest.mark.parametrize("given", ["0", "-1", "x", "1.5", "9" * 30, "²"])
 def test_a_limit_that_is_none_is_refused(monkeypatch, given):
     monkeypatch.setenv(VARIABLE, given)
-    with pytest.raises(PhmrunError, match="no number of GB") as caught:
+    with pytest.raises(PhmrunError, match="is not a number of GB") as caught:
         largest()
     assert caught.value.code is ExitCode.USAGE
 

@@ -135,6 +135,6 @@ def test_a_disk_that_fills_while_unpacking_is_said_and_the_archive_is_kept(serve
     with monkeypatch.context() as patch:
         patch.setattr("phmrun.datasets.archives.replacing", full)
         patch.setattr("phmrun.datasets.assembly.replacing", full)
-        assert "no space left" in fails(dataset)
+        assert "the disk is full" in fails(dataset)
     assert (dataset_dir(dataset) / ".archives/all").is_file()
     assert fetch(dataset, pause=0)[0].read_bytes() == b"text\n"

@@ -74,7 +74,7 @@ def test_splits_that_are_here_can_be_used_without_the_others(data):
         locate("snli", ["train", "dev"])
     message = str(caught.value)
     assert caught.value.code is ExitCode.DATA
-    assert "here in part (of its splits: dev, test)" in message
+    assert "incomplete (complete splits: dev, test)" in message
     assert f"{data / 'snli/snli_1.0_train.jsonl'} (train)" in message
     assert "phmrun data fetch snli --split train" in message
     assert "phmrun data import snli FILES" in message

@@ -77,7 +77,7 @@ def test_pairs_that_were_left_out_here_are_not_missed(data):
 
 def test_a_data_module_is_stopped_by_truncated_data(data, caplog):
     with pytest.raises(
-        PhmrunError, match="shakespeare test has 700 pairs, its owners say 1,462: it is truncated"
+        PhmrunError, match="shakespeare test has 700 pairs instead of the published 1,462: it is truncated"
     ) as caught:
         require_published("shakespeare", "test", {"pairs": 700})
     assert caught.value.code is ExitCode.DATA
