@@ -39,3 +39,22 @@ def fresh_logger() -> None:
     logger = logging.getLogger("phmrun")
     logger.setLevel(logging.NOTSET)
     logger.handlers.clear()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--require-packages", action="store_true", help="fail if a test is skipped for a missing package")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With ``--require-packages``, a test that a missing package skips is a failure: it would never run in CI."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not session.config.getoption("--require-packages"):
+        return
+    reasons = {
+        str(report.longrepr[2]) for report in reporter.stats.get("skipped", []) if isinstance(report.longrepr, tuple)
+    }
+    missing = sorted(reason for reason in reasons if "could not import" in reason or "not installed" in reason)
+    if missing:
+        reporter.write_line(f"skipped for missing packages: {'; '.join(missing)}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.linear import Linear
-from phmrun.layers.structure import Structure
+from phmrun.layers.structure import Structure, build_weight
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -184,5 +184,5 @@ def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 def _table(structure: Structure, tables: dict[int, nn.Parameter]) -> nn.Parameter:
     """The dense W of a structure, built once however many modules share it."""
     if id(structure) not in tables:
-        tables[id(structure)] = nn.Parameter(structure.materialize().detach().contiguous(), requires_grad=False)
+        tables[id(structure)] = nn.Parameter(build_weight(structure).detach().contiguous(), requires_grad=False)
     return tables[id(structure)]

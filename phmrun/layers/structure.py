@@ -154,11 +154,11 @@ class Structure(nn.Module):
 
     def rows(self, index: Tensor) -> Tensor:
         """Rows of ``W`` by number, ``[…] -> […, in_features]``; override where no table need be built."""
-        return F.embedding(index, self.materialize())
+        return F.embedding(index, build_weight(self))
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """``inputs [tokens, in_features] -> [tokens, out_features]`` without building ``W``, where that is cheaper."""
-        return F.linear(inputs, self.materialize())
+        return F.linear(inputs, build_weight(self))
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor] | None:
         """The last product alone: narrower inputs ``[tokens, r]`` and a matrix ``[out_features, r]`` to apply to them.

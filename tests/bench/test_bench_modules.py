@@ -32,12 +32,24 @@ def test_the_command_line_knows_all():
     assert sorted(MODULES) == sorted(MODULE_KINDS)
 
 
-@pytest.mark.parametrize(("name", "shape"), CASES)
-@pytest.mark.parametrize("structure", ["dense", "phm", "low-rank", "circulant", "symmetric"])
-def test_all_forms_compute_one_function(name, shape, structure):
+def fits(structure, name, shape):
+    """Circulant and symmetric matrices are square."""
+    return structure not in ("circulant", "symmetric") or all(
+        out == into for out, into in MODULE_KINDS[name].maps(shape)
+    )
+
+
+@pytest.mark.parametrize(
+    ("structure", "name", "shape"),
+    [
+        (structure, *case)
+        for structure in ("dense", "phm", "low-rank", "circulant", "symmetric")
+        for case in CASES
+        if fits(structure, *case)
+    ],
+)
+def test_all_forms_compute_one_function(structure, name, shape):
     kind = MODULE_KINDS[name]
-    if structure in ("circulant", "symmetric") and any(out != into for out, into in kind.maps(shape)):
-        pytest.skip("square matrices only")
     torch.manual_seed(0)
     module = kind.build(shape, structure, {})
     inputs = kind.draw(shape, (2, 5)[-len(kind.sizes.batches[0]) :], torch.float32)

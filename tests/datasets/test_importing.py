@@ -1,9 +1,9 @@
 """Files that the user already has: recognised, checked, and taken in whole or not at all."""
 
+import errno
 import gzip
 import hashlib
 import io
-import os
 import tarfile
 import zipfile
 
@@ -227,10 +227,11 @@ def test_a_generated_dataset_takes_nothing(mine):
         import_files(dataset, ["x"])
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
-def test_a_directory_that_cannot_be_written_is_said(mine):
-    dataset_dir(pairs()).mkdir(parents=True)
-    dataset_dir(pairs()).chmod(0o500)
+def test_a_directory_that_cannot_be_written_is_said(mine, monkeypatch):
+    def refuse(prefix, dir):
+        raise PermissionError(errno.EACCES, "Permission denied", str(dir))  # root may write anywhere
+
+    monkeypatch.setattr("phmrun.datasets.importing.mkdtemp", refuse)
     assert "PHMRUN_DATA" in refused(pairs(), put(mine, "train.tsv", TRAIN))
 
 

@@ -20,7 +20,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.structure import Structure, build_structure, checked_options, register
+from phmrun.layers.structure import (
+    Structure,
+    build_structure,
+    build_weight,
+    checked_options,
+    full_precision,
+    register,
+)
 from phmrun.registry import STRUCTURES
 
 
@@ -82,19 +89,20 @@ class Guided(Structure):
 
     def materialize(self) -> Tensor:
         """W in training, Ŵ in evaluation and once D is gone."""
-        built = self.inside.materialize()
-        return torch.lerp(built, self.dense, self.alpha.to(built.dtype)) if self._guiding else built
+        if not self._guiding:
+            return self.inside.materialize()
+        return torch.lerp(self.inside.materialize(), self.dense, self.alpha.to(self.dense.dtype))
 
     def rows(self, index: Tensor) -> Tensor:
         """Rows of the two, mixed."""
-        rows = self.inside.rows(index)
         if not self._guiding:
-            return rows
-        return torch.lerp(rows, F.embedding(index, self.dense), self.alpha.to(rows.dtype))
+            return self.inside.rows(index)
+        with full_precision(self):  # autocast would leave rows of 16 bits beside a guide of 32
+            return torch.lerp(self.inside.rows(index), F.embedding(index, self.dense), self.alpha.to(self.dense.dtype))
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """By W while D is there, else as the structure within."""
-        return F.linear(inputs, self.materialize()) if self._guiding else self.inside.apply_factored(inputs)
+        return F.linear(inputs, build_weight(self)) if self._guiding else self.inside.apply_factored(inputs)
 
     def packed(self) -> nn.Module | None:
         """As the structure within: D has no part in inference."""
