@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import typer
 
@@ -64,9 +64,11 @@ def presets(context: typer.Context, incomplete: str) -> list[str]:
 
 def networks(context: typer.Context, incomplete: str) -> list[str]:
     """Networks of the task that has been typed."""
+    from phmrun.config.names import registered_names
+
     schema = _schema(context)
     field = schema.model_fields["model"].annotation.model_fields.get("network") if schema else None
-    return _beginning(list(get_args(field.annotation)) if field else [], incomplete)
+    return _beginning(list(registered_names(field)) if field else [], incomplete)
 
 
 def keys(context: typer.Context, incomplete: str) -> list[str]:

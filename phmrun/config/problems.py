@@ -7,6 +7,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
+from phmrun.config.names import registered_names
 from phmrun.config.sections import Section, is_section
 from phmrun.documents import cut
 from phmrun.errors import PhmrunError, nearest
@@ -99,7 +100,8 @@ def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[s
             continue
         bounds = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"))
         limits = ((getattr(mark, name, None), sign) for mark in field.metadata for name, sign in bounds)
-        return choices(field.annotation) or [f"{sign} {limit}" for limit, sign in limits if limit is not None]
+        names = choices(field.annotation) or [*registered_names(field)]
+        return names or [f"{sign} {limit}" for limit, sign in limits if limit is not None]
     return []
 
 

@@ -9,6 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, Union, ge
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
+from phmrun.config.names import Registered
+from phmrun.registry import OPTIMIZERS, SCHEDULES
+
 SHARED_VERSION = 1  # part of every run id: raise it when a default in this file changes its value
 LARGEST_NUMBER = 2**32 - 1  # of all whole numbers in a configuration
 MOST_LAYERS = 1000  # of a network, which are built one by one
@@ -222,7 +225,7 @@ class BatchConfig(Section):
 class OptimizerConfig(Section):
     """The optimizer and its constants."""
 
-    name: Literal["adam", "adamw", "adamax", "nadam", "radam", "sgd", "lamb"] = Field(
+    name: Annotated[str, Registered(OPTIMIZERS)] = Field(
         "adam", description="adamw and lamb decay the weights apart from the gradient; lamb: extra `optimizers`."
     )
     lr: float | None = Field(
@@ -243,7 +246,7 @@ class OptimizerConfig(Section):
 class ScheduleConfig(Section):
     """How the learning rate changes over the optimizer steps."""
 
-    name: Literal["noam", "inverse-sqrt", "constant", "steps", "exponential", "cosine", "linear"] = Field(
+    name: Annotated[str, Registered(SCHEDULES)] = Field(
         "noam",
         description="All warm up linearly. noam: factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5); "
         "inverse-sqrt: lr · sqrt(warmup / step); constant: lr; steps: lr, times decay after each milestone; "

@@ -8,7 +8,7 @@ from torch import nn
 
 from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
 from phmrun.engine.module import build_module
-from phmrun.engine.optimizers import STATE
+from phmrun.engine.optimizers import optimizer_kind
 from phmrun.layers import Embedding, Linear, Structure
 from phmrun.layers.structure import Application
 from phmrun.registry import EMBEDDINGS
@@ -56,7 +56,7 @@ def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -
 
 def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:
     """The counts of a network, wherever its weights are, trained by ``optimizer``; see :func:`count_parameters`."""
-    state = STATE.get(optimizer, 2)
+    state = optimizer_kind(optimizer).state
     modules = list(_modules(network))
     trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     scopes: dict[str, dict[str, int]] = {}

@@ -18,7 +18,8 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from phmrun.config import Experiment, Task
 from phmrun.engine.export_graph import ExportGraph
-from phmrun.engine.optimizers import OptimizerBuilder, Schedule
+from phmrun.engine.optimizers import OptimizerBuilder
+from phmrun.engine.schedules import Schedule
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure, share_parameters
 from phmrun.layers.network import replace_structures

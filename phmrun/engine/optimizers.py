@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules, by the names that the config uses; one rate for all, or one for each factor.
+"""Optimizers by the names of the registry, with one learning rate for all parameters, or one for each factor.
 
 A step of Adam changes every number of a matrix by about the learning rate, so that an output that sums d_in products of
 it moves by lr·d_in. In a product of N factors each is to move the output by an N-th of what the dense matrix [k, d] in
@@ -10,37 +10,63 @@ Decoupled weight decay takes lr·λ of every number at each step, and from a pro
 takes lr·λ/N of each factor, whatever its rate.
 """
 
-import importlib
 import inspect
-import math
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from torch import nn
 from torch.optim import Optimizer
 
-from phmrun.config import OptimizerConfig, TrainingConfig
-from phmrun.errors import PhmrunError, unknown
+from phmrun.config import OptimizerConfig
+from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
+from phmrun.registry import OPTIMIZERS, load
 
-OPTIMIZERS = {
-    "adam": "torch.optim:Adam",
-    "adamw": "torch.optim:AdamW",
-    "adamax": "torch.optim:Adamax",
-    "nadam": "torch.optim:NAdam",
-    "radam": "torch.optim:RAdam",
-    "sgd": "torch.optim:SGD",
-    "lamb": "pytorch_optimizer:Lamb",
-}
-"""Where each optimiser's class is found; those outside torch come with the extra ``optimizers``."""
 
-STATE = {"sgd": 0}
-"""Numbers that an optimiser keeps per weight; two, the running means of Adam, where it is not said here."""
+@dataclass(frozen=True)
+class Kind:
+    """An optimizer and the facts that the engine needs about it; an optimizer announced without has the defaults.
 
-Schedule = Callable[[int], float]
+    Args:
+        optimizer: A `torch.optim.Optimizer`, or a function with its signature, or ``module:name`` of either.
+        state: Numbers that it keeps per weight: two, the running means of Adam.
+        shrinks: True if weight decay takes a share, lr·λ, of every number at each step.
+        rule: Size of a step, which the rates of factors follow: as large as the learning rate ("adam"), as the gradient
+            ("gradient"), or as the parameter's norm times the learning rate ("norm").
+    """
+
+    optimizer: str | Callable[..., Optimizer]
+    state: int = 2
+    shrinks: bool = False
+    rule: Literal["adam", "gradient", "norm"] = "adam"
+
+    def load(self) -> Callable[..., Optimizer]:
+        """Import and return the optimizer."""
+        loaded: Callable[..., Optimizer] = load(self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
+        return loaded
+
+
+ADAM = Kind("torch.optim:Adam")
+ADAMW = Kind("torch.optim:AdamW", shrinks=True)
+ADAMAX = Kind("torch.optim:Adamax")
+NADAM = Kind("torch.optim:NAdam")
+RADAM = Kind("torch.optim:RAdam")
+SGD = Kind("torch.optim:SGD", state=0, shrinks=True, rule="gradient")
+LAMB = Kind("pytorch_optimizer:Lamb", rule="norm")
+"""Comes with the extra ``optimizers``."""
+
+
+def optimizer_kind(name: str) -> Kind:
+    """Return the optimizer of a name.
+
+    Raises:
+        PhmrunError: There is no such optimizer.
+    """
+    optimizer = OPTIMIZERS.get(name, where="training.optimizer.name")
+    return optimizer if isinstance(optimizer, Kind) else Kind(optimizer)
 
 
 class OptimizerBuilder(Protocol):
@@ -64,7 +90,7 @@ def build_optimizer(
 
     Args:
         parameters: What to optimise: parameters, or a network with all of its.
-        name: "adam", a variant of it, "sgd", or "lamb" (You et al. 2020).
+        name: A name of the registry: "adam", a variant of it, "sgd", "lamb" (You et al. 2020) …
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the root in the update's denominator.
         weight_decay: L2 penalty; per unit of learning rate (adamw); part of the update that is then scaled (lamb).
@@ -74,14 +100,12 @@ def build_optimizer(
     Raises:
         PhmrunError: There is no such optimiser, or its package is not installed.
     """
-    if name not in OPTIMIZERS:
-        raise unknown("optimizer", name, OPTIMIZERS, where="training.optimizer.name")
-    module, _, attribute = OPTIMIZERS[name].partition(":")
+    kind = optimizer_kind(name)
     try:
-        optimizer: type[Optimizer] = getattr(importlib.import_module(module), attribute)
+        optimizer = kind.load()
     except ModuleNotFoundError as error:
         raise PhmrunError(
-            f"the optimizer {name!r} needs the package {module.replace('_', '-')}",
+            f"the optimizer {name!r} needs the package {str(error.name).replace('_', '-')}",
             where="training.optimizer.name",
             hint="Install it with: pip install 'phmrun[optimizers]'",
         ) from error
@@ -92,63 +116,7 @@ def build_optimizer(
     if isinstance(parameters, nn.Module):
         structured = rates == "structure"
         trained = parameter_groups(parameters, name, weight_decay) if structured else parameters.parameters()
-    return optimizer(trained, lr=1.0, **{key: value for key, value in wanted.items() if key in known})  # type: ignore[call-arg]
-
-
-def build_schedule(
-    *,
-    name: str = "noam",
-    warmup: int = 4000,
-    factor: float = 1.0,
-    width: int = 512,
-    lr: float | None = None,
-    milestones: Sequence[int] = (),
-    decay: float = 0.1,
-    period: int = 5000,
-    floor: float = 0.0,
-    total: int = 1,
-) -> Schedule:
-    """The learning rate as a function of the optimizer step, counted from 1.
-
-    Args:
-        name: "noam": factor·width^-0.5·min(step^-0.5, step·warmup^-1.5) (Vaswani et al. 2017, section 5.3). The others
-            rise linearly to lr and then: "inverse-sqrt": lr·√(warmup/step); "constant": lr; "steps": lr·decay^m after
-            m milestones; "exponential": lr·decay^(step/period); "cosine": lr·(floor + (1 - floor)·(1 + cos(π·t))/2), t
-            the share of the steps done; "linear": lr·(floor + (1 - floor)·(1 - t)).
-        warmup: Length of the linear warm-up, in optimizer steps.
-        factor: Multiplies the noam schedule.
-        width: Width of the network, for noam.
-        lr: Peak learning rate, for the others.
-        milestones: Optimizer steps, in rising order.
-        decay: What the rate is multiplied by after each of them, or in each period.
-        period: Optimizer steps.
-        floor: The last rate of "cosine" and "linear" in parts of the peak's.
-        total: The optimizer step at which they reach it.
-
-    Raises:
-        PhmrunError: There is no such schedule.
-    """
-    peak = lr or 0.0
-    rise = max(warmup, 1)
-
-    def done(step: int) -> float:
-        return min(max(step - warmup, 0) / max(total - warmup, 1), 1.0)
-
-    def falling(step: int, left: float) -> float:
-        return peak * min(step / rise, 1.0) * (floor + (1 - floor) * left)
-
-    schedules: dict[str, Schedule] = {
-        "noam": lambda step: factor * width**-0.5 * min(step**-0.5, step * rise**-1.5),
-        "inverse-sqrt": lambda step: peak * min(step / rise, (rise / step) ** 0.5),
-        "constant": lambda step: peak * min(step / rise, 1.0),
-        "steps": lambda step: peak * min(step / rise, 1.0) * decay ** bisect_left(milestones, step),
-        "exponential": lambda step: peak * min(step / rise, 1.0) * decay ** (step / period),
-        "cosine": lambda step: falling(step, (1 + math.cos(math.pi * done(step))) / 2),
-        "linear": lambda step: falling(step, 1 - done(step)),
-    }
-    if name not in schedules:
-        raise unknown("schedule", name, schedules, where="training.schedule.name")
-    return schedules[name]
+    return optimizer(trained, lr=1.0, **{key: value for key, value in wanted.items() if key in known})
 
 
 def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
@@ -161,17 +129,6 @@ def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
         weight_decay=config.weight_decay,
         rates=config.rates,
     )
-
-
-def schedule_from(training: TrainingConfig, width: int) -> Schedule:
-    """The learning rate that a config describes, for a network of this width."""
-    return build_schedule(
-        **training.schedule.model_dump(), width=width, lr=training.optimizer.lr, total=training.max_steps or 1
-    )
-
-
-DECAYING = ("adamw", "sgd")
-"""Optimizers that take a share, lr·λ, of every number at each step."""
 
 
 class Rate(NamedTuple):
@@ -194,7 +151,7 @@ def rates(network: nn.Module, optimizer: str) -> Iterator[tuple[Rate, nn.Paramet
             rate, decay = 1.0, 1.0
             if isinstance(module, Structure) and label in factors:
                 rate = _rate(module, *factors[label], len(factors), optimizer)
-                decay = 1 / (len(factors) * rate) if optimizer in DECAYING else 1.0
+                decay = 1 / (len(factors) * rate) if optimizer_kind(optimizer).shrinks else 1.0
             yield Rate(f"{path}.{label}" if path else label, rate, decay), parameter
 
 
@@ -218,8 +175,9 @@ def rate_table(network: nn.Module, optimizer: str) -> list[Rate]:
 def _rate(structure: Structure, d_out: int, d_in: int, factors: int, optimizer: str) -> float:
     """What multiplies the learning rate of a factor ``[d_out, d_in]``, one of so many."""
     k, d = structure.out_features, structure.in_features
-    if optimizer == "lamb":
+    rule = optimizer_kind(optimizer).rule
+    if rule == "norm":
         return 1 / factors
-    if optimizer == "sgd":
+    if rule == "gradient":
         return (d_out / d_in) / (k / d) / factors
     return d / d_in / factors

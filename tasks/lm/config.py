@@ -6,18 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config import BatchConfig, Experiment, ModelConfig, Section, SplitFilesConfig, TrainingConfig, Unhashed
+from phmrun.config.names import Registered
 from phmrun.config.sections import MOST_LAYERS
+from phmrun.registry import networks
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 _DROPOUT = {"dropout": 0.1, "input_dropout": 0.1, "output_dropout": 0.1, "word_dropout": 0.0, "weight_dropout": 0.0}
-
-NETWORKS = {
-    "lstm": "phmrun.tasks.lm.lstm:build",
-    "awd-lstm": "phmrun.tasks.lm.lstm:build",
-    "transformer-xl": "phmrun.tasks.lm.transformer_xl:build",
-}
-"""What builds each network: a function of the config and the number of words."""
 
 ENTRIES = {"builtin": 1_767, "ptb": 10_000, "wikitext-2": 33_278, "wikitext-103": 267_735}
 """Different words of the corpora, the end of a line and the unknown word included."""
@@ -86,7 +81,7 @@ class LanguageModelConfig(ModelConfig):
     # 2: position vectors with the rates of the original, 10000^(-2i/width); 1 had those of tensor2tensor.
     versions: ClassVar[Mapping[str, int]] = {"network=transformer-xl": 2}
 
-    network: Literal["lstm", "awd-lstm", "transformer-xl"] = Field(
+    network: Annotated[str, Registered(networks("lm"))] = Field(
         "lstm",
         description="awd-lstm is the LSTM with output biases and with dropout in all places (Merity et al. 2018).",
     )

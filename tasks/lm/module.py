@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from phmrun.config import LayerConfig
 from phmrun.engine.export_graph import LONGEST, MOST, ExportGraph
 from phmrun.engine.module import Loss, Prediction, TrainingModule
-from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
+from phmrun.engine.network import build_network
+from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
+from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.layers import LSTM, folded
 from phmrun.layers.inference import table_of
-from phmrun.registry import STRUCTURES, load
-from phmrun.tasks.lm.config import NETWORKS, LanguageModelExperiment
+from phmrun.registry import STRUCTURES
+from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.data import StreamBatch
 from phmrun.tasks.lm.language_model import LanguageModel, Reading, State
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
@@ -145,7 +147,7 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
         what = f"the output map is tied to the embedding, whose structure is {embedding.structure!r}"
         raise PhmrunError(what, where="output.structure", hint="Leave output out, or set model.tie=false.")
     return LanguageModelModule(
-        load(NETWORKS[config.model.network])(config, vocabulary),
+        build_network("lm", config, vocabulary),
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.width),
         activation=training.activation_penalty,

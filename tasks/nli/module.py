@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from phmrun.engine.optimizers import optimizer_from, schedule_from
+from phmrun.engine.optimizers import optimizer_from
+from phmrun.engine.schedules import schedule_from
 from phmrun.families.sentence_classification.module import ClassificationModule
 from phmrun.families.sentence_classification.predictor import build_predictor as sentence_classifier
 from phmrun.models.lstm_classifier import LSTMClassifier

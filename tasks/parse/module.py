@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 from phmrun.engine.export_graph import LONGEST, MOST, UNROLLED, ExportGraph
 from phmrun.engine.module import Loss, Prediction, TrainingModule
-from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
+from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
+from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.layers import Embedding, folded
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser, ParserScores
 from phmrun.tasks.parse.config import ParsingExperiment

@@ -1,21 +1,23 @@
 """The configuration of subject–verb agreement."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from phmrun.config.names import Registered
 from phmrun.config.sections import MOST_LAYERS, ModelConfig
 from phmrun.families.sentence_classification.config import ClassificationExperiment
+from phmrun.registry import networks
 
 LABELS = ("singular", "plural")
-NETWORKS = {"transformer": "phmrun.tasks.sva.encoder_classifier:build", "lstm": "phmrun.tasks.sva.module:build_lstm"}
-"""What builds each network: a function of the config, the number of words and that of classes."""
 
 
 class AgreementModelConfig(ModelConfig):
     """Shape of the network that reads a prefix."""
 
-    network: Literal["transformer", "lstm"] = Field("transformer", description="A Transformer encoder, or an LSTM.")
+    network: Annotated[str, Registered(networks("sva"))] = Field(
+        "transformer", description="A Transformer encoder, or an LSTM."
+    )
     width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
     layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the encoder, or layers of the LSTM.")
     feedforward: int = Field(512, ge=1, description="Width of the encoder's feed-forward networks.")

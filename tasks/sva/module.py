@@ -2,19 +2,20 @@
 
 from functools import partial
 
-from phmrun.engine.optimizers import optimizer_from, schedule_from
+from phmrun.engine.network import build_network
+from phmrun.engine.optimizers import optimizer_from
+from phmrun.engine.schedules import schedule_from
 from phmrun.families.sentence_classification.module import ClassificationModule
 from phmrun.families.sentence_classification.predictor import build_predictor as sentence_classifier
 from phmrun.models.lstm_classifier import LSTMClassifier
-from phmrun.registry import load
-from phmrun.tasks.sva.config import NETWORKS, AgreementExperiment
+from phmrun.tasks.sva.config import AgreementExperiment
 
 
 def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
     """The module of an experiment with so many vocabulary entries and classes."""
     training = config.training
     return ClassificationModule(
-        load(NETWORKS[config.model.network])(config, words, classes),
+        build_network("sva", config, words, classes),
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.width),
         smoothing=training.label_smoothing,

@@ -33,7 +33,7 @@ def test_what_fits_the_task_that_has_been_typed():
     assert "builtin" in parse
     assert "multi30k" not in parse
     assert completion.presets(Context(task="nmt"), "b") == ["base"]
-    assert completion.networks(Context(task="nmt"), "") == ["transformer", "delight"]
+    assert completion.networks(Context(task="nmt"), "") == ["delight", "transformer"]
     assert completion.networks(Context(task="parse"), "") == []
     assert "lstm" in completion.networks(Context(task="sva"), "")
     assert "training.optimizer.lr=" in completion.keys(Context(task="nmt"), "training.opt")

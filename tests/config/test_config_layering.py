@@ -113,7 +113,7 @@ def test_all_problems_at_once(schema, options_of):
     assert found["model.preset"].suggestion == ["big"]
     assert found["layer.m"].valid == ["n", "variant"]
     assert found["layer.n"].what == "must be a whole number, not 'x'"
-    assert found["training.optimizer.name"].valid[:2] == ["adam", "adamw"]
+    assert found["training.optimizer.name"].valid[:3] == ["adam", "adamax", "adamw"]
     assert found["output.structure"].suggestion[0] == "phm"
     assert found["output.structure"].source == "--output"
 

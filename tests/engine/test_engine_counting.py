@@ -10,10 +10,10 @@ from torch import nn
 
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.engine.counting import count_network, count_parameters, scope_of
-from phmrun.engine.optimizers import OPTIMIZERS, build_optimizer
+from phmrun.engine.optimizers import build_optimizer
 from phmrun.errors import PhmrunError
 from phmrun.layers import Embedding, Linear, options_of
-from phmrun.registry import STRUCTURES, TASKS
+from phmrun.registry import OPTIMIZERS, STRUCTURES, TASKS
 from phmrun.tasks.nmt.config import TranslationExperiment
 
 FIXED = {
@@ -96,7 +96,7 @@ def test_counted_without_building_equals_built(name, options, tmp_path):
         assert all(entry["count"] == count(*entry["shape"], **options) for entry in maps)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", OPTIMIZERS.names())
 def test_the_optimizers_numbers_are_those_that_it_keeps(name):
     try:
         network = Linear(6, 4, bias=False)

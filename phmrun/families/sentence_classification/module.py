@@ -6,7 +6,8 @@ from torch.nn import functional as F
 
 from phmrun.engine.export_graph import LONGEST, MOST, UNROLLED, ExportGraph, random_tokens
 from phmrun.engine.module import Loss, Prediction, TrainingModule
-from phmrun.engine.optimizers import OptimizerBuilder, Schedule
+from phmrun.engine.optimizers import OptimizerBuilder
+from phmrun.engine.schedules import Schedule
 from phmrun.errors import PhmrunError
 from phmrun.families.sentence_classification.data import ClassificationBatch, ClassificationData
 from phmrun.families.sentence_classification.vectors import Found

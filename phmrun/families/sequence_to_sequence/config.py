@@ -6,7 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
+from phmrun.config.names import Registered
 from phmrun.config.sections import MOST_LAYERS, DataConfig, FilePath, ModelConfig, Section, Unhashed
+from phmrun.registry import networks
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
 
@@ -129,7 +131,7 @@ class TransformerConfig(ModelConfig):
         "fairseq-iwslt": {**_FAIRSEQ, "feedforward": 1024, "heads": 4},
     }
 
-    network: Literal["transformer", "delight"] = Field(
+    network: Annotated[str, Registered(networks("sequence_to_sequence"))] = Field(
         "transformer",
         description="delight: the deep and light-weight Transformer (Mehta et al. 2021), swish and post-norm with "
         "biases, unless norm says otherwise, in 8 + 8 blocks.",

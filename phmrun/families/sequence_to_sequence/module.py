@@ -1,9 +1,13 @@
 """Sequence-to-sequence learning: the loss over target tokens, and outputs for text. Translation and style share it."""
 
+from typing import cast
+
 from phmrun.config import LayerConfig
 from phmrun.engine.export_graph import ExportGraph
 from phmrun.engine.module import Loss, Prediction, TrainingModule
-from phmrun.engine.optimizers import OptimizerBuilder, Schedule, optimizer_from, schedule_from
+from phmrun.engine.network import build_network
+from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
+from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelBatch, ParallelData
@@ -69,16 +73,16 @@ def build_sequence_to_sequence(
         PhmrunError: Sizes, structures and tying that do not go together.
     """
     training = config.training
-    build = _delight if config.model.network == "delight" else _transformer
     return SequenceToSequenceModule(
-        build(config, source_size, target_size),
+        cast(EncoderDecoder, build_network("sequence_to_sequence", config, source_size, target_size)),
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.width),
         smoothing=training.label_smoothing,
     )
 
 
-def _transformer(config: SequenceToSequenceExperiment, source_size: int, target_size: int) -> Transformer:
+def build_transformer(config: SequenceToSequenceExperiment, source_size: int, target_size: int) -> Transformer:
+    """Return the Transformer that a configuration describes."""
     model = config.model
     shares = model.tie != "none" and config.embedding.structure not in EMBEDDINGS  # those share the words' vectors only
     if shares and config.output.arguments not in (config.embedding.arguments, LayerConfig().arguments):
@@ -105,7 +109,8 @@ def _transformer(config: SequenceToSequenceExperiment, source_size: int, target_
     )
 
 
-def _delight(config: SequenceToSequenceExperiment, source_size: int, target_size: int) -> DeLighT:
+def build_delight(config: SequenceToSequenceExperiment, source_size: int, target_size: int) -> DeLighT:
+    """Return the DeLighT that a configuration describes."""
     model = config.model
     # Its depths and widths follow from the layer's number, so there is no feed-forward size.
     return DeLighT(

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from phmrun.engine.optimizers import build_optimizer, build_schedule
+from phmrun.engine.optimizers import build_optimizer
+from phmrun.engine.schedules import build_schedule
 from phmrun.tasks.lm.data import StreamBatch
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.module import MEMORY, LanguageModelModule, perplexity

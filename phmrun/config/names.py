@@ -1,0 +1,36 @@
+"""Keys whose value is a name of a registry: checked against it, listed in errors, schemas and completions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticKnownError, core_schema
+
+from phmrun.registry import Registry
+
+
+class Registered:
+    """Mark of a key that names something of a registry: ``Annotated[str, Registered(OPTIMIZERS)]``."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Names that are known now; those of plug-ins are allowed as well."""
+        return {"anyOf": [{"enum": self.registry.names()}, {"type": "string"}]}
+
+    def _checked(self, name: str) -> str:
+        if name not in self.registry:
+            raise PydanticKnownError("literal_error", {"expected": ", ".join(self.registry.names())})
+        return name
+
+
+def registered_names(field: FieldInfo) -> Sequence[str]:
+    """Return the valid names of a key that is marked as :class:`Registered`; nothing of any other."""
+    return next((mark.registry.names() for mark in field.metadata if isinstance(mark, Registered)), ())
