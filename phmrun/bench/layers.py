@@ -17,10 +17,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from phmrun.bench.embeddings import large_tables
+from phmrun.bench.lookup_memory import large_tables
 from phmrun.bench.machine import last_level_cache, waiter
 from phmrun.bench.modules import MODULE_KINDS, ORDERS, Batch, Case, Form, Inputs, ModuleKind, Shape, cases, frozen
-from phmrun.bench.third_party import missing, other_layers
 from phmrun.bench.timing import MEASUREMENT, Result, Timing, interleave, ratios
 from phmrun.errors import PhmrunError
 from phmrun.progress import progress
@@ -63,7 +62,6 @@ def survey(
     orders: Sequence[int] = (),
     shapes: Sequence[Shape] = (),
     dtype: torch.dtype = torch.float32,
-    third_party: bool = True,
     rows: int = 0,
 ) -> Survey:
     """Plans a benchmark of kinds of modules, with structures named with their options; refuses one in which none fits.
@@ -72,23 +70,17 @@ def survey(
     given, ``rows`` the vectors in the large tables, 0 for none.
     """
     orders = orders or ORDERS
-    absent = missing() if third_party else []
-    plan = Survey([], [], [f"layers of {name}: not installed; pip install 'phmrun[bench]'" for name in absent])
-    fitting = 0
+    plan = Survey([], [], [])
     for kind in (MODULE_KINDS[name] for name in modules):
         found, reasons = cases(kind, structures, orders, shapes, dtype)
-        # Ours alone are counted: without one, there is nothing to compare other packages' layers with.
-        fitting += len(found)
         plan.candidates.extend(found)
         plan.left_out.extend(reasons)
-        if third_party:
-            plan.candidates.extend(other_layers(kind, orders, shapes))
         if kind.name == "embedding" and rows:
             layers = {case.label: (case.structure, case.options) for case in found if case.structure != "dense"}
             large, reasons = large_tables(list(layers.values()), sorted({case.shape[1] for case in found}), rows)
             plan.tables.extend(large)
             plan.left_out.extend(reasons)
-    if not fitting:
+    if not plan.candidates:
         raise PhmrunError(f"no layer fits: {plan.left_out[-1]}", where="--shape")
     return plan
 

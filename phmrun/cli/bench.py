@@ -2,32 +2,24 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phmrun.cli import bench_layers, completion, console, measuring
+from phmrun.cli import bench_layers, console, measuring
 from phmrun.cli.decoding import Device
 from phmrun.cli.measuring import Repeats, Texts, Threads, measured
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.cli.options import Json, RunArgument, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.experiments import resolve_request
 from phmrun.progress import progress, waiting
-from phmrun.registry import STRUCTURES, load_plugins
 
 if TYPE_CHECKING:
-    from phmrun.bench.networks import Measured
     from phmrun.bench.run import Report
 
 app = typer.Typer(help="Speed of layers and of whole models, against others in the same run.", no_args_is_help=True)
 
 OPPONENTS = ("hf", "dense", "ctranslate2", "ctranslate2-int8")  # what stands beside a run without being one
 PARTS = ("training", "decoding")
-NETWORKS_EPILOG = """Examples:
-
-phmrun bench networks --preset small --preset base --threads 1
-
-phmrun bench networks --layer "phm n=4" --layer "monarch budget=1/8" --length 40"""
 TABLE_EPILOG = """Examples:
 
 phmrun bench table configs/papers/phm/table4.yaml
@@ -48,96 +40,6 @@ BatchSizes = Annotated[Texts, measured(metavar="N,…", help="Sentences decoded 
 app.command("layers", epilog=bench_layers.EPILOG)(bench_layers.bench_layers)
 
 
-@app.command("networks", epilog=NETWORKS_EPILOG)
-def bench_networks(
-    preset: Annotated[
-        Texts, measured(metavar="NAME", help="Sizes of the task nmt; may be repeated (default: small).")
-    ] = None,
-    layer: Annotated[
-        Texts,
-        measured(
-            metavar="NAME",
-            help="Structure of the blocks' matrices, with options if need be: 'phm n=8'; may be repeated (default: "
-            "all).",
-            autocompletion=completion.layers,
-        ),
-    ] = None,
-    vocabulary: Annotated[int, measured(min=5, help="Tokens that there are.")] = 8000,
-    length: Annotated[int, measured(min=2, help="Tokens of every sentence, of both sides.")] = 24,
-    tokens: Annotated[int, measured(min=1, help="Target tokens of a training step.")] = 2048,
-    batch_size: BatchSizes = None,
-    repeats: Repeats = 5,
-    plugin: Plugin = None,
-    threads: Threads = 0,
-    device: Device = "auto",
-    as_json: Json = False,
-) -> None:
-    """Measures Transformers with random weights: an optimizer step, and beam search with a beam of 5.
-
-    Figures beside the time of the dense network are ratios to it: below 1 is faster. Multiplications are those of the
-    weight matrices, for one token.
-    """
-    load_plugins(plugin)
-    wanted = [measuring.name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
-    from phmrun.bench import machine, networks
-    from phmrun.engine.trained_model import choose_device
-
-    measuring.prepare_process(threads)
-    place = choose_device(device)
-    sizes = tuple(measuring.numbers(batch_size, "--batch-size")) or networks.Amount.sentences
-    amount = networks.Amount(vocabulary, length, tokens, sizes, repeats)
-    # All configurations are resolved before anything is measured, so that a mistake in the last is told at once.
-    plans = [(name, _configs(name, wanted, vocabulary)) for name in measuring.listed(preset) or ["small"]]
-    machine.warn_if_busy()
-    facts = {**machine.facts(), "device": place}
-    found = [networks.measure(name, configs, amount, device=place) for name, configs in plans]
-    if as_json:
-        console.print_json({"machine": facts, "rows": [row.to_json() for rows in found for row in rows]})
-        return
-    measuring.print_machine(facts)
-    for rows in found:
-        _print_preset(rows, tokens)
-
-
-def _configs(preset: str, wanted: list[tuple[str, dict[str, Any]]], vocabulary: int) -> dict[str, Any]:
-    """By structure and options the configs of all networks that can be built, the dense one first."""
-    from phmrun.engine.counting import count_parameters
-
-    configs: dict[str, Any] = {}
-    left_out = []
-    for name, options in [("dense", {}), *wanted]:
-        label = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
-        settings = [("model.preset", preset, "--preset"), ("layer.structure", name, "--layer")]
-        settings += [(f"layer.{key}", value, "--layer") for key, value in options.items()]
-        config = resolve_request("nmt", settings).resolved.config
-        try:
-            count_parameters(config, (vocabulary, vocabulary))
-            configs[label] = config
-        except PhmrunError as error:
-            left_out.append(f"{preset}, {label}: {error.what}")
-    for reason in left_out:
-        console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
-    # dense itself always fits, so these are all that were asked for
-    if wanted and len(left_out) == len(wanted):
-        raise PhmrunError(f"no layer fits: {left_out[-1]}", where="--layer")
-    return configs
-
-
-def _print_preset(rows: list["Measured"], tokens: int) -> None:
-    """One line per network; the dense one's has its times."""
-    dense, lines = rows[0], []
-    for row in rows:
-        multiplications = f"{row.multiplications / 1e6:,.1f} M"
-        times = [
-            measuring.duration(row.seconds[name]) if row is dense else f"{row.ratios[name]:.2f}" for name in row.seconds
-        ]
-        lines.append((row.layer, f"{row.parameters:,}", multiplications, *times))
-    heads = [name if name.startswith("train") else f"beam 5, {name}" for name in dense.seconds]
-    columns = ("layer", "parameters", "multiplications", *heads)
-    console.print_table(columns, lines, title=f"\n{dense.preset}: a step of {tokens:,} tokens, and decoding")
-
-
-app.command("embeddings", epilog=bench_layers.EMBEDDINGS_EPILOG)(bench_layers.bench_embeddings)
 app.command("rates", epilog=bench_layers.RATES_EPILOG)(bench_layers.bench_rates)
 
 
@@ -203,43 +105,6 @@ def bench_table(
     shown = sorted(wanted)
     lines = [(name, *(f"{times[key]['value']:.4g}" for key in shown)) for name, times in found.items()]
     console.print_table(("run", *(TIMES[key] for key in shown)), lines)
-
-
-@app.command("trees")
-def bench_trees(
-    length: Annotated[Texts, measured(metavar="WORDS,…", help="Words of a sentence (default: 10,20,40).")] = None,
-    sentences: Annotated[int, measured(min=1, help="Sentences per call.")] = 64,
-    repeats: Repeats = 5,
-    threads: Threads = 0,
-    as_json: Json = False,
-) -> None:
-    """Measures spanning trees with one root, beside supar's if that is installed, on the CPU.
-
-    Scores are random, so that every sentence must be searched, or peaked as a trained parser's, whose best heads
-    mostly are a tree.
-    """
-    lengths = measuring.numbers(length, "--length")
-    from phmrun.bench import machine, trees
-
-    measuring.prepare_process(threads)
-    if not trees.has_supar():
-        console.stderr().print("left out: supar's spanning trees: not installed", markup=False)
-    machine.warn_if_busy()
-    facts = {**machine.facts(), "device": "cpu"}
-    rows = list(trees.measure(lengths or trees.LENGTHS, sentences=sentences, rounds=repeats))
-    if as_json:
-        console.print_json({"machine": facts, "rows": [row.to_json() for row in rows]})
-        return
-    measuring.print_machine(facts)
-    others = list(rows[0].ratios)
-    lines = []
-    for row in rows:
-        beside = [cell for name in others for cell in (round(row.rates[name]), f"{row.ratios[name]:.1f}×")]
-        ours = round(row.rates[trees.OURS])
-        lines.append((row.scores, row.words, row.sentences, f"{row.searched:.0%}", ours, *beside))
-    heads = [cell for name in others for cell in (name, "ratio")]
-    columns = ("scores", "words", "batch", "searched", trees.OURS, *heads)
-    console.print_table(columns, lines, title="\nSentences per second")
 
 
 @app.command("run", epilog=RUN_EPILOG)

@@ -1,4 +1,4 @@
-"""``phmrun bench layers``, ``embeddings``, ``rates``: how fast single modules are, and how far a step moves them."""
+"""``phmrun bench layers`` and ``rates``: speed of single modules, and the effect of an optimizer step on them."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -9,11 +9,11 @@ from phmrun.cli.decoding import Device
 from phmrun.cli.measuring import Repeats, Texts, Threads, measured
 from phmrun.cli.options import Json, Plugin
 from phmrun.errors import PhmrunError, unknown
-from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
+from phmrun.registry import STRUCTURES, load_plugins
 
 if TYPE_CHECKING:
-    from phmrun.bench.embeddings import LookupMemory
     from phmrun.bench.layers import Measured
+    from phmrun.bench.lookup_memory import LookupMemory
 
 MODULES = ("linear", "lstm", "embedding", "output", "biaffine")
 ALL = "all"
@@ -27,9 +27,6 @@ phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64
 phmrun bench layers --module lstm --layer "phm n=5 variant=released" --layer dense --json
 
 phmrun bench layers --module all --n 4,8"""
-EMBEDDINGS_EPILOG = """Example:
-
-phmrun bench embeddings --embedding "define depth=7 width=128" --words 10000 --width 400 --tokens 1400"""
 RATES_EPILOG = """Example:
 
 phmrun bench rates --layer "phm n=4" --layer low-rank --shape 512x512"""
@@ -74,9 +71,6 @@ def bench_layers(
     training_tokens: Annotated[
         Texts, measured(metavar="TOKENS,…", help="The same per training step (default of linear: 4096).")
     ] = None,
-    third_party: Annotated[
-        bool, measured(help="Beside ours, the layers of adapters and tensorly-torch, if installed.")
-    ] = True,
     precision: Annotated[
         str,
         measured(metavar="|".join(PRECISIONS), help="bfloat16: training under autocast, inference with such weights."),
@@ -114,20 +108,21 @@ def bench_layers(
     # After all checks that do without it: its import takes seconds, and a mistake should be told at once.
     import torch
 
-    from phmrun.bench import embeddings, layers, machine
+    from phmrun.bench import layers, machine
     from phmrun.bench.layers import check_batches, survey
+    from phmrun.bench.lookup_memory import lookup_memory
     from phmrun.engine.trained_model import choose_device
 
     check_batches(modules, batches, "--tokens")
     check_batches(modules, training, "--training-tokens")
     measuring.prepare_process(threads)
     place, dtype = choose_device(device), getattr(torch, precision)
-    plan = survey(modules, structures, orders=orders, shapes=shapes, dtype=dtype, third_party=third_party, rows=rows)
+    plan = survey(modules, structures, orders=orders, shapes=shapes, dtype=dtype, rows=rows)
     for reason in plan.left_out:
         console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
     machine.warn_if_busy()
     facts = {**machine.facts(), "device": place, "precision": precision}
-    memory = list(embeddings.lookup_memory(plan.tables, device=place))
+    memory = list(lookup_memory(plan.tables, device=place))
     found = list(
         layers.measure(plan.candidates, batches=batches, training=training, rounds=repeats, device=place, dtype=dtype)
     )
@@ -137,7 +132,7 @@ def bench_layers(
         return
     measuring.print_machine(facts)
     for name, group in groupby(found, key=lambda row: row.module):
-        _print_module(name, list(group))
+        print_module(name, list(group))
     if memory:
         _print_memory(memory)
 
@@ -147,7 +142,7 @@ def _batch(text: str, flag: str) -> tuple[int, ...]:
     return tuple(measuring.number(part, flag) for part in text.lower().replace("×", "x").split("x"))
 
 
-def _print_module(name: str, rows: Sequence["Measured"]) -> None:
+def print_module(name: str, rows: Sequence["Measured"]) -> None:
     """One table per mode; ratios beside the time of the torch module."""
     reference = rows[0].reference
     forms = [form for form in ("dense", "factored", "unfolded") if any(form in row.ratios for row in rows)]
@@ -174,54 +169,6 @@ def _print_memory(rows: Sequence["LookupMemory"]) -> None:
         lines.append((row.layer, f"{row.rows:,} × {row.width}", *shown))
     columns = ("layer", "table", "dense", "parameters", "lookup, at its peak")
     console.print_table(columns, lines, title=f"\nembedding: a lookup of {rows[0].tokens} vectors")
-
-
-def bench_embeddings(
-    embedding: Annotated[
-        Texts,
-        measured(
-            metavar="NAME",
-            help="Embedding, with options if need be: 'define depth=7'; may be repeated (default: all).",
-            autocompletion=completion.embeddings,
-        ),
-    ] = None,
-    words: Annotated[int, measured(min=1, help="Entries of the vocabulary.")] = 10_000,
-    width: Annotated[int, measured(min=1, help="Numbers of a vector (m).")] = 384,
-    tokens: Annotated[int, measured(min=1, help="Words looked up per call.")] = 1400,
-    repeats: Repeats = 15,
-    threads: Threads = 0,
-    device: Device = "auto",
-    as_json: Json = False,
-) -> None:
-    """Measures lookups at inference against nn.Embedding: as scoring and prediction make them, and computed anew.
-
-    Folded: the table of all vectors, made once. Kept: the same table inside the module, looked after by it in case a
-    weight changes. Computed: the vectors of these words from the weights, as training does.
-    """
-    chosen = [measuring.name_and_options(text, "--embedding") for text in embedding or EMBEDDINGS.names()]
-    from phmrun.bench import embeddings, machine
-    from phmrun.engine.trained_model import choose_device
-    from phmrun.layers.structure import checked_options
-
-    measuring.prepare_process(threads)
-    place = choose_device(device)
-    checked = [(name, checked_options(name, options, table=True)) for name, options in chosen]
-    machine.warn_if_busy()
-    facts = {**machine.facts(), "device": place}
-    rows = list(embeddings.measure(checked, words=words, width=width, tokens=tokens, rounds=repeats, device=place))
-    if as_json:
-        console.print_json({"machine": facts, "rows": [row.to_json() for row in rows]})
-        return
-    measuring.print_machine(facts)
-    forms = list(rows[0].ratios)
-    lines = []
-    for row in rows:
-        ratios = [f"{row.ratios[form]:.2f}" for form in forms]
-        time = measuring.duration(row.seconds[embeddings.REFERENCE])
-        lines.append((row.embedding, f"{row.parameters:,}", time, *ratios, f"{row.difference:.0e}"))
-    title = f"\n{tokens:,} of {words:,} words, {width} numbers each; ratios to {embeddings.REFERENCE}"
-    columns = ("embedding", "parameters", embeddings.REFERENCE, *forms, "difference")
-    console.print_table(columns, lines, title=title)
 
 
 def bench_rates(

@@ -5,8 +5,8 @@ import os
 import pytest
 import torch
 
-from phmrun.bench.embeddings import ROWS, large_tables, lookup_memory
 from phmrun.bench.layers import Case
+from phmrun.bench.lookup_memory import ROWS, large_tables, lookup_memory
 from phmrun.bench.modules import EmbeddingKind
 from phmrun.layers import Structure
 from phmrun.registry import STRUCTURES

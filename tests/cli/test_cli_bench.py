@@ -8,7 +8,7 @@ from phmrun.cli.bench_layers import _batch
 from phmrun.cli.measuring import name_and_options, sides
 from phmrun.errors import PhmrunError
 
-SMALL = ["--no-third-party", "--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
+SMALL = ["--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--repeats", "1"]
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +106,6 @@ def test_every_module_against_its_own_reference(phmrun, monkeypatch):
         "2",
         "--repeats",
         "1",
-        "--no-third-party",
         "--layer",
         "phm",
     ]
@@ -130,27 +129,6 @@ def test_every_module_against_its_own_reference(phmrun, monkeypatch):
         assert f"{name}: training step" in result.out
         assert f"{name}: inference" in result.out
     assert "a lookup of 640 vectors" in result.out
-
-
-def test_layers_of_other_packages_that_are_missing(phmrun, monkeypatch):
-    from phmrun.bench import third_party
-
-    monkeypatch.setattr(third_party, "installed", lambda name: False)
-    result = phmrun("bench", "layers", "--layer", "dense", *SMALL[1:])
-    assert result.code == 0
-    assert "left out: layers of adapters: not installed" in result.err
-    assert "left out: layers of tensorly-torch: not installed" in result.err
-
-
-def test_trees(phmrun):
-    result = phmrun("bench", "trees", "--length", "3,5", "--sentences", "4", "--repeats", "1", "--json")
-    assert result.code == 0
-    rows = json.loads(result.out)["rows"]
-    assert [(row["words"], row["scores"]) for row in rows] == [
-        (3, "random"), (3, "peaked"), (5, "random"), (5, "peaked"),
-    ]  # fmt: skip
-    result = phmrun("bench", "trees", "--length", "3", "--sentences", "4", "--repeats", "1")
-    assert "Sentences per second" in result.out
 
 
 def test_shapes_and_structures():
@@ -228,35 +206,3 @@ def test_unknown_run(phmrun, run_dir):
     result = phmrun("bench", "run", "nmt-bulitin-phm-7-0123456789ab", "--runs-dir", str(run_dir.parent))
     assert result.code == 2
     assert run_dir.name in result.err
-
-
-def test_embeddings(phmrun):
-    arguments = ["--embedding", "define depth=2 expansion=32 max_groups=2 multiple_of=4", "--words", "40"]
-    arguments += ["--width", "16", "--tokens", "5", "--repeats", "1", "--threads", "1"]
-    report = json.loads(phmrun("bench", "embeddings", *arguments, "--json").out)
-    assert report["rows"][0]["difference"] < 1e-6
-    table = phmrun("bench", "embeddings", *arguments).out
-    assert "5 of 40 words, 16 numbers each" in table
-    wrong = phmrun("bench", "embeddings", "--embedding", "define depht=2")
-    assert wrong.code == 2
-    assert "depth" in wrong.err
-
-
-def test_networks(phmrun):
-    arguments = ["--layer", "monarch", "--layer", "circulant", "--vocabulary", "16", "--length", "4", "--tokens", "8"]
-    arguments += ["--preset", "tiny", "--batch-size", "1,2", "--repeats", "1"]
-    result = phmrun("bench", "networks", *arguments, "--json")
-    assert result.code == 0
-    assert "left out: tiny, circulant" in result.err
-    dense, monarch = json.loads(result.out)["rows"]
-    assert [dense["layer"], monarch["layer"]] == ["dense", "monarch"]
-    assert dense["ratios"] == dict.fromkeys(("batch 1", "batch 2", "training"), 1.0)
-    assert monarch["ratios"].keys() == dense["ratios"].keys()
-    assert monarch["parameters"] < dense["parameters"]
-    assert monarch["multiplications"] < dense["multiplications"]
-
-
-def test_networks_that_cannot_be_built(phmrun):
-    result = phmrun("bench", "networks", "--preset", "tiny", "--layer", "phm n=3")
-    assert result.code == 2
-    assert "n = 3 does not divide both sizes" in result.err

@@ -1,23 +1,33 @@
 """Whole Transformers with each structure in their blocks against the dense one: an optimizer step, and decoding.
 
-Weights and sentences are random. All decode as many tokens as the sentences have: everybody makes the same steps.
+Weights and sentences are random. All decode as many tokens as the sentences have: every network makes the same steps.
+Ratios are to the dense network's time: below 1 is faster. Multiplications are those of weight matrices, for one token.
+
+``python -m benchmarks.networks --preset small --preset base --threads 1``
+``python -m benchmarks.networks --layer "phm n=4" --layer "monarch budget=1/8" --length 40``
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
+from benchmarks.arguments import parser, start
 from phmrun.bench.machine import waiter
 from phmrun.bench.systems import Ours, Sources, decoding
 from phmrun.bench.timing import Result, interleave
+from phmrun.cli import console, measuring
 from phmrun.engine.counting import count_parameters
+from phmrun.errors import PhmrunError
+from phmrun.experiments import resolve_request
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelBatch
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule, build_sequence_to_sequence
 from phmrun.families.sequence_to_sequence.predictor import search_from
 from phmrun.progress import progress
+from phmrun.registry import STRUCTURES, load_plugins
 from phmrun.text.vocabulary import BOS, EOS
 
 BEAM = 5
@@ -109,3 +119,71 @@ def _sentences(count: int, amount: Amount, seed: int = 0) -> torch.Tensor:
     tokens = torch.randint(EOS + 1, amount.vocabulary, (count, amount.length), generator=drawn)
     tokens[:, -1] = EOS
     return tokens
+
+
+def configurations(preset: str, wanted: list[tuple[str, dict[str, Any]]], vocabulary: int) -> dict[str, Any]:
+    """Configs of all networks that can be built, by structure and options, the dense one first."""
+    configs: dict[str, Any] = {}
+    left_out = []
+    for name, options in [("dense", {}), *wanted]:
+        label = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
+        settings = [("model.preset", preset, "--preset"), ("layer.structure", name, "--layer")]
+        settings += [(f"layer.{key}", value, "--layer") for key, value in options.items()]
+        config = resolve_request("nmt", settings).resolved.config
+        try:
+            count_parameters(config, (vocabulary, vocabulary))
+            configs[label] = config
+        except PhmrunError as error:
+            left_out.append(f"{preset}, {label}: {error.what}")
+    for reason in left_out:
+        console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
+    # dense itself always fits, so these are all that were asked for
+    if wanted and len(left_out) == len(wanted):
+        raise PhmrunError(f"no layer fits: {left_out[-1]}", where="--layer")
+    return configs
+
+
+def print_preset(rows: list[Measured], tokens: int) -> None:
+    """Print a line per network: the dense one's times, the others' ratios to them."""
+    dense, lines = rows[0], []
+    for row in rows:
+        multiplications = f"{row.multiplications / 1e6:,.1f} M"
+        times = [
+            measuring.duration(row.seconds[name]) if row is dense else f"{row.ratios[name]:.2f}" for name in row.seconds
+        ]
+        lines.append((row.layer, f"{row.parameters:,}", multiplications, *times))
+    heads = [name if name.startswith("train") else f"beam 5, {name}" for name in dense.seconds]
+    columns = ("layer", "parameters", "multiplications", *heads)
+    console.print_table(columns, lines, title=f"\n{dense.preset}: a step of {tokens:,} tokens, and decoding")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure an optimizer step and beam search with a beam of 5."""
+    options = parser(__doc__, repeats=5)
+    options.add_argument("--preset", action="append", metavar="NAME", help="sizes of the task nmt (default: small)")
+    options.add_argument("--layer", action="append", metavar="NAME", help="structure with options (default: all)")
+    options.add_argument("--vocabulary", type=int, default=8000, help="tokens of the vocabulary")
+    options.add_argument("--length", type=int, default=24, help="tokens of every sentence, on both sides")
+    options.add_argument("--tokens", type=int, default=2048, help="target tokens of a training step")
+    options.add_argument("--batch-size", action="append", metavar="N,…", help="sentences decoded at a time (1,64)")
+    options.add_argument("--plugin", action="append", default=[], help="file of your own layers")
+    args = options.parse_args(arguments)
+    load_plugins(args.plugin)
+    wanted = [measuring.name_and_options(text, "--layer") for text in args.layer or STRUCTURES.names()]
+    sizes = tuple(measuring.numbers(args.batch_size, "--batch-size")) or Amount.sentences
+    amount = Amount(args.vocabulary, args.length, args.tokens, sizes, args.repeats)
+    presets = measuring.listed(args.preset) or ["small"]
+    # All configurations are resolved before the first measurement, which takes long.
+    plans = [(name, configurations(name, wanted, args.vocabulary)) for name in presets]
+    facts = start(args)
+    groups = [measure(name, configs, amount, device=facts["device"]) for name, configs in plans]
+    if args.json:
+        console.print_json({"machine": facts, "rows": [row.to_json() for rows in groups for row in rows]})
+        return
+    measuring.print_machine(facts)
+    for rows in groups:
+        print_preset(rows, args.tokens)
+
+
+if __name__ == "__main__":
+    main()

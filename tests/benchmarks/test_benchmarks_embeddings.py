@@ -1,9 +1,11 @@
 """Lookups against nn.Embedding: what is measured, and that all forms find the same vectors."""
 
+import json
+
 import pytest
 
-from phmrun.bench import embeddings
-from phmrun.bench.embeddings import REFERENCE, measure
+from benchmarks import embeddings
+from benchmarks.embeddings import REFERENCE, measure
 from phmrun.errors import PhmrunError
 
 DEFINE = ("define", {"depth": 2, "expansion": 32, "max_groups": 2, "multiple_of": 4, "width": 8})
@@ -34,6 +36,17 @@ def test_kept_vectors_are_not_computed_again(monkeypatch):
     assert calls.count(40) == 2, "once to fold it, once to keep it"
 
 
-def test_mistakes():
+def test_options_that_do_not_fit_are_refused():
     with pytest.raises(PhmrunError, match="groups do not divide"):
         list(measure([("define", {"width": 5})], words=40, width=16, tokens=9, rounds=1))
+
+
+def test_script_prints_a_table_or_json(capsys):
+    arguments = ["--embedding", "define depth=2 expansion=32 max_groups=2 multiple_of=4", "--words", "40"]
+    arguments += ["--width", "16", "--tokens", "5", "--repeats", "1"]
+    embeddings.main([*arguments, "--json"])
+    assert json.loads(capsys.readouterr().out)["rows"][0]["difference"] < 1e-6
+    embeddings.main(arguments)
+    assert "5 of 40 words, 16 numbers each" in capsys.readouterr().out
+    with pytest.raises(PhmrunError, match="depth"):
+        embeddings.main(["--embedding", "define depht=2"])

@@ -1,7 +1,9 @@
-"""How fast spanning trees are found: sentences per second, on random scores and on those of a trained parser's kind.
+"""Speed of spanning-tree search: sentences per second on random and on peaked scores, beside supar's if installed.
 
 Random scores almost never make a tree by themselves, so that every sentence must be searched. A trained parser is sure
 of most heads: its *peaked* scores are drawn around a tree, from which a few words' best heads stray.
+
+``python -m benchmarks.trees --length 10,20,40 --threads 1``
 """
 
 import math
@@ -14,7 +16,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from benchmarks.arguments import parser, start
 from phmrun.bench.timing import Result, interleave
+from phmrun.cli import console, measuring
 from phmrun.decoding import spanning_trees
 
 Kind = Literal["random", "peaked"]
@@ -105,3 +109,32 @@ def _searched(scores: Tensor, counts: Tensor) -> float:
     best = scores.masked_fill(own, -math.inf).argmax(2)
     best[:, 0] = 0
     return float((best != spanning_trees(scores, counts)).any(1).float().mean())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure trees with one root, on the CPU, and print a line for each kind of scores and length."""
+    options = parser(__doc__, repeats=5)
+    options.add_argument("--length", action="append", metavar="WORDS,…", help="words of a sentence (default: 10,20,40)")
+    options.add_argument("--sentences", type=int, default=64, help="sentences per call")
+    args = options.parse_args(arguments)
+    args.device = "cpu"
+    lengths = measuring.numbers(args.length, "--length") or LENGTHS
+    facts = start(args)
+    if not has_supar():
+        console.stderr().print("left out: supar's spanning trees: not installed", markup=False)
+    rows = list(measure(lengths, sentences=args.sentences, rounds=args.repeats))
+    if args.json:
+        console.print_json({"machine": facts, "rows": [row.to_json() for row in rows]})
+        return
+    measuring.print_machine(facts)
+    others = list(rows[0].ratios)
+    lines = []
+    for row in rows:
+        beside = [cell for name in others for cell in (round(row.rates[name]), f"{row.ratios[name]:.1f}×")]
+        lines.append((row.scores, row.words, row.sentences, f"{row.searched:.0%}", round(row.rates[OURS]), *beside))
+    heads = [cell for name in others for cell in (name, "ratio")]
+    console.print_table(("scores", "words", "batch", "searched", OURS, *heads), lines, title="\nSentences per second")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,11 @@
+import json
 import sys
 import types
 
 import pytest
 import torch
 
-from phmrun.bench import trees
+from benchmarks import trees
 
 
 def test_each_kind_at_each_length():
@@ -49,3 +50,13 @@ def test_supar_is_called_as_its_parsers_do(supar):
     scores, mask = supar[0]
     assert mask.tolist() == [[False, True, True, True, True]] * 2
     assert scores.diagonal(0, 1, 2)[1:].eq(-1e32).all()
+
+
+def test_script_prints_a_table_or_json(capsys):
+    trees.main(["--length", "3,5", "--sentences", "4", "--repeats", "1", "--json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["words"], row["scores"]) for row in rows] == [
+        (3, "random"), (3, "peaked"), (5, "random"), (5, "peaked"),
+    ]  # fmt: skip
+    trees.main(["--length", "3", "--sentences", "4", "--repeats", "1"])
+    assert "Sentences per second" in capsys.readouterr().out

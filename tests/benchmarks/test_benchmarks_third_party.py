@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phmrun.bench import third_party
+from benchmarks import third_party
 from phmrun.bench.layers import measure
 from phmrun.bench.modules import MODULE_KINDS
 from phmrun.layers.structures.phm import PHM
@@ -52,3 +52,13 @@ def test_what_is_missing_is_left_out(monkeypatch):
     monkeypatch.setattr(third_party, "installed", lambda name: False)
     assert third_party.missing() == ["adapters", "tensorly-torch"]
     assert third_party.other_layers(MODULE_KINDS["linear"], [2]) == []
+
+
+def test_script_names_packages_that_are_missing(capsys, monkeypatch):
+    monkeypatch.setattr(third_party, "installed", lambda name: False)
+    sizes = ["--shape", "16x32", "--tokens", "1,4", "--training-tokens", "8", "--n", "2"]
+    third_party.main([*sizes, "--repeats", "1"])
+    shown = capsys.readouterr()
+    assert "left out: layers of adapters: not installed" in shown.err
+    assert "left out: layers of tensorly-torch: not installed" in shown.err
+    assert "phm n=2" in shown.out

@@ -1,8 +1,10 @@
-"""Structured layers of other people's packages, measured beside ours where these are installed (extra ``bench``).
+"""Structured layers of third-party packages, measured beside ours if they are installed (extra ``bench``).
 
 ``adapters`` (Poth et al., EMNLP 2023) has the PHM layer of Compacter, and ``tensorly-torch`` factorised linear maps and
 embeddings. Of the latter, a block tensor train of two cores and rank n has just the matrices, and the parameters, of
 PHM with that n.
+
+``python -m benchmarks.third_party --module linear --n 4,8 --threads 1``
 """
 
 import functools
@@ -12,7 +14,11 @@ from typing import Any
 
 from torch import nn
 
-from phmrun.bench.modules import Case, ModuleKind, Shape
+from benchmarks.arguments import parser, start
+from phmrun.bench import layers
+from phmrun.bench.modules import MODULE_KINDS, ORDERS, Case, ModuleKind, Shape
+from phmrun.cli import console, measuring
+from phmrun.cli.bench_layers import print_module
 
 PACKAGES = {"adapters": ("adapters",), "tensorly-torch": ("tensorly-torch", "tensorly")}
 """Packages, and what must be installed for them: the second needs another without saying so."""
@@ -81,3 +87,34 @@ def tensorly_embedding(num_embeddings: int, embedding_dim: int, n: int) -> nn.Mo
         rank=(1, n, 1),
     )
     return layer
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure PHM and the third-party layers of one kind of module; print tables of training and inference."""
+    options = parser(__doc__, repeats=15)
+    options.add_argument("--module", default="linear", choices=("linear", "embedding"), help="part that is measured")
+    options.add_argument("--n", action="append", metavar="N,…", help="values of n (default: 2,4,8,16)")
+    options.add_argument("--shape", action="append", default=[], metavar="INxOUT,…", help="sizes (default: the kind's)")
+    options.add_argument("--tokens", action="append", metavar="TOKENS,…", help="input vectors per call of inference")
+    options.add_argument("--training-tokens", action="append", metavar="TOKENS,…", help="the same per training step")
+    args = options.parse_args(arguments)
+    kind, orders = MODULE_KINDS[args.module], measuring.numbers(args.n, "--n") or list(ORDERS)
+    shapes = [measuring.sides(text) for text in measuring.listed(args.shape)]
+    plan = layers.survey([kind.name], [("phm", {})], orders=orders, shapes=shapes)
+    left_out = [f"layers of {name}: not installed; pip install 'phmrun[bench]'" for name in missing()]
+    for reason in [*plan.left_out, *left_out]:
+        console.stderr().print(f"left out: {reason}", markup=False, soft_wrap=True)
+    batches = [(number,) for number in measuring.numbers(args.tokens, "--tokens")]
+    training = [(number,) for number in measuring.numbers(args.training_tokens, "--training-tokens")]
+    facts = start(args)
+    cases = [*plan.candidates, *other_layers(kind, orders, shapes)]
+    rows = list(layers.measure(cases, batches=batches, training=training, rounds=args.repeats, device=facts["device"]))
+    if args.json:
+        console.print_json({"machine": facts, "rows": [row.to_json() for row in rows]})
+        return
+    measuring.print_machine(facts)
+    print_module(kind.name, rows)
+
+
+if __name__ == "__main__":
+    main()

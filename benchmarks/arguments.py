@@ -1,0 +1,25 @@
+"""Arguments that all measurements have, and the preparation of the process."""
+
+import argparse
+from typing import Any
+
+from phmrun.bench import machine
+from phmrun.cli.measuring import prepare_process
+from phmrun.engine.trained_model import choose_device
+
+
+def parser(description: str | None, *, repeats: int) -> argparse.ArgumentParser:
+    """Parser with ``--repeats``, ``--threads``, ``--device`` and ``--json``."""
+    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--repeats", type=int, default=repeats, help="rounds; medians are shown")
+    options.add_argument("--threads", type=int, default=0, help="CPU threads for arithmetic; 0: torch's own choice")
+    options.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    options.add_argument("--json", action="store_true", help="print JSON")
+    return options
+
+
+def start(args: argparse.Namespace) -> dict[str, Any]:
+    """Set the threads, warn if the machine is busy, and return the facts of the machine."""
+    prepare_process(args.threads)
+    machine.warn_if_busy()
+    return {**machine.facts(), "device": choose_device(args.device)}
