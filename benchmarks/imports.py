@@ -33,6 +33,8 @@ kernels
 ledger
 config
 statistics
+task
+metric
 registry progress checksums
 files
 documents

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-    from phmrun.ledger import Run
-    from phmrun.metrics.items import Items
-
     Measure = Callable[[NDArray[float64]], NDArray[float64]]
-    Reader = Callable[[Run, str, str], Items | None]
+
+Reader = Callable[[Any, str, str], Any]
+"""``read_items(run, split, part)`` of a :class:`phmrun.ledger.Run`; see :class:`Metric`."""
 
 OF = "-of-"
 """Separator of a metric's name and a baseline's in the name of a score: "bleu-of-copy"."""
@@ -65,7 +64,7 @@ class Metric:
     hub_name: str | None = None
     is_share: bool = False
     measure: "Measure | None" = None
-    read_items: "Reader | None" = None
+    read_items: Reader | None = None
     floors: tuple[str, ...] = ()
 
     @property

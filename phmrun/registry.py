@@ -5,7 +5,7 @@ Listing the names reads package metadata only; the module behind a name is impor
 ==================  ==========================  ========================================================================
 registry            entry-point group           object behind a name
 ==================  ==========================  ========================================================================
-`TASKS`             ``phmrun.tasks``            a `Task`
+`TASKS`             ``phmrun.tasks``            a `phmrun.task.Task`
 `STRUCTURES`        ``phmrun.structures``       a subclass of ``phmrun.layers.Structure``
 `EMBEDDINGS`        ``phmrun.embeddings``       a function that builds a table of word vectors
 `networks(family)`  ``phmrun.networks.FAMILY``  ``build(config, *sizes)`` that returns the network, or its class, which
@@ -29,18 +29,14 @@ import importlib.util
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from phmrun.metric import Baseline, Metric
-
-Part = Literal["schema", "vocabulary", "data", "module", "predictor"]
 _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
@@ -155,56 +151,6 @@ class Option(NamedTuple):
 
 FREEZE = Option("freeze", str, "none", "Parameters that stay as they were drawn, by name, as in a or u,v")
 """An option of every structure, whatever its constructor; a configuration states it only where somebody asks for it."""
-
-
-class Format(NamedTuple):
-    """A format in which a task reads the user's own files: its name, what stands where, and a valid text of each."""
-
-    name: str
-    says: str
-    files: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Task:
-    """One task and where its parts are, each as ``module:name``.
-
-    Args:
-        name: The name on the command line.
-        summary: What it is, in one line.
-        schema: A subclass of ``phmrun.config.Experiment``, in a module that imports no torch.
-        vocabulary: A class of what turns text into numbers; see ``phmrun.engine.data.Vocabulary``.
-        data: ``build_data(config, cache)``, which makes a ``phmrun.engine.data.DataModule``.
-        module: ``build_module(config, *sizes)``, which makes a ``phmrun.engine.module.TrainingModule`` for a
-            vocabulary of these sizes.
-        predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which makes a
-            ``phmrun.engine.trained_model.Predictor`` of a trained module.
-        converts: Whether the predictor can convert the module for another engine, and takes ``exports=``, the directory
-            where it keeps what it converted.
-        formats: What the user's own files look like; all are UTF-8, plain or .gz.
-        pipeline: Name of the task on the Hugging Face Hub: "translation".
-        metrics: Metrics of the task; one of its own needs no other announcement.
-        baselines: Systems without a network that are scored beside the trained one.
-        networks: The networks that tables of papers name, each as ``module:name`` of its class or what builds it.
-    """
-
-    name: str
-    summary: str
-    schema: str
-    vocabulary: str
-    data: str
-    module: str
-    predictor: str
-    converts: bool = False
-    formats: tuple[Format, ...] = ()
-    pipeline: str | None = None
-    networks: Mapping[str, str] = field(default_factory=dict)
-    metrics: "tuple[Metric, ...]" = ()
-    baselines: "tuple[Baseline, ...]" = ()
-
-    def load(self, what: Part) -> Any:
-        """Imports one part and returns it."""
-        return load(getattr(self, what))
 
 
 def load(place: str) -> Any:

@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.imports import ORDER, cycles, floors, module_graph, modules, package_graph, package_of, upward
+from benchmarks.imports import ORDER, cycles, floors, module_graph, modules, package_graph, upward
 
 ROOT = Path(__file__).parents[1]
-RESULTS = {"results", "metrics", "engine"}
-"""Packages among which imports may still point up: a metric names its reader of items in results/."""
-BY_NAME = ("phmrun.metrics.kinds", "phmrun.tasks.")
+BY_NAME = "phmrun.tasks."
 """Modules that still name, in a string, a module that imports them."""
 
 
@@ -18,24 +16,16 @@ def graph():
     return module_graph(modules(ROOT))
 
 
-def between_results(name: str, target: str) -> bool:
-    return {package_of(name), package_of(target)} <= RESULTS
-
-
 def test_no_cycle_between_modules(graph):
     assert [names for names in cycles(graph) if not any(name.startswith(BY_NAME) for name in names)] == []
 
 
 def test_no_cycle_between_packages(graph):
-    assert [names for names in cycles(package_graph(graph)) if not set(names) <= RESULTS] == []
+    assert cycles(package_graph(graph)) == []
 
 
 def test_every_import_points_down(graph):
-    kept = {
-        name: {target: line for target, line in targets.items() if not between_results(name, target)}
-        for name, targets in graph.items()
-    }
-    assert upward(kept) == []
+    assert upward(graph) == []
 
 
 def test_tasks_do_not_import_each_other(graph):

@@ -9,7 +9,8 @@ from phmrun.cli.console import print_json, print_table
 from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here, splits_here
 from phmrun.datasets.locations import Check, find, locate, wanted_splits
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.registry import TASKS, Format
+from phmrun.registry import TASKS
+from phmrun.task import Format
 
 app = typer.Typer(
     help="List, inspect, fetch, import and check datasets.",

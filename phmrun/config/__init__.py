@@ -41,7 +41,7 @@ from phmrun.config.sections import (
     TrainingConfig,
     Unhashed,
 )
-from phmrun.registry import Task
+from phmrun.task import Task
 
 __all__ = [
     "BatchConfig",

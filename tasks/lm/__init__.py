@@ -1,7 +1,7 @@
 """Language modelling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
 
 from phmrun.metric import Baseline, Metric
-from phmrun.registry import Format, Task
+from phmrun.task import Format, Task
 
 PERPLEXITY = Metric("perplexity", lower_is_better=True, floors=("unigram",))
 BITS_PER_CHARACTER = Metric("bits_per_character", lower_is_better=True)

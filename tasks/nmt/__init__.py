@@ -3,7 +3,7 @@
 from phmrun.families.sequence_to_sequence import aligned
 from phmrun.families.sequence_to_sequence.metrics import COPY, OF_TEXT
 from phmrun.metric import Baseline
-from phmrun.registry import Task
+from phmrun.task import Task
 
 TASK = Task(
     name="nmt",

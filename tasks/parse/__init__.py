@@ -1,6 +1,6 @@
 """Dependency parsing with the deep biaffine parser."""
 
-from phmrun.registry import Format, Task
+from phmrun.task import Format, Task
 from phmrun.tasks.parse.metrics import CLAS, LABEL_ACCURACY, LAS, NEIGHBOUR, UAS
 
 TASK = Task(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from phmrun.families.sequence_to_sequence import aligned
 from phmrun.families.sequence_to_sequence.metrics import COPY, OF_TEXT
 from phmrun.metric import Baseline, Metric
-from phmrun.registry import Task
+from phmrun.task import Task
 
 UNCHANGED = Metric("unchanged", "unchanged sentences", "%", lower_is_better=True, hub_name="")
 STYLE = Metric("style", "sentences in the target style", "%", hub_name="")

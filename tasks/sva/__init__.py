@@ -2,7 +2,7 @@
 
 from phmrun.families.sentence_classification.metrics import ACCURACY, MAJORITY
 from phmrun.metric import Baseline
-from phmrun.registry import Format, Task
+from phmrun.task import Format, Task
 
 TASK = Task(
     name="sva",

@@ -14,7 +14,8 @@ from phmrun.ledger.history import in_shown_units, is_share
 from phmrun.ledger.wording import explained, head, title
 from phmrun.metric import Baseline, Metric, find_metric, floors_of, metric_of, part_of
 from phmrun.metrics.items import Items
-from phmrun.registry import METRICS, TASKS, Task
+from phmrun.registry import METRICS, TASKS
+from phmrun.task import Task
 
 
 @pytest.mark.parametrize(

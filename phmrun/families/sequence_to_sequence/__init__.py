@@ -1,6 +1,6 @@
 """Text in, text out: translation and style transfer."""
 
-from phmrun.registry import Format
+from phmrun.task import Format
 
 
 def aligned(source: str, target: str) -> Format:
