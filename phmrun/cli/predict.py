@@ -46,7 +46,9 @@ def predict(
         from phmrun.engine.trained_model import open_run
         from phmrun.text.lines import raw_lines
 
-        predictor = open_run(found).predictor(
+        trained = open_run(found)
+        kernels = trained.kernels()
+        predictor = trained.predictor(
             decoding=options.decoding(nbest=nbest),
             checkpoint=options.checkpoint,
             average=options.average,
@@ -56,11 +58,12 @@ def predict(
         )
     exact = getattr(predictor, "exact", False)
     given = _lines(raw_lines(text), str(text), exact) if text else _lines(sys.stdin.buffer, "standard input", exact)
-    for answer in predictor.predict(_prompted(predictor.prompt) if interactive else given):
-        if as_json:
-            console.print_json(answer.values)
-        else:
-            print(answer.text, flush=True)
+    with kernels.applied():
+        for answer in predictor.predict(_prompted(predictor.prompt) if interactive else given):
+            if as_json:
+                console.print_json(answer.values)
+            else:
+                print(answer.text, flush=True)
 
 
 def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:

@@ -378,6 +378,12 @@ class HardwareConfig(Section):
     threads: int = Field(
         0, ge=0, le=4096, description="Threads of a process for arithmetic on the CPU; 0: torch's own choice."
     )
+    kernels: Literal["auto", "torch", "onednn"] = Field(
+        "auto",
+        description="Library of float32 matrix products on the CPU. auto: oneDNN on processors by AMD if a probe of "
+        "the run's own products shows float32 accuracy, else torch's default (MKL). environment.json records the "
+        "choice; a run keeps it.",
+    )
     deterministic: bool = Field(False, description="Refuse operations whose result differs from call to call on a GPU.")
     compile: bool = Field(
         False,

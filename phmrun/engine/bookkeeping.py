@@ -15,6 +15,7 @@ from phmrun.config import Experiment, TrainingConfig
 from phmrun.engine.data import DataModule
 from phmrun.engine.processes import is_leader
 from phmrun.errors import Interrupted, PhmrunError
+from phmrun.kernels import Choice, float32_precision
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord, Split
 from phmrun.ledger.history import BEST, best_validation, is_share, shown
@@ -154,31 +155,36 @@ def clear(run: Run, config_yaml: str) -> None:
     Run.create(run.path.parent, run.id, config_yaml)
 
 
-def torch_facts(config: Experiment) -> dict[str, Any]:
-    """Threads, accelerators, and the settings and flags that decide how torch computes."""
+def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
+    """Return threads, accelerators, and the settings, flags and libraries that decide how torch computes."""
     driver = Path("/sys/module/nvidia/version")  # as the system tells it
     gpus = {"cuda": torch.version.cuda, "driver": driver.read_text("ascii").strip() if driver.is_file() else None}
     found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     return {
         "threads": torch.get_num_threads(),
         "accelerators": [{"name": each.name, "memory_bytes": each.total_memory, **gpus} for each in found],
-        "settings": {**config.hardware.model_dump(mode="json"), "precision": config.training.precision},
+        "kernels": kernels.library,
+        "kernels_reason": kernels.reason,
+        "settings": {
+            **config.hardware.model_dump(mode="json", exclude={"kernels"}),
+            "precision": config.training.precision,
+        },
         "flags": {
             "cudnn": torch.backends.cudnn.version(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+            "float32_matmul_precision": float32_precision(),
             "mkldnn": torch.backends.mkldnn.is_available(),
         },
     }
 
 
 @contextmanager
-def recorded(run: Run, config: Experiment, leader: bool) -> Iterator[Segment | None]:
+def recorded(run: Run, config: Experiment, kernels: Choice, leader: bool) -> Iterator[Segment | None]:
     """An entry in ``environment.json`` for what this process does in the block; ``None`` for all but the leader."""
     if not leader:
         yield None
         return
-    own = torch_facts(config)
+    own = torch_facts(config, kernels)
     segment = Segment(run, {**facts(run), **own})
     try:
         yield segment

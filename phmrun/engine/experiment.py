@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import torch
 
 from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.datasets.reading import verify_sizes
+from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.bookkeeping import (
     clear,
     has_begun,
@@ -204,13 +206,11 @@ def train(
         if config.hardware.threads:
             torch.set_num_threads(config.hardware.threads)
         hint = "The same command then continues from the last checkpoint."
-        with (
-            log_file(run),
-            outcome_kept(run),
-            disk_errors(ExitCode.TRAINING, hint),
-            recorded(run, config, is_leader()) as segment,
-        ):
-            return _train(config, data, run, parent, plugins or {}, derivation, segment)
+        with log_file(run), outcome_kept(run), disk_errors(ExitCode.TRAINING, hint):
+            network = partial(network_without_weights, config, data.vocabulary.sizes)
+            kernels = kernels_of(config, network, _segments(run))
+            with kernels.applied(), recorded(run, config, kernels, is_leader()) as segment:
+                return _train(config, data, run, parent, plugins or {}, derivation, segment)
 
 
 def build_data(config: Experiment) -> DataModule:
@@ -223,6 +223,11 @@ def build_data(config: Experiment) -> DataModule:
 def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
     """Checksums of the user's own layers, as they stand in an experiment's identity."""
     return {f"plugin {path.name}": digest for path, digest in plugins.items()}
+
+
+def _segments(run: Run) -> list[dict[str, Any]]:
+    """Return the entries of a run's processes; one without facts if an older version has trained it unrecorded."""
+    return run.environment() or ([{}] if (run.checkpoints / LAST).is_file() else [])
 
 
 def _train(

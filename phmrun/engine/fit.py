@@ -41,6 +41,7 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died, keep_freed_memory
 from phmrun.engine.progress import Meter, Record, TrainingProgress
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.kernels import has_bf16
 
 LOG = logging.getLogger("phmrun.engine")
 
@@ -198,11 +199,6 @@ def _taken_up(last: Path, module: TrainingModule, data: DataModule, meter: Meter
         what = "%s is missing: the weights of the best validation, at optimizer step %s, are lost"
         LOG.warning(what, last.parent / BEST, f"{validation.best_step:,}")
     return True
-
-
-def has_bf16() -> bool:
-    """Whether the processor computes in bfloat16, as oneDNN sees it."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

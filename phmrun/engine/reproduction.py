@@ -125,7 +125,9 @@ def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Exp
     if segments:
         first = segments[0]
         known = {key: value for key, value in first.get("settings", {}).items() if key in HardwareConfig.model_fields}
-        hardware = HardwareConfig(**{**known, "threads": first.get("threads", hardware.threads)})
+        hardware = HardwareConfig(
+            **{**known, "threads": first.get("threads", hardware.threads), "kernels": first.get("kernels", "torch")}
+        )
     return config.model_copy(
         update={
             "hardware": hardware,

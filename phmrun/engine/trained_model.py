@@ -10,6 +10,7 @@ import torch
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
 from phmrun.config.sections import is_hashed
+from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,
@@ -24,12 +25,14 @@ from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import cache_dir, write_text
+from phmrun.kernels import Choice
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Split
 from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.record import WEIGHTS
+from phmrun.ledger.segment import read_segments
 from phmrun.metrics import Score
 from phmrun.progress import note
 from phmrun.registry import TASKS
@@ -166,6 +169,10 @@ class TrainedModel:
         )
         return predictor
 
+    def kernels(self, segments: Sequence[Mapping[str, Any]] = ()) -> Choice:
+        """Choose the library of matrix products: that of ``segments``, else the fastest with float32 accuracy."""
+        return kernels_of(self.config, lambda: self.module.network, segments)
+
     def _path(self, checkpoint: str | None) -> Path:
         """The file that a name stands for; the last checkpoint where no validation has chosen a best one."""
         best, last = self.run.checkpoints / BEST, self.run.checkpoints / LAST
@@ -269,7 +276,8 @@ def evaluate_run(
     predictor = trained.predictor(
         decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=place
     )
-    evaluation = predictor.evaluate(data, split)
+    with trained.kernels(read_segments(run) or [{}]).applied():
+        evaluation = predictor.evaluate(data, split)
     name = "-".join([title, *_deviations(decoding or {}, config, checkpoint, average)])
     metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
     metrics[f"{name}/sentences_per_second"] = {

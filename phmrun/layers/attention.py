@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
+from phmrun.kernels import attend
 from phmrun.layers.linear import Linear, glorot_std
 
 Maps = Literal["joint", "separate"]
@@ -75,7 +76,7 @@ class MultiheadAttention(nn.Module):
         """
         query, key, value = self.queries_keys_values(inputs, memory)
         dropout = self.dropout if self.training else 0.0
-        context = F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal)
+        context = attend(query, key, value, mask, dropout, causal=causal)
         return self.output(context.transpose(1, 2).flatten(2))
 
     def queries_keys_values(self, inputs: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -27,8 +27,21 @@ from phmrun.files import is_name, write_text
 
 LONGEST_DIFF = 2**20
 """Bytes of uncommitted changes that a run keeps; of longer ones it has the checksum."""
-COMPARED = ("python", "packages", "code", "system", "processor", "accelerators", "threads", "settings", "flags")
-"""What of an entry can change what is computed."""
+COMPARED = (
+    "python",
+    "packages",
+    "code",
+    "system",
+    "processor",
+    "accelerators",
+    "threads",
+    "kernels",
+    "settings",
+    "flags",
+)
+"""Facts of an entry that can change what is computed."""
+FORMERLY = {"kernels": "torch"}
+"""Values of facts that entries of earlier versions lack."""
 _SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+|(?<=://)[^/@\s]+(?=@)")
 
 
@@ -99,7 +112,7 @@ def processor() -> str:
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """In what two entries differ that can change what is computed: "threads: 1, then 2"."""
-    named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
+    named = [flat({name: entry.get(name, FORMERLY.get(name)) for name in COMPARED}) for entry in (one, other)]
     # The name of the file that keeps a diff is none; a fact that is not known is as one that is not there.
     before, after = ({key: each[key] for key in each if key != "code.diff" and each[key] is not None} for each in named)
     keys = dict.fromkeys([*before, *after])

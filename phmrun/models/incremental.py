@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.kernels import attend
+from phmrun.kernels.packed import FewRows, Map
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
 from phmrun.layers.inference import Choice, PackedFactors, PackedLinear, plain_linear
-from phmrun.layers.kernels import FewRows, Map
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, Sublayer, padding_mask, with_tables
 
 GROWTH = 64
@@ -211,14 +212,14 @@ class DirectLayer:
         _, batch, heads, beam, head_width = mine.shape
         projected = self.project(self.enter(hidden)).view(batch, beam, 3, heads, head_width).permute(2, 0, 3, 1, 4)
         mine.copy_(projected[1:])
-        context = F.scaled_dot_product_attention(projected[0], keys, values, mask)
+        context = attend(projected[0], keys, values, mask)
         return self.leave(self.output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def attend_to_source(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attention to the source, whose keys and values are ``[batch, heads, source, head_width]``."""
         batch, heads, _, head_width = keys.shape
         query = self.query(self.enter_cross(hidden)).view(batch, -1, heads, head_width).transpose(1, 2)
-        context = F.scaled_dot_product_attention(query, keys, values, mask)
+        context = attend(query, keys, values, mask)
         return self.leave_cross(self.cross_output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def transform(self, hidden: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.kernels import attend
 from phmrun.layers import FeedForward, Linear
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.models.transformer import sinusoids
@@ -56,7 +57,7 @@ class RelativeAttention(nn.Module):
         if reach is not None:
             scores = scores.masked_fill(every.tril(memory.shape[1] - reach), float("-inf"))
         dropout = self.dropout if self.training else 0.0
-        context = F.scaled_dot_product_attention(query + bias.u[:, None], key, value, scores, dropout)
+        context = attend(query + bias.u[:, None], key, value, scores, dropout)
         return self.output(context.transpose(1, 2).flatten(2))
 
 

@@ -1,8 +1,10 @@
 """The command line run in this process, and a stand-in for what trains."""
 
+import functools
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +57,9 @@ class FakeExperiment(types.ModuleType):
         return types.SimpleNamespace(data=data, parameters={"total": 123_456}, rates=[])
 
     def open_run(self, run: Any) -> Any:
-        return types.SimpleNamespace(run=run, predictor=lambda **options: self.predictor(run, **options))
+        kernels = types.SimpleNamespace(applied=nullcontext)
+        predictor = functools.partial(self.predictor, run)
+        return types.SimpleNamespace(run=run, predictor=predictor, kernels=lambda: kernels)
 
     def evaluate_run(self, trained: Any, **options: Any) -> dict[str, Any]:
         self._called("evaluate", (trained.run,), options)

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from phmrun.decoding.beam import length_penalty
 from phmrun.decoding.search import translate
-from phmrun.layers import kernels
+from phmrun.kernels import packed
+from phmrun.kernels.packed import KERNELS
 from phmrun.layers.inference import PackedLinear
-from phmrun.layers.kernels import KERNELS
 from phmrun.models.incremental import GROWTH, IncrementalTransformer
 from phmrun.models.transformer import Transformer
 
@@ -110,7 +110,7 @@ def test_any_course_of_a_search(seed):
 @pytest.mark.parametrize("options", LAYOUTS[:2])
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
 def test_every_step_by_any_kernel(monkeypatch, kernel, options):
-    monkeypatch.setattr(kernels, "fastest", lambda *_: kernel)
+    monkeypatch.setattr(packed, "fastest", lambda *_: kernel)
     network = network_of(dtype=torch.float32, **options)
     decoder = IncrementalTransformer(network, PAD)
     decoder.measured_kernels = True

@@ -1,0 +1,25 @@
+"""Matrix products: the library that computes them on this processor. Needs nothing but torch.
+
+On AMD processors torch sends float32 products to MKL, which runs them at half of the speed of oneDNN in the same wheel.
+A run chooses the library once, records it and keeps it (:mod:`choice`). Importing this package sets nothing.
+"""
+
+from phmrun.kernels.attention import attend
+from phmrun.kernels.choice import LIBRARIES, Choice, choose
+from phmrun.kernels.probe import Product, largest_error, products_of
+from phmrun.kernels.processor import has_bf16, is_amd
+from phmrun.kernels.switch import float32_precision, onednn_products
+
+__all__ = [
+    "LIBRARIES",
+    "Choice",
+    "Product",
+    "attend",
+    "choose",
+    "float32_precision",
+    "has_bf16",
+    "is_amd",
+    "largest_error",
+    "onednn_products",
+    "products_of",
+]

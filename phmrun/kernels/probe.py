@@ -1,0 +1,64 @@
+"""Accuracy of a run's own matrix products, measured against float64."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+ROWS = 512
+"""Rows of the probe's inputs."""
+LARGEST = 4096
+"""Longer sides of a matrix are probed at this length."""
+
+
+class Product(NamedTuple):
+    """Shape of a weight ``[batch, out_features, in_features]``; one matrix has batch 1."""
+
+    batch: int
+    out_features: int
+    in_features: int
+
+
+def products_of(network: nn.Module) -> list[Product]:
+    """Return the distinct weight shapes of a network: its linear maps and the factors of its structures."""
+    shapes: set[Product] = set()
+    for module in network.modules():
+        sides = getattr(module, "out_features", None), getattr(module, "in_features", None)
+        if all(isinstance(side, int) for side in sides):
+            shapes.add(_product([1, *sides]))  # type: ignore[list-item]
+        for parameter in module.parameters(recurse=False):
+            if parameter.ndim >= 2:
+                shapes.add(_product([parameter.shape[:-2].numel(), *parameter.shape[-2:]]))
+    return sorted(shapes)
+
+
+def _product(shape: Sequence[int]) -> Product:
+    return Product(*(min(side, LARGEST) for side in shape))
+
+
+def largest_error(products: Iterable[Product]) -> float:
+    """Return the largest relative error of the products and of both of their gradients.
+
+    The error of a product is the Frobenius norm of its difference from float64 over the norm of the latter.
+    """
+    generator = torch.Generator().manual_seed(0)
+    largest = 0.0
+    for batch, out_features, in_features in products:
+        # Many small matrices are probed with fewer rows, so that no probe takes more than some milliseconds.
+        rows = max(16, ROWS // batch)
+        weight, inputs, gradient = (
+            torch.randn(batch, *shape, generator=generator)
+            for shape in ((out_features, in_features), (rows, in_features), (rows, out_features))
+        )
+        for left, right in ((inputs, weight.mT), (gradient, weight), (gradient.mT, inputs)):
+            largest = max(largest, _error(left, right))
+    return largest
+
+
+def _error(left: Tensor, right: Tensor) -> float:
+    """Return the relative error of a product; a batch of one is computed as a plain product."""
+    if len(left) == 1:
+        left, right = left[0], right[0]
+    exact = left.double() @ right.double()
+    return float(((left @ right).double() - exact).norm() / exact.norm().clamp_min(torch.finfo(torch.double).tiny))

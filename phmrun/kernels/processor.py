@@ -1,0 +1,28 @@
+"""Facts about the processor that decide which library computes matrix products."""
+
+import platform
+import re
+from pathlib import Path
+
+import torch
+
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+def is_amd() -> bool:
+    """Return true on a processor by AMD, on which MKL runs at less than its full speed."""
+    try:
+        vendor = re.search(r"vendor_id\s*:\s*(\S+)", CPU_INFO.read_text(encoding="utf-8"))
+    except OSError:
+        vendor = None
+    return "AMD" in (vendor[1] if vendor else platform.processor())
+
+
+def has_avx512() -> bool:
+    """Return true if torch uses AVX-512, without which its oneDNN switch has no effect."""
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
+def has_bf16() -> bool:
+    """Return true if the processor computes in bfloat16, as oneDNN sees it."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False

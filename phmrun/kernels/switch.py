@@ -1,0 +1,62 @@
+"""torch's supported switch that sends float32 products to oneDNN.
+
+``torch.backends.mkldnn.matmul.fp32_precision = "bf16"`` allows oneDNN to compute in bfloat16. Processors without AMX
+have no such kernel, so oneDNN computes in float32 there. The probe of accuracy
+(:mod:`phmrun.kernels.probe`) tells both apart.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+ONEDNN = "bf16"
+"""Value of the switch that allows oneDNN."""
+NATIVE = "ieee"
+"""Value of the switch that keeps products in torch's default library."""
+
+
+def has_switch() -> bool:
+    """Return true if this torch has the switch and oneDNN."""
+    return torch.backends.mkldnn.is_available() and hasattr(_products(), "fp32_precision")
+
+
+def switched() -> str | None:
+    """Return the value of the switch; ``None`` if this torch has none."""
+    return str(_products().fp32_precision) if has_switch() else None
+
+
+def switch(value: str) -> None:
+    """Set the switch for the whole process."""
+    _products().fp32_precision = value
+
+
+def _products() -> Any:
+    """Return oneDNN's settings of matrix products; ``None`` before torch 2.9."""
+    return getattr(torch.backends.mkldnn, "matmul", None)
+
+
+@contextmanager
+def onednn_products(active: bool = True) -> Iterator[None]:
+    """Send float32 products to oneDNN inside the block; change nothing unless ``active``."""
+    before = switched() if active else None
+    if before is None:
+        yield
+        return
+    switch(ONEDNN)
+    try:
+        yield
+    finally:
+        switch(before)
+
+
+def float32_precision() -> str:
+    """Return torch's setting for float32 products: ``highest`` unless somebody lowered it.
+
+    torch's own getter raises after the newer setters were used; then the newer settings are named.
+    """
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return f"mkldnn {switched()}, cuda {torch.backends.cuda.matmul.fp32_precision}"

@@ -1,0 +1,172 @@
+"""Choice of the library of products: by processor, versions and accuracy; attention exempt; nothing global."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from phmrun.kernels import Product, attend, choice, choose, largest_error, probe, products_of, switch
+from phmrun.kernels.switch import NATIVE, ONEDNN, float32_precision, onednn_products, switched
+from phmrun.layers import Linear
+
+pytestmark = pytest.mark.skipif(not switch.has_switch(), reason="this torch has no switch")
+SHAPES = [Product(1, 48, 32), Product(4, 16, 8)]
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    """The process as it was."""
+    before = switched()
+    yield
+    assert switched() == before
+    switch.switch(before)
+
+
+@pytest.fixture
+def amd(monkeypatch):
+    """A processor on which the switch computes in float32."""
+    monkeypatch.setenv(choice.LIMIT, "")  # so that it is restored, whatever sets it
+    monkeypatch.delenv(choice.LIMIT)
+    monkeypatch.setattr(choice, "is_amd", lambda: True)
+    monkeypatch.setattr(choice, "has_avx512", lambda: True)
+    monkeypatch.setattr(choice, "largest_error", lambda products: 4e-7)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+
+
+def test_auto_takes_onednn_on_amd_and_torch_elsewhere(amd, monkeypatch):
+    assert choose("auto", lambda: SHAPES).library == "onednn"
+    monkeypatch.setattr(choice, "is_amd", lambda: False)
+    assert choose("auto", lambda: pytest.fail("no probe is needed")).library == "torch"
+
+
+def test_only_a_request_limits_the_instruction_set(amd):
+    choose("auto", lambda: SHAPES)
+    assert choice.LIMIT not in os.environ
+    choose("onednn", lambda: SHAPES)
+    assert os.environ[choice.LIMIT] == "AVX512_CORE"
+
+
+def test_torch_is_never_probed(amd):
+    assert choose("torch", lambda: pytest.fail("no probe is needed")).library == "torch"
+
+
+@pytest.mark.parametrize("requested", ["auto", "onednn"])
+@pytest.mark.parametrize("error", [2e-6, 3e-3, float("nan")])
+def test_inaccurate_products_are_refused(amd, monkeypatch, requested, error):
+    monkeypatch.setattr(choice, "largest_error", lambda products: error)
+    found = choose(requested, lambda: SHAPES)
+    assert (found.library, found.refused) == ("torch", requested == "onednn")
+    assert "error" in found.reason
+
+
+@pytest.mark.parametrize("missing", ["has_switch", "has_avx512"])
+def test_without_the_switch_or_its_instructions_torch_computes(amd, monkeypatch, missing):
+    monkeypatch.setattr(choice, missing, lambda: False)
+    assert choose("auto", lambda: SHAPES).library == "torch"
+    assert choose("onednn", lambda: SHAPES).refused
+
+
+def test_a_failing_library_is_refused(amd, monkeypatch):
+    def failing(products):
+        raise RuntimeError("could not create a primitive")
+
+    monkeypatch.setattr(choice, "largest_error", failing)
+    assert "could not create a primitive" in choose("auto", lambda: SHAPES).reason
+
+
+def test_the_probe_is_made_with_the_switch_set(amd, monkeypatch):
+    seen = []
+    monkeypatch.setattr(choice, "largest_error", lambda products: seen.append((switched(), list(products))) or 0.0)
+    choose("auto", lambda: SHAPES)
+    assert seen == [(ONEDNN, SHAPES)]
+
+
+def test_the_probe_sees_half_precision(monkeypatch):
+    assert largest_error(SHAPES) < 1e-6
+    exact = torch.Tensor.__matmul__
+
+    def rounded(left, right):
+        if left.dtype == torch.float32:
+            return exact(left.bfloat16(), right.bfloat16()).float()
+        return exact(left, right)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", rounded)
+    assert largest_error(SHAPES) > 1e-3
+
+
+def test_products_of_a_network():
+    network = nn.Sequential(
+        Linear(32, 48), Linear(32, 48), Linear(64, 64, structure="monarch"), nn.Embedding(50_000, 16)
+    )
+    shapes = products_of(network)
+    assert Product(1, 48, 32) in shapes
+    assert Product(1, 64, 64) in shapes
+    assert Product(1, probe.LARGEST, 16) in shapes
+    assert any(shape.batch > 1 for shape in shapes)
+    assert len(shapes) == len(set(shapes))
+
+
+def test_attention_is_exempt_forward_and_backward():
+    seen = []
+
+    class Spy(torch.autograd.Function):
+        """Sees the switch in the middle of attention."""
+
+        @staticmethod
+        def forward(ctx, values):
+            seen.append(("forward", switched()))
+            return values.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            seen.append(("backward", switched()))
+            return gradient
+
+    plain = F.scaled_dot_product_attention
+    with pytest.MonkeyPatch.context() as patch, onednn_products():
+        patch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: Spy.apply(plain(*a, **k)))
+        vectors = [torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3)]
+        outputs = attend(*vectors, causal=True)
+        assert switched() == ONEDNN
+        outputs.sum().backward()
+        assert switched() == ONEDNN
+    assert seen == [("forward", NATIVE), ("backward", NATIVE)]
+    expected = plain(*vectors, is_causal=True)
+    torch.testing.assert_close(outputs, expected)
+    for vector, gradient in zip(vectors, torch.autograd.grad(expected.sum(), vectors), strict=True):
+        torch.testing.assert_close(vector.grad, gradient)
+
+
+def test_attention_without_the_switch_is_torchs_own():
+    vectors = [torch.randn(1, 2, 5, 4, requires_grad=True) for _ in range(3)]
+    outputs = attend(*vectors)
+    assert torch.equal(outputs, F.scaled_dot_product_attention(*vectors))
+    assert "ScaledDotProduct" in outputs.grad_fn.name() or "Flash" in outputs.grad_fn.name()
+
+
+def test_the_precision_can_be_read_after_the_newer_setter():
+    assert float32_precision() == "highest"
+    with onednn_products():
+        assert ONEDNN in float32_precision()
+    assert float32_precision() == "highest"
+
+
+def test_the_switch_is_restored_after_an_error():
+    before = switched()
+    with pytest.raises(ZeroDivisionError), onednn_products():
+        raise ZeroDivisionError
+    assert switched() == before
+
+
+def test_importing_sets_nothing():
+    code = (
+        "import os, torch; switch = torch.backends.mkldnn.matmul; "
+        "f = lambda: (torch.get_float32_matmul_precision(), switch.fp32_precision); before = f(); "
+        "e = dict(os.environ); import phmrun.layers, phmrun.kernels; "
+        "assert f() == before and e == dict(os.environ)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -1,0 +1,113 @@
+"""Kernels for a few rows: all compute the same, and each number of rows keeps one."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from phmrun.kernels import packed
+from phmrun.kernels.packed import FEW_ROWS, KERNELS, FewRows, fastest
+
+SIZES = st.integers(1, 40)
+
+
+@given(SIZES, SIZES, st.integers(1, 20), st.booleans(), st.sampled_from(sorted(KERNELS)))
+@settings(max_examples=40, deadline=None)
+def test_all_kernels_compute_the_same(out_features, in_features, rows, biased, name):
+    weight, inputs = torch.randn(out_features, in_features), torch.randn(rows, in_features)
+    bias = torch.randn(out_features) if biased else None
+    if not packed._works(name, inputs):
+        pytest.skip("not in this build")
+    with torch.inference_mode():
+        outputs = KERNELS[name](weight, bias)(inputs)
+    assert outputs.is_contiguous()
+    torch.testing.assert_close(outputs, F.linear(inputs, weight, bias))
+
+
+def test_a_choice_is_made_once_in_a_process(monkeypatch):
+    monkeypatch.setattr(packed, "_CHOSEN", {})
+    weight = torch.randn(6, 5)
+    first = fastest(weight, None, 4)
+    monkeypatch.setattr(packed, "KERNELS", {})  # a second measurement would find nothing to choose from
+    assert fastest(torch.randn(6, 5), None, 4) == first
+
+
+@pytest.mark.parametrize(("faster", "chosen"), [(0.5, "turned"), (0.95, "linear")])
+def test_a_kernel_is_chosen_that_is_clearly_faster(monkeypatch, faster, chosen):
+    clock = [0.0]
+
+    def lasting(seconds):
+        def apply(inputs):
+            clock[0] += seconds
+
+        return lambda weight, bias: apply
+
+    monkeypatch.setattr(packed, "_CHOSEN", {})
+    monkeypatch.setattr(packed, "KERNELS", {"linear": lasting(1.0), "turned": lasting(faster)})
+    monkeypatch.setattr(packed.time, "perf_counter", lambda: clock[0])
+    assert fastest(torch.randn(6, 5), None, 4) == chosen
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_rows_up_to_a_power_of_two_share_a_kernel(monkeypatch, name):
+    asked = []
+    monkeypatch.setattr(packed, "fastest", lambda weight, bias, rows: asked.append(rows) or name)
+    weight, bias = torch.randn(6, 5), torch.randn(6)
+    apply = FewRows(weight, bias)
+    for rows in (1, 3, 4, 2, 3, 5, 8, FEW_ROWS + 1):
+        inputs = torch.randn(rows, 5)
+        torch.testing.assert_close(apply(inputs), F.linear(inputs, weight, bias))
+    assert asked == [1, 4, 2, 8, 2 * FEW_ROWS]
+
+
+def test_other_precisions_are_left_to_torch(monkeypatch):
+    monkeypatch.setattr(packed, "fastest", None)
+    weight, inputs = torch.randn(6, 5, dtype=torch.double), torch.randn(2, 5, dtype=torch.double)
+    assert torch.equal(FewRows(weight, None)(inputs), F.linear(inputs, weight))
+
+
+def test_all_numbers_of_rows_share_one_packed_copy(monkeypatch):
+    packings = []
+
+    def packing(weight, bias):
+        packings.append(weight)
+        return packed._linear(weight, bias)
+
+    monkeypatch.setattr(packed, "fastest", lambda weight, bias, rows: "packed")
+    monkeypatch.setattr(packed, "KERNELS", {"packed": packing})
+    apply = FewRows(torch.randn(6, 5), None)
+    for rows in (1, 5, 64, 320):
+        apply(torch.randn(rows, 5))
+    assert len(packings) == 1
+
+
+def test_many_rows_may_take_packed_weights(monkeypatch):
+    measured = []
+
+    def lasting(name):
+        return lambda weight, bias: lambda inputs: measured.append(name)
+
+    monkeypatch.setattr(packed, "_CHOSEN", {})
+    monkeypatch.setattr(packed, "_works", lambda name, inputs: True)
+    monkeypatch.setattr(packed, "KERNELS", {name: lasting(name) for name in KERNELS})
+    fastest(torch.randn(6, 5), None, 512)
+    assert set(measured) == {"linear", "packed"}
+
+
+def test_without_the_private_operator_the_log_says_so_once(monkeypatch, caplog):
+    class Removed:
+        def __getattr__(self, name):
+            raise AttributeError(name)
+
+    monkeypatch.setattr(packed, "_CHOSEN", {})
+    monkeypatch.setattr(packed, "_MISSING", set())
+    monkeypatch.setattr(torch.ops, "mkldnn", Removed())
+    weight, bias = torch.randn(6, 5), torch.randn(6)
+    apply = FewRows(weight, bias)
+    for rows in (1, 3, 320):
+        inputs = torch.randn(rows, 5)
+        torch.testing.assert_close(apply(inputs), F.linear(inputs, weight, bias))
+    assert [record.message for record in caplog.records] == [
+        "this torch has no packed products (torch.ops.mkldnn): decoding goes on without them"
+    ]
