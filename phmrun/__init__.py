@@ -3,11 +3,15 @@
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["TrainedRun", "__version__", "open_run", "plan", "runs", "train"]
+__all__ = ["TrainedRun", "__version__", "decide", "open_run", "plan", "runs", "train"]
 
 
 def __getattr__(name: str) -> Any:
     """The Python interface, :mod:`phmrun.experiments`, imported when it is used."""
+    if name == "decide":
+        from phmrun.statistics.referee import decide
+
+        return decide
     if name in __all__:
         from phmrun import experiments
 

@@ -70,6 +70,8 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
     "Experiments": {
         "train": "Trains one model and scores it, or continues where a former call of the same command stopped.",
         "table": "Shows scores by row and column: mean and deviation over seeds, missing cells as –, signatures below.",
+        "decide": "Judge systems by the scores of their seeds: different, equivalent, not worse, undecided or "
+        "untrained.",
         "claims": "Says of each claim of a paper whether it holds: with effect, 95 % interval, seeds, reduction "
         "and command.",
         "report": "Writes a page with table, pictures, runs, settings and environment: HTML that needs no "

@@ -1,0 +1,176 @@
+"""Scores in long form: one row for each system, seed, metric and, if known, item and trial.
+
+Readers for CSV, JSON lines and the per-sample files of lm-evaluation-harness (``--log_samples``). Bad data raises an
+error with file and line.
+"""
+
+import csv
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from phmrun.documents import parse_json
+from phmrun.errors import ExitCode, PhmrunError, unknown
+
+COLUMNS = ("system", "metric", "value")
+OPTIONAL = ("seed", "item", "trial")
+SAMPLES = "samples_"  # prefix of the harness's files: samples_TASK_TIME.jsonl
+EXAMPLE = "system,seed,metric,value\ndense,1,accuracy,91.2"
+
+
+class Row(NamedTuple):
+    """Score of a system.
+
+    Attributes:
+        system: Name of the system.
+        seed: Training seed; empty if the file has none.
+        metric: Name of the metric.
+        value: The score; not finite for a diverged run.
+        item: Test item; empty for a score of the whole test set.
+        trial: Setting that was tried in a search; empty without a search.
+        where: File and line.
+    """
+
+    system: str
+    seed: str
+    metric: str
+    value: float
+    item: str
+    trial: str
+    where: str
+
+
+def read_rows(files: Sequence[str]) -> list[Row]:
+    """Rows of several files; ``NAME=PATH`` gives the system of a harness file, a folder stands for those in it.
+
+    Raises:
+        PhmrunError: A file cannot be read, or is not in long form.
+    """
+    rows: list[Row] = []
+    for file in files:
+        name, separator, path = file.partition("=")
+        if not separator or Path(file).exists():
+            name, path = "", file
+        for source in _files(Path(path)):
+            rows += read_file(source, name)
+    if not rows:
+        raise _bad("there are no scores", files[0] if files else "", hint=f"A CSV file begins:\n{EXAMPLE}")
+    return rows
+
+
+def read_file(path: Path, system: str = "") -> list[Row]:
+    """Rows of one file, by its content: JSON lines of a harness, JSON lines or CSV in long form."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _bad(f"the file cannot be read: {error}", str(path)) from error
+    if not text.lstrip().startswith("{"):
+        return list(_rows_of(_csv_records(path, text)))
+    records = list(_json_records(path, text))
+    if records and "doc_id" in records[0][1] and "metrics" in records[0][1]:
+        return _samples(records, path, system or path.parent.name)
+    return list(_rows_of(records))
+
+
+def rows_of_table(table: Any) -> list[Row]:
+    """Rows of a pandas data frame or of mappings."""
+    records: Iterable[Any] = table.to_dict("records") if hasattr(table, "to_dict") else table
+    return list(_rows_of((f"row {number}", record) for number, record in enumerate(records, start=1)))
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    samples = sorted(path.rglob(f"{SAMPLES}*.jsonl"))
+    if not samples:
+        raise _bad(f"the folder has no {SAMPLES}*.jsonl", str(path), hint="`lm_eval --log_samples` writes them.")
+    return samples
+
+
+def _csv_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    heads = [head.strip() for head in reader.fieldnames or ()]
+    reader.fieldnames = heads
+    if missing := [name for name in COLUMNS if name not in heads]:
+        raise _bad(f"the column {missing[0]!r} is missing", f"{path}:1", valid=(*COLUMNS, *OPTIONAL))
+    for record in reader:
+        where = f"{path}:{reader.line_num}"
+        if None in record or None in record.values():
+            raise _bad(f"the line does not have {len(heads)} columns", where)
+        yield where, record
+
+
+def _json_records(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            record = parse_json(line)
+        except (ValueError, PhmrunError) as error:
+            raise _bad(f"the line is no JSON: {error}", where) from error
+        if not isinstance(record, Mapping):
+            raise _bad("the line is no JSON object", where)
+        yield where, record
+
+
+def _rows_of(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
+    for where, record in records:
+        for name in COLUMNS:
+            if _text(record.get(name)) == "" and name != "value":
+                raise _bad(f"{name!r} is missing", where, valid=(*COLUMNS, *OPTIONAL))
+        value = _number(record.get("value"), where)
+        seed, item, trial = (_text(record.get(name)) for name in OPTIONAL)
+        yield Row(_text(record["system"]), seed, _text(record["metric"]), value, item, trial, where)
+
+
+def _samples(records: Iterable[tuple[str, Mapping[str, Any]]], path: Path, system: str) -> list[Row]:
+    """Rows of a harness file; a metric is called TASK/METRIC, with its filter if there are several."""
+    task = path.name.removeprefix(SAMPLES).removesuffix(".jsonl").rpartition("_")[0] or path.stem
+    kept = list(records)
+    several = len({str(record.get("filter", "none")) for _, record in kept}) > 1
+    rows = []
+    for where, record in kept:
+        names = record.get("metrics")
+        if not isinstance(names, list) or "doc_id" not in record:
+            raise _bad("the line has no doc_id or metrics", where)
+        suffix = f",{record['filter']}" if several else ""
+        # The document's checksum: another version of the task is another item.
+        item = f"{record['doc_id']}:{record.get('doc_hash', '')}"
+        for name in names:
+            if isinstance(value := record.get(name), int | float):
+                rows.append(Row(system, "", f"{task}/{name}{suffix}", float(value), item, "", where))
+    return rows
+
+
+def _number(value: Any, where: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        shown = "nothing" if _text(value) == "" else repr(value)
+        raise _bad(f"the value is no number: {shown}", where, hint="A diverged run has the value nan.") from error
+
+
+def _text(value: Any) -> str:
+    """A label as text; pandas writes whole numbers beside gaps as floats, and gaps as NaN."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def choose_metric(rows: Sequence[Row], metric: str, option: str = "--metric") -> list[Row]:
+    """Rows of one metric; a harness's METRIC stands for TASK/METRIC if there is one task."""
+    names = sorted({row.metric for row in rows})
+    if metric not in names:
+        matches = [name for name in names if name.rpartition("/")[2] == metric]
+        if len(matches) != 1:
+            raise unknown("metric", metric, names, where=option)
+        metric = matches[0]
+    return [row for row in rows if row.metric == metric]
+
+
+def _bad(what: str, where: str, *, valid: Sequence[str] = (), hint: str | None = None) -> PhmrunError:
+    return PhmrunError(what, where=where or None, valid=valid, hint=hint, code=ExitCode.DATA)

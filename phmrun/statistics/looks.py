@@ -1,0 +1,86 @@
+"""Levels of a group-sequential design, so that several looks at growing data share one level.
+
+With n_k of N seeds at look k, a share α · n_k / N of the level is spent by then (Lan and DeMets 1983, linear). The
+nominal level of a look follows from the joint distribution of the looks, a Brownian motion seen at times n_k, by the
+recursive integration of Armitage, McPherson and Rowe (1969). Each nominal level is then used with Student's t instead
+of the normal distribution (Jennison and Turnbull 2000, section 3.8: the significance-level approach).
+
+An interval at the nominal level of each look is a repeated confidence interval: all looks hold the truth together with
+the chance 1 - α, whatever made the data stop (Jennison and Turnbull 1989).
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phmrun.statistics.student import t_quantile
+
+_POINTS = 129  # of the grid over the region in which the design continues
+_STEPS = 40  # of each bisection
+
+
+def nominal_levels(looks: Sequence[int], level: float) -> tuple[float, ...]:
+    """Two-sided nominal level of each look, by the number of seeds at each look.
+
+    Raises:
+        ValueError: The looks do not grow, or the level is not between 0 and 1.
+    """
+    if not looks or looks[0] < 1 or any(later <= earlier for earlier, later in pairwise(looks)):
+        raise ValueError(f"looks are growing numbers of seeds, not {list(looks)}")
+    if not 0 < level < 1:
+        raise ValueError(f"a level is between 0 and 1, not {level}")
+    return _nominal(tuple(looks), level)
+
+
+def repeated_level(looks: Sequence[int], look: int, nominal: float) -> float:
+    """Overall level at which a look has this nominal level: the p-value of a repeated interval."""
+    if len(looks) == 1 or nominal >= 1:
+        return min(nominal, 1.0)
+    low, high = math.log(max(nominal, 1e-300)), 0.0
+    place = list(looks).index(look)
+    if nominal < 1e-12:
+        return min(1.0, nominal * looks[-1] / looks[0])
+    for _ in range(_STEPS // 2):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _nominal(tuple(looks), math.exp(middle))[place] >= nominal else (middle, high)
+    return math.exp(high)
+
+
+@lru_cache(maxsize=256)
+def _nominal(looks: tuple[int, ...], level: float) -> tuple[float, ...]:
+    """Nominal level of each look; the density of paths that continue is integrated from look to look."""
+    first = level * looks[0] / looks[-1]
+    bound = t_quantile(1 - first / 2, math.inf)
+    levels, spent, before = [first], first, looks[0]
+    points = np.linspace(-bound, bound, _POINTS) * math.sqrt(before)
+    mass = np.exp(-(points**2) / (2 * before)) / math.sqrt(2 * math.pi * before) * _weights(points)
+    for look in looks[1:]:
+        deviation, allowed = math.sqrt(look - before), level * look / looks[-1] - spent
+        low, high = 0.0, 40.0
+        for _ in range(_STEPS):
+            bound = (low + high) / 2
+            edge = bound * math.sqrt(look)
+            crossing = float(mass @ (_tail((edge - points) / deviation) + _tail((edge + points) / deviation)))
+            low, high = (bound, high) if crossing > allowed else (low, bound)
+        levels.append(2 * float(_tail(np.array([bound]))[0]))
+        further = np.linspace(-bound, bound, _POINTS) * math.sqrt(look)
+        steps = np.exp(-((further[:, None] - points) ** 2) / (2 * deviation**2)) / (deviation * math.sqrt(2 * math.pi))
+        mass, points = (steps @ mass) * _weights(further), further
+        spent, before = spent + allowed, look
+    return tuple(levels)
+
+
+def _weights(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Simpson's weights of equally spaced points."""
+    weights = np.where(np.arange(len(points)) % 2, 4.0, 2.0)
+    weights[[0, -1]] = 1.0
+    return weights * (points[1] - points[0]) / 3
+
+
+def _tail(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Upper tail of the standard normal distribution."""
+    return np.array([0.5 * math.erfc(value / math.sqrt(2)) for value in values.tolist()])

@@ -1,0 +1,263 @@
+"""Verdicts on systems whose scores are in long form, wherever they were trained.
+
+    decision = phmrun.decide(rows, reference="dense", metric="bleu", margin=0.5)
+    decision.judgements["phm"].verdict
+
+With items, the score of a seed is the mean over its items. Rows without seeds are fixed models: the verdict then speaks
+of other test items. With trials, each seed keeps the trial that is best by a validation metric, so that seeds are
+independent draws of the whole procedure, its search included.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.statistics.items import ItemVariance, variance_of_means
+from phmrun.statistics.long_form import Row, choose_metric, rows_of_table
+from phmrun.statistics.verdict import Judgement, Population, Question, Verdict, beats_floors, judge
+
+
+@dataclass(frozen=True)
+class System:
+    """Scores of one system.
+
+    Attributes:
+        name: Its name.
+        scores: Score of each seed, in the order of the seeds.
+        items: Values of each seed by item; empty if the file has no items.
+        trials: Largest number of trials of a seed.
+    """
+
+    name: str
+    scores: tuple[float, ...]
+    items: tuple[dict[str, float], ...]
+    trials: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Verdicts on all systems beside one reference.
+
+    Attributes:
+        metric: Name of the score.
+        question: Margin, direction, level and looks.
+        reference: The system that the others are compared with.
+        systems: The others, by name.
+        trivial: The system that a trained one must beat.
+        trained: True if the reference beats it; ``None`` without one.
+        judgements: Verdict by system.
+        estimand: Quantity that the verdicts speak of, in words.
+    """
+
+    metric: str
+    question: Question
+    reference: System
+    systems: dict[str, System]
+    trivial: System | None
+    trained: bool | None
+    judgements: dict[str, Judgement]
+    estimand: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """All numbers, for JSON."""
+        reference = _numbers(self.reference) | {"trained": self.trained}
+        return {
+            "metric": self.metric,
+            "estimand": self.estimand,
+            **asdict(self.question),
+            "reference": {"name": self.reference.name} | reference,
+            "trivial": {"name": self.trivial.name} | _numbers(self.trivial) if self.trivial else None,
+            "systems": {name: self._of(name) for name in self.systems},
+        }
+
+    def _of(self, name: str) -> dict[str, Any]:
+        judgement, numbers = self.judgements[name], _numbers(self.systems[name])
+        shown = judgement.difference
+        needed, count = judgement.needed, min(numbers["seeds"], len(self.reference.scores))
+        return {
+            "verdict": str(judgement.verdict),
+            "better": judgement.better,
+            "difference": shown.value if shown else None,
+            "interval": [shown.low, shown.high] if shown else None,
+            "p": shown.p if shown else None,
+            "detectable": shown.detectable if shown else None,
+            "look": shown.look if shown else None,
+            "interval_over_items": list(judgement.over_items) if judgement.over_items else None,
+            "more_seeds": max(needed - count, 1) if needed is not None else None,
+            "collapsed": list(judgement.collapsed),
+            "p_collapsed": judgement.p_collapsed,
+            "trained": judgement.trained,
+            "reason": judgement.reason or None,
+            **numbers,
+        }
+
+
+def decide(
+    rows: Any,
+    *,
+    reference: str,
+    metric: str,
+    trivial: str | None = None,
+    margin: float | None = None,
+    lower_is_better: bool = False,
+    looks: Sequence[int] = (),
+    over: str | None = None,
+    choose_by: str | None = None,
+    level: float = Question.level,
+) -> Decision:
+    """Judge systems by their scores in long form.
+
+    Args:
+        rows: A pandas data frame or mappings with ``system``, ``metric``, ``value`` and, if known, ``seed``, ``item``
+            and ``trial``; or rows read by :func:`phmrun.statistics.long_form.read_rows`.
+        reference: The system that all others are compared with.
+        metric: The metric that decides.
+        trivial: A trivial system that a trained one must beat, such as the majority class.
+        margin: Difference that counts as none, in units of the metric.
+        lower_is_better: Direction of the metric.
+        looks: Seeds at each planned look, fixed before the first; empty: one look.
+        over: "seeds", "items" or "both"; by default seeds, or items if the rows name no seeds.
+        choose_by: Validation metric by which each seed chooses among its trials.
+        level: Chance of any false statement.
+
+    Raises:
+        PhmrunError: A name is unknown, or the rows contradict each other.
+    """
+    table = list(rows) if isinstance(rows, list) and rows and isinstance(rows[0], Row) else rows_of_table(rows)
+    if not table:
+        raise PhmrunError("there are no scores", code=ExitCode.DATA)
+    if margin is not None and not margin >= 0:
+        raise PhmrunError(f"a margin is at least 0, not {margin}", where="--margin")
+    chosen = _chosen(table, metric, choose_by, lower_is_better=lower_is_better)
+    names = list(dict.fromkeys(row.system for row in chosen))
+    for name, option in ((reference, "--reference"), (trivial, "--trivial")):
+        if name is not None and name not in names:
+            raise unknown("system", name, names, where=option)
+    systems = {name: _system(name, [row for row in chosen if row.system == name]) for name in names}
+    seedless = not any(row.seed for row in chosen)
+    items_known = all(system.items for system in systems.values())
+    population = Population(over) if over else Population.ITEMS if seedless and items_known else Population.SEEDS
+    question = Question(margin or None, lower_is_better, level, tuple(looks), population)
+    dense, floor = systems.pop(reference), systems.pop(trivial, None) if trivial is not None else None
+    floors = [floor.scores] if floor else []
+    variances = {name: shared for name, system in systems.items() if (shared := _shared_items(system, dense))}
+    judged = judge(
+        {name: system.scores for name, system in systems.items()},
+        dense.scores,
+        question,
+        floors=floors,
+        items=variances,
+    )
+    trained = beats_floors(dense.scores, floors, lower_is_better=lower_is_better)
+    trials = max([dense.trials, *(system.trials for system in systems.values())])
+    return Decision(
+        chosen[0].metric, question, dense, systems, floor, trained, judged, _estimand(question, trials, choose_by)
+    )
+
+
+def _chosen(rows: Sequence[Row], metric: str, choose_by: str | None, *, lower_is_better: bool) -> list[Row]:
+    """Rows of the metric; of several trials of a seed, those of the best by validation."""
+    kept = choose_metric(rows, metric)
+    trials: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in kept:
+        trials.setdefault((row.system, row.seed), {}).setdefault(row.trial, row)
+    if all(len(by_trial) == 1 for by_trial in trials.values()):
+        return kept
+    if choose_by is None:
+        first = next(row for by_trial in trials.values() if len(by_trial) > 1 for row in list(by_trial.values())[1:])
+        raise PhmrunError(
+            f"the seed {first.seed} of {first.system} has several trials",
+            where=first.where,
+            hint="--choose-by METRIC names the validation metric by which each seed keeps one.",
+            code=ExitCode.DATA,
+        )
+    validation: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in choose_metric(rows, choose_by, "--choose-by"):
+        validation.setdefault((row.system, row.seed), {}).setdefault(row.trial, []).append(row.value)
+    sign = -1.0 if lower_is_better else 1.0
+    best: dict[tuple[str, str], str] = {}
+    for key, by_trial in trials.items():
+        if missing := [trial for trial in by_trial if trial not in validation.get(key, {})]:
+            row = by_trial[missing[0]]
+            raise PhmrunError(f"the trial {row.trial} has no {choose_by}", where=row.where, code=ExitCode.DATA)
+        means = {trial: sign * fmean(values) for trial, values in validation[key].items() if trial in by_trial}
+        best[key] = max(means, key=lambda trial: means[trial] if math.isfinite(means[trial]) else -math.inf)
+    return [
+        row._replace(trial=f"{row.trial} of {len(trials[row.system, row.seed])}")
+        for row in kept
+        if row.trial == best[row.system, row.seed]
+    ]
+
+
+def _system(name: str, rows: Sequence[Row]) -> System:
+    """Scores of one system by seed; refuses a score that is there twice."""
+    by_seed: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        earlier = by_seed.setdefault(row.seed, {}).setdefault(row.item, row)
+        if earlier is not row:
+            what = f"{name} has two scores of seed {row.seed or '(none)'}"
+            what += f", item {row.item}" if row.item else ""
+            raise PhmrunError(what, where=row.where, hint=f"The other is at {earlier.where}.", code=ExitCode.DATA)
+        if len(by_seed[row.seed]) > 1 and "" in by_seed[row.seed]:
+            raise PhmrunError(
+                f"some scores of {name}, seed {row.seed}, have an item and some not",
+                where=row.where,
+                code=ExitCode.DATA,
+            )
+    ordered = sorted(by_seed.items(), key=lambda pair: (len(pair[0]), pair[0]))
+    scores = tuple(fmean(row.value for row in by_item.values()) for _, by_item in ordered)
+    has_items = all("" not in by_item for by_item in by_seed.values())
+    items = tuple({item: row.value for item, row in by_item.items()} for _, by_item in ordered) if has_items else ()
+    trials = max(int(row.trial.rpartition(" of ")[2]) if " of " in row.trial else 1 for row in rows)
+    return System(name, scores, items, trials)
+
+
+def _shared_items(system: System, reference: System) -> ItemVariance | None:
+    """Variance over the items that all runs of both answered; refuses runs with other items."""
+    if not system.items or not reference.items:
+        return None
+    keys = list(reference.items[0])
+    for run in (*system.items, *reference.items):
+        if run.keys() != set(keys):
+            odd = sorted(set(keys) ^ run.keys())[0]
+            raise PhmrunError(
+                f"{system.name} and {reference.name} were not scored on the same items, such as {odd}",
+                code=ExitCode.DATA,
+            )
+    import numpy as np
+
+    sides = [[np.array([run[key] for key in keys]) for run in side.items] for side in (system, reference)]
+    return variance_of_means(sides[0], sides[1])
+
+
+def _estimand(question: Question, trials: int, choose_by: str | None) -> str:
+    """Quantity that the verdicts speak of, in words."""
+    if question.over is Population.ITEMS:
+        return "difference of the scores of these very models, over test items like these"
+    over = "training seeds; the test set is fixed"
+    if question.over is Population.BOTH:
+        over = "training seeds and test items"
+    settings = "at these settings"
+    if trials > 1:
+        settings = f"after choosing among {trials} trials by {choose_by} within each seed"
+    return f"difference of the mean scores over {over}; {settings}"
+
+
+def _numbers(system: System) -> dict[str, Any]:
+    finite = [score for score in system.scores if math.isfinite(score)]
+    return {
+        "mean": fmean(finite) if finite else None,
+        "std": stdev(finite) if len(finite) > 1 else None,
+        "seeds": len(system.scores),
+    }
+
+
+def meets(judgement: Judgement, requirement: str) -> bool:
+    """True if a verdict shows that a system is "better" or "not-worse"."""
+    better = judgement.verdict is Verdict.DIFFERENT and bool(judgement.better)
+    if requirement == "better":
+        return better
+    return better or judgement.verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE)

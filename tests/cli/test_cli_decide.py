@@ -1,0 +1,149 @@
+"""The verb ``decide`` and ``phmrun.decide``: formats, exit codes, errors with file and line."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import phmrun as package
+from phmrun.errors import PhmrunError
+
+
+def _scores(**means):
+    stream = np.random.default_rng(0)
+    return [
+        {"system": name, "seed": seed, "metric": "acc", "value": mean + 0.3 * stream.normal()}
+        for name, mean in means.items()
+        for seed in range(1, 7)
+    ]
+
+
+def _csv(path, rows):
+    path.write_text("system,seed,metric,value\n" + "".join(f"{','.join(map(str, row.values()))}\n" for row in rows))
+    return str(path)
+
+
+def _json_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def _samples(folder, shares, items=400):
+    chance = np.random.default_rng(1).random(items)
+    for name, share in shares.items():
+        (folder / name).mkdir(parents=True)
+        rows = [
+            {"doc_id": n, "doc": {}, "filter": "none", "metrics": ["acc"], "doc_hash": f"h{n}", "acc": float(c < share)}
+            for n, c in enumerate(chance)
+        ]
+        _json_lines(folder / name / "samples_arc_easy_2026-01-02T03-04-05.jsonl", rows)
+    return str(folder)
+
+
+BASE = ("--reference", "dense", "--metric", "acc")
+
+
+@pytest.mark.parametrize("write", [_csv, _json_lines])
+def test_verdicts_as_json(phmrun, tmp_path, write):
+    file = write(tmp_path / "scores", _scores(dense=90, phm=90.1, low=85, chance=50))
+    done = phmrun("decide", file, *BASE, "--margin", "1", "--trivial", "chance", "--json")
+    assert done.code == 0
+    facts = json.loads(done.out)
+    assert {name: fact["verdict"] for name, fact in facts["systems"].items()} == {
+        "phm": "equivalent",
+        "low": "different",
+    }
+    assert facts["systems"]["low"]["better"] is False
+    assert facts["reference"]["trained"] is True
+
+
+def test_models_at_chance_are_untrained(phmrun, tmp_path):
+    file = _csv(tmp_path / "a.csv", _scores(dense=50, phm=50, chance=50.2))
+    done = phmrun("decide", file, *BASE, "--margin", "1", "--trivial", "chance", "--json")
+    assert json.loads(done.out)["systems"]["phm"]["verdict"] == "untrained"
+    assert "dense does not beat chance" in phmrun("decide", file, *BASE, "--margin", "1", "--trivial", "chance").out
+
+
+def test_require_makes_the_exit_code_one(phmrun, tmp_path):
+    file = _csv(tmp_path / "a.csv", _scores(dense=90, phm=92))
+    assert phmrun("decide", file, *BASE, "--require", "better").code == 0
+    assert phmrun("decide", file, *BASE, "--require", "better", "--lower-is-better").code == 1
+    assert phmrun("decide", file, *BASE, "--require", "not-worse", "--lower-is-better").code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("system,seed,value\nx,1,2\n", ":1", "column 'metric' is missing"),
+        ("system,seed,metric,value\ndense,1,acc,2\ndense,2,acc,good\n", ":3", "no number: 'good'"),
+        ("system,seed,metric,value\ndense,1,acc,2\ndense,1,acc,3\n", ":3", "two scores of seed 1"),
+        ("system,seed,metric,value\ndense,1,acc\n", ":2", "does not have 4 columns"),
+        ('{"system": "dense", "metric": "acc", "value": 1}\nnonsense\n', ":2", "no JSON"),
+        ('{"system": "dense", "value": 1}\n', ":1", "'metric' is missing"),
+        ("", "", "column 'system' is missing"),
+    ],
+)
+def test_bad_data_is_named_with_file_and_line(phmrun, tmp_path, text, place, message):
+    file = tmp_path / "bad.csv"
+    file.write_text(text)
+    done = phmrun("decide", str(file), *BASE)
+    assert done.code == 3
+    assert f"{file}{place}" in done.err
+    assert message in done.err
+
+
+def test_unknown_names_are_usage_errors_with_the_valid_ones(phmrun, tmp_path):
+    file = _csv(tmp_path / "a.csv", _scores(dense=90, phm=92))
+    done = phmrun("decide", file, "--reference", "dnse", "--metric", "acc")
+    assert (done.code, "valid: dense, phm" in done.err) == (2, True)
+    assert phmrun("decide", file, "--reference", "dense", "--metric", "bleu").code == 2
+    assert phmrun("decide", str(tmp_path / "none.csv"), *BASE).code == 3
+
+
+def test_samples_of_the_harness_are_fixed_models_over_items(phmrun, tmp_path):
+    folder = _samples(tmp_path / "out", {"dense": 0.5, "tuned": 0.6})
+    facts = json.loads(phmrun("decide", folder, "--reference", "dense", "--metric", "acc", "--json").out)
+    assert facts["systems"]["tuned"]["verdict"] == "different"
+    assert "these very models" in facts["estimand"]
+    named = f"mine={folder}/tuned/samples_arc_easy_2026-01-02T03-04-05.jsonl"
+    base = f"dense={folder}/dense"
+    more = phmrun("decide", base, named, "--reference", "dense", "--metric", "arc_easy/acc", "--json")
+    assert list(json.loads(more.out)["systems"]) == ["mine"]
+
+
+def test_other_items_are_refused(phmrun, tmp_path):
+    rows = [{"system": s, "seed": 1, "metric": "acc", "value": 1, "item": i} for s, i in [("dense", "a"), ("phm", "b")]]
+    done = phmrun("decide", _json_lines(tmp_path / "a.jsonl", rows), *BASE)
+    assert (done.code, "same items" in done.err) == (3, True)
+
+
+def test_python_takes_mappings_and_a_data_frame():
+    rows = _scores(dense=90, phm=95)
+    decision = package.decide(rows, reference="dense", metric="acc")
+    assert decision.judgements["phm"].verdict == "different"
+    pandas = pytest.importorskip("pandas")
+    assert package.decide(pandas.DataFrame(rows), reference="dense", metric="acc").as_dict() == decision.as_dict()
+
+
+def test_each_seed_chooses_among_its_trials_by_validation():
+    stream = np.random.default_rng(3)
+    rows = []
+    for name, mean in (("dense", 80), ("phm", 70)):
+        for seed in range(6):
+            for trial in range(3):
+                value = mean + 5 * trial + stream.normal()
+                rows.append({"system": name, "seed": seed, "metric": "test", "value": value, "trial": trial})
+                rows.append({"system": name, "seed": seed, "metric": "dev", "value": value, "trial": trial})
+    with pytest.raises(PhmrunError, match="several trials"):
+        package.decide(rows, reference="dense", metric="test")
+    decision = package.decide(rows, reference="dense", metric="test", choose_by="dev")
+    assert decision.estimand.endswith("after choosing among 3 trials by dev within each seed")
+    assert decision.judgements["phm"].difference.value == pytest.approx(-10, abs=2)
+    assert decision.reference.scores[0] > 87
+
+
+def test_decide_imports_no_torch():
+    code = "import sys; from phmrun.cli import decide; import phmrun; phmrun.decide; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

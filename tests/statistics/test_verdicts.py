@@ -1,0 +1,164 @@
+"""Intervals and verdicts of one computation, against SciPy, enumeration and simulation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from phmrun.statistics.collapse import collapsed, fisher_exact
+from phmrun.statistics.items import resampled_variance, variance_of_means
+from phmrun.statistics.looks import nominal_levels, repeated_level
+from phmrun.statistics.verdict import Population, Question, Verdict, judge
+from phmrun.statistics.welch import CAUTION, Design, difference, seeds_needed
+
+DENSE = [30.0, 31.0, 32.0, 30.5, 31.2, 30.9]
+LOW = [28.0, 29.0, 28.2, 28.4, 28.9, 28.3]
+
+
+@pytest.fixture(scope="module")
+def stats():
+    """SciPy's, where it is installed."""
+    return pytest.importorskip("scipy.stats")
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8])
+def test_interval_and_p_are_welchs_with_sidaks_level(stats, rows):
+    shown = difference(LOW, DENSE, Design(rows))
+    parts = [np.var(side, ddof=1) / 6 for side in (LOW, DENSE)]
+    satterthwaite = sum(parts) ** 2 / sum(part**2 / 5 for part in parts)
+    freedom = 1 / ((1 - CAUTION) / satterthwaite + CAUTION / 5)
+    half = stats.t.ppf(1 - (1 - 0.95 ** (1 / rows)) / 2, freedom) * math.sqrt(sum(parts))
+    gap = np.mean(LOW) - np.mean(DENSE)
+    assert (shown.low, shown.high) == pytest.approx((gap - half, gap + half), rel=1e-8)
+    alone = 2 * stats.t.sf(abs(gap) / math.sqrt(sum(parts)), freedom)
+    assert shown.p == pytest.approx(1 - (1 - alone) ** rows, rel=1e-6)
+
+
+def test_p_is_below_the_level_if_and_only_if_the_interval_leaves_zero_out():
+    stream = np.random.default_rng(1)
+    looks = (5, 7, 10)
+    for place in range(120):
+        row, dense = stream.normal(1.2, 1 + place % 3, 10).tolist(), stream.normal(0, 1, 10).tolist()
+        for design in (Design(3), Design(3, looks)):
+            shown = difference(row, dense, design)
+            assert (shown.p < 0.05) == (shown.low > 0 or shown.high < 0)
+
+
+@pytest.mark.parametrize("level", [0.05, 0.006])
+def test_levels_of_looks_spend_the_level_as_a_multivariate_normal_says(stats, level):
+    looks = (5, 7, 10)
+    bounds = stats.norm.isf(np.array(nominal_levels(looks, level)) / 2)
+    correlation = [[math.sqrt(min(a, b) / max(a, b)) for b in looks] for a in looks]
+    for count in (1, 2, 3):
+        joint = stats.multivariate_normal(np.zeros(count), np.array(correlation)[:count, :count])
+        inside = joint.cdf(bounds[:count], lower_limit=-bounds[:count])
+        assert 1 - inside == pytest.approx(level * looks[count - 1] / looks[-1], abs=2e-5)
+    assert repeated_level(looks, 7, nominal_levels(looks, level)[1]) == pytest.approx(level, rel=1e-3)
+
+
+def test_one_look_has_the_whole_level():
+    assert nominal_levels((6,), 0.05) == pytest.approx((0.05,))
+    with pytest.raises(ValueError, match="growing"):
+        nominal_levels((6, 6), 0.05)
+
+
+@pytest.mark.parametrize(("first", "second"), [((2, 6), (0, 6)), ((5, 6), (1, 7)), ((0, 6), (0, 6)), ((6, 6), (0, 6))])
+def test_fishers_test_is_scipys(stats, first, second):
+    table = [[first[0], first[1] - first[0]], [second[0], second[1] - second[0]]]
+    assert fisher_exact(first, second) == pytest.approx(stats.fisher_exact(table)[1])
+
+
+def test_verdicts_in_their_order():
+    near = [31.0, 30.9, 31.1, 30.8, 31.3, 30.9]
+    same = {"low": LOW, "near": near, "loose": [29.0, 33.0, 30.5, 28.0, 34.0, 31.0]}
+    judged = judge(same, DENSE, Question(margin=1.5))
+    assert [each.verdict for each in judged.values()] == [Verdict.DIFFERENT, Verdict.EQUIVALENT, Verdict.UNDECIDED]
+    assert judged["low"].better is False
+    assert judged["loose"].needed > 6
+    flipped = judge({"low": LOW}, DENSE, Question(lower_is_better=True))
+    assert flipped["low"].better is True
+    shifted = [score + 0.4 for score in near]
+    assert judge({"near": shifted}, DENSE, Question(margin=1.0))["near"].verdict is Verdict.NOT_WORSE
+
+
+def test_models_at_the_floor_are_untrained_and_never_equivalent():
+    stream = np.random.default_rng(2)
+    near_chance = [50 + stream.normal(0, 0.2) for _ in range(6)]
+    row = [50 + stream.normal(0, 0.2) for _ in range(6)]
+    plain = judge({"row": row}, near_chance, Question(margin=0.9))
+    assert plain["row"].verdict in (Verdict.EQUIVALENT, Verdict.NOT_WORSE)
+    floor = judge({"row": row}, near_chance, Question(margin=0.9), floors=[[50.0]])
+    assert floor["row"].verdict is Verdict.UNTRAINED
+    better = judge({"row": [score + 20 for score in row]}, near_chance, Question(margin=0.9), floors=[[50.0]])
+    assert (better["row"].verdict, better["row"].better, better["row"].trained) == (Verdict.DIFFERENT, True, True)
+
+
+def test_one_seed_and_no_spread_are_undecided_with_the_reason():
+    question = Question(margin=1.0)
+    assert "one seed" in judge({"row": [3.0]}, DENSE, question)["row"].reason
+    flat = judge({"row": [30.0] * 4}, [31.0] * 4, question)["row"]
+    assert (flat.verdict, flat.difference.p) == (Verdict.UNDECIDED, 1.0)
+    assert "no spread" in flat.reason
+
+
+def test_collapsed_seeds_get_no_verdict_on_means_but_an_exact_test():
+    row = [31.0, 30.7, 2.0, 31.3, 1.5, 30.9]
+    judgement = judge({"row": row}, DENSE, Question(margin=1.0))["row"]
+    assert judgement.verdict is Verdict.UNDECIDED
+    assert judgement.collapsed == (2, 0)
+    assert judgement.p_collapsed == pytest.approx(0.4545, abs=1e-4)
+    assert collapsed([1.0, math.nan, 1.2, 1.1]) == [1]
+    assert collapsed([9.0, 9.1, 8.9, 60.0], lower_is_better=True) == [3]
+    lost = judge({"row": [math.nan] * 6}, DENSE, Question())["row"]
+    assert (lost.verdict, lost.collapsed) == (Verdict.UNTRAINED, (6, 0))
+
+
+def test_few_rows_of_normal_scores_are_flagged_as_collapsed():
+    stream = np.random.default_rng(3)
+    for count in (5, 6, 10):
+        assert np.mean([bool(collapsed(row.tolist())) for row in stream.normal(size=(600, count))]) < 0.03
+
+
+def test_a_look_that_decided_stands_whatever_comes_later():
+    row = [25.0, 25.1, 24.9, 25.2, 24.8, 39.0, 38.0, 37.0, 38.5, 39.5]
+    dense = [30.0, 30.1, 29.9, 30.2, 29.8, 30.0, 30.1, 29.9, 30.3, 30.0]
+    judgement = judge({"row": row}, dense, Question(looks=(5, 10)))["row"]
+    assert (judgement.verdict, judgement.difference.look) == (Verdict.DIFFERENT, 5)
+    early = judge({"row": row[:4]}, dense, Question(looks=(5, 10)))["row"]
+    assert "first look is at 5" in early.reason
+
+
+def test_seeds_that_are_needed_detect_the_difference_with_the_power():
+    stream = np.random.default_rng(4)
+    design = Design(1)
+    pilot = [stream.normal(0, 1, 50).tolist() for _ in range(2)]
+    needed = seeds_needed(*pilot, 1.0, design)
+    hits = [
+        difference(stream.normal(1, 1, needed).tolist(), stream.normal(0, 1, needed).tolist(), design).p < 0.05
+        for _ in range(300)
+    ]
+    assert 0.7 < np.mean(hits) < 0.92
+    assert seeds_needed(*pilot, 0.0, design) is None
+
+
+def test_variance_over_items_is_the_same_in_closed_form_and_resampled():
+    stream = np.random.default_rng(5)
+    easy = stream.uniform(0.3, 1, 400)
+    sides = [[(stream.random(400) < easy).astype(float) for _ in range(4)] for _ in range(2)]
+    closed = variance_of_means(*sides)
+    counts = [[np.stack([run, np.ones(400)], axis=1) for run in side] for side in sides]
+    drawn = resampled_variance(*counts, lambda sums: sums[:, 0] / sums[:, 1], draws=2000)
+    assert drawn.of_items == pytest.approx(closed.of_items, rel=0.1)
+    assert drawn.in_both == pytest.approx(closed.in_both, rel=0.25)
+    assert drawn.scores[0] == pytest.approx(closed.scores[0])
+
+
+def test_items_alone_decide_on_fixed_models(stats):
+    stream = np.random.default_rng(6)
+    first, second = [(stream.random(300) < share).astype(float) for share in (0.9, 0.5)]
+    items = {"row": variance_of_means([first], [second])}
+    scores = [first.mean()], [second.mean()]
+    judgement = judge({"row": scores[0]}, scores[1], Question(over=Population.ITEMS), items=items)["row"]
+    assert judgement.verdict is Verdict.DIFFERENT
+    assert judgement.difference.p == pytest.approx(stats.ttest_rel(first, second).pvalue, rel=1e-6)
+    assert judge({"row": scores[0]}, scores[1], Question(), items=items)["row"].over_items[0] > 0
