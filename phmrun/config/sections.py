@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, Union, ge
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from phmrun.config.names import Registered
-from phmrun.registry import OPTIMIZERS, SCHEDULES
+from phmrun.registry import LOSSES, OPTIMIZERS, SCHEDULES
 
 SHARED_VERSION = 1  # part of every run id: raise it when a default in this file changes its value
 LARGEST_NUMBER = 2**32 - 1  # of all whole numbers in a configuration
@@ -352,6 +352,14 @@ class TrainingConfig(Section):
             return None
         hours, minutes, seconds = (int(part) for part in self.max_time.split(":"))
         return hours * 3600 + minutes * 60 + seconds
+
+
+class ClassTrainingConfig(TrainingConfig):
+    """Training of a network that predicts classes, by a loss of choice."""
+
+    loss: Annotated[str, Registered(LOSSES)] = Field(
+        "cross-entropy", description="Loss of a predicted class or token; validations report the cross-entropy."
+    )
 
 
 class DistillationConfig(Section):

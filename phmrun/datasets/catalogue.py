@@ -10,6 +10,7 @@ from typing import Any
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
+from phmrun.registry import DATASETS
 
 FORMATS = (
     *("parallel", "snli", "scitail", "dnli", "quora", "sick", "agreement", "conllu", "lines", "vectors"),
@@ -105,7 +106,8 @@ class Catalogue:
 
     def names(self, task: str | None = None) -> list[str]:
         """Sorted names of all datasets, or of those for a task."""
-        return sorted(name for name, dataset in self._datasets.items() if task is None or task in dataset.tasks)
+        known = {**{name: self.get(name) for name in self._announced}, **self._datasets}
+        return sorted(name for name, dataset in known.items() if task is None or task in dataset.tasks)
 
     def get(self, name: str, *, where: str | None = None) -> Dataset:
         """Dataset of that name.
@@ -113,9 +115,16 @@ class Catalogue:
         Raises:
             PhmrunError: (exit 2) The catalogue has no such dataset; the message lists the nearest names.
         """
-        if name not in self._datasets:
-            raise unknown("dataset", name, self.names(), where=where)
-        return self._datasets[name]
+        if name in self._datasets:
+            return self._datasets[name]
+        if name in self._announced:
+            return _dataset(name, DATASETS.get(name))
+        raise unknown("dataset", name, self.names(), where=where)
+
+    @property
+    def _announced(self) -> list[str]:
+        """Names of datasets that packages and plug-ins announce beside the catalogue of phmrun."""
+        return [name for name in DATASETS.names() if name not in self._datasets] if self._text is None else []
 
     @cached_property
     def _datasets(self) -> dict[str, Dataset]:

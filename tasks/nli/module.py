@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from phmrun.engine.losses import criterion
 from phmrun.engine.optimizers import optimizer_from
 from phmrun.engine.schedules import schedule_from
 from phmrun.families.sentence_classification.module import ClassificationModule
@@ -27,6 +28,7 @@ def build_module(config: NLIExperiment, words: int, classes: int) -> Classificat
         optimizer_from(training.optimizer),
         schedule_from(training, model.hidden),
         smoothing=training.label_smoothing,
+        criterion=criterion(training.loss),
     )
 
 

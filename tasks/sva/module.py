@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from phmrun.engine.losses import criterion
 from phmrun.engine.network import build_network
 from phmrun.engine.optimizers import optimizer_from
 from phmrun.engine.schedules import schedule_from
@@ -19,6 +20,7 @@ def build_module(config: AgreementExperiment, words: int, classes: int) -> Class
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.width),
         smoothing=training.label_smoothing,
+        criterion=criterion(training.loss),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.sections import Section, SplitFilesConfig
+from phmrun.config.sections import ClassTrainingConfig, Section, SplitFilesConfig
 
 
 class WordsConfig(Section):
@@ -50,6 +50,9 @@ class ClassificationExperiment(Experiment):
 
     data: ClassificationDataConfig = Field(
         ClassificationDataConfig(), description="Labelled sentences and their words."
+    )
+    training: ClassTrainingConfig = Field(
+        ClassTrainingConfig(), description="Length, optimisation, validation, checkpoints."
     )
 
     @property

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.engine.export_graph import LONGEST, MOST, UNROLLED, ExportGraph, random_tokens
+from phmrun.engine.losses import Criterion, cross_entropy
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.optimizers import OptimizerBuilder
 from phmrun.engine.schedules import Schedule
@@ -20,23 +21,30 @@ from phmrun.text.vocabulary import EOS, PAD
 
 
 class ClassificationModule(TrainingModule):
-    """A network from sentences to class logits ``[batch, classes]``, trained on smoothed cross-entropy per item."""
+    """A network from sentences to class logits ``[batch, classes]``, trained on the smoothed loss of each item."""
 
     counted = ("accuracy",)
 
     def __init__(
-        self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule, *, smoothing: float = 0.0
+        self,
+        network: nn.Module,
+        optimizer: OptimizerBuilder,
+        schedule: Schedule,
+        *,
+        smoothing: float = 0.0,
+        criterion: Criterion = cross_entropy,
     ) -> None:
         super().__init__(network, optimizer, schedule)
         self.smoothing = smoothing
+        self.criterion = criterion
 
     def loss(self, batch: ClassificationBatch) -> Loss:
         """Summed over the items of the batch."""
         (prediction,) = predictions = self.predictions(batch)
         logits = prediction.vectors
         total = nll = F.cross_entropy(logits, batch.labels, reduction="sum")
-        if self.training and self.smoothing:
-            total = F.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=self.smoothing)
+        if self.training and (self.smoothing or self.criterion is not cross_entropy):
+            total = self.criterion(logits, batch.labels, smoothing=self.smoothing)
         hits = (logits.argmax(1) == batch.labels).sum()
         return Loss(total, nll, batch.units, {"accuracy": hits}, predictions)
 

@@ -7,7 +7,15 @@ from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
 from phmrun.config.names import Registered
-from phmrun.config.sections import MOST_LAYERS, DataConfig, FilePath, ModelConfig, Section, Unhashed
+from phmrun.config.sections import (
+    MOST_LAYERS,
+    ClassTrainingConfig,
+    DataConfig,
+    FilePath,
+    ModelConfig,
+    Section,
+    Unhashed,
+)
 from phmrun.registry import networks
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
@@ -258,6 +266,9 @@ class SequenceToSequenceExperiment(Experiment):
 
     data: ParallelDataConfig = Field(ParallelDataConfig(), description="Sentence pairs and their tokens.")
     model: TransformerConfig = Field(TransformerConfig(), description="Shape of the Transformer.")
+    training: ClassTrainingConfig = Field(
+        ClassTrainingConfig(), description="Length, optimisation, validation, checkpoints."
+    )
     decoding: DecodingConfig = Field(DecodingConfig(), description="Search for outputs in the evaluation.")
 
     @property

@@ -2,8 +2,11 @@
 
 from typing import cast
 
+from torch.nn import functional as F
+
 from phmrun.config import LayerConfig
 from phmrun.engine.export_graph import ExportGraph
+from phmrun.engine.losses import Criterion, criterion, cross_entropy
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.network import build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
@@ -27,15 +30,22 @@ _OF_DELIGHT = ("width_multiplier", "word_width", "transformation_dropout")
 
 
 class SequenceToSequenceModule(TrainingModule):
-    """An encoder–decoder trained on label-smoothed cross-entropy per target token."""
+    """An encoder–decoder trained on the label-smoothed loss of each target token."""
 
     network: EncoderDecoder
 
     def __init__(
-        self, network: EncoderDecoder, optimizer: OptimizerBuilder, schedule: Schedule, *, smoothing: float
+        self,
+        network: EncoderDecoder,
+        optimizer: OptimizerBuilder,
+        schedule: Schedule,
+        *,
+        smoothing: float,
+        criterion: Criterion = cross_entropy,
     ) -> None:
         super().__init__(network, optimizer, schedule)
         self.smoothing = smoothing
+        self.criterion = criterion
 
     def loss(self, batch: ParallelBatch) -> Loss:
         """Summed over the target tokens of the batch; padding costs nothing, not even the output map."""
@@ -44,6 +54,9 @@ class SequenceToSequenceModule(TrainingModule):
         smoothing = self.smoothing if self.training else 0.0
         inner, weight = output.reduced(prediction.vectors)
         total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=smoothing)
+        if self.training and self.criterion is not cross_entropy:
+            logits = F.linear(inner, weight, output.bias)
+            total, nll = self.criterion(logits, batch.wanted, smoothing=smoothing), nll.detach()
         return Loss(total, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: ParallelBatch) -> list[Prediction]:
@@ -78,6 +91,7 @@ def build_sequence_to_sequence(
         optimizer_from(training.optimizer),
         schedule_from(training, config.model.width),
         smoothing=training.label_smoothing,
+        criterion=criterion(training.loss),
     )
 
 

@@ -1,0 +1,140 @@
+"""Registries: names without imports, and one plug-in file that brings a network, a loss, an optimizer and a dataset."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from tiny_experiments import write_agreement
+
+from phmrun import registry
+from phmrun.config.names import registered_names
+from phmrun.engine.losses import criterion
+from phmrun.engine.schedules import Settings
+from phmrun.errors import PhmrunError
+
+PLUGIN = '''
+"""A network, a loss, an optimizer, a schedule and a dataset of a user."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from phmrun.layers import Embedding, Linear
+from phmrun.models.sentences import pooled
+from phmrun.registry import DATASETS, LOSSES, OPTIMIZERS, SCHEDULES, networks
+
+
+class BagOfWords(nn.Module):
+    """Mean of the word vectors, one map, and the classes."""
+
+    def __init__(self, options, sizes, structures):
+        super().__init__()
+        words, classes = sizes
+        self.embedding = Embedding(words, options.width, **structures["embedding"])
+        self.map = Linear(options.width, options.width, **structures["layer"])
+        self.output = Linear(options.width, classes, **structures["output"])
+
+    def forward(self, sentences):
+        return self.output(self.map(pooled(self.embedding(sentences.tokens), sentences.lengths, "mean")))
+
+
+def focal(logits, targets, *, smoothing):
+    """Lin et al. 2017, with gamma = 2."""
+    nll = F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
+    return ((1 - torch.exp(-nll)) ** 2 * nll).sum()
+
+
+networks("sva").add("bag", BagOfWords)
+LOSSES.add("focal", focal)
+OPTIMIZERS.add("momentum", lambda parameters, lr, weight_decay=0.0: torch.optim.SGD(parameters, lr, momentum=0.9))
+SCHEDULES.add("halving", lambda settings: lambda step: settings.peak * 0.5**step)
+DATASETS.add("made-up", {
+    "tasks": ["sva"], "summary": "made up", "licence": "none", "format": "agreement",
+    "mirrors": ["https://example.org/"],
+    "splits": {split: {"items": {"path": f"{split}.tsv"}} for split in ("train", "dev", "test")},
+})
+'''
+
+
+def phmrun(folder, *arguments):
+    environment = {**os.environ, "PHMRUN_DATA": str(folder / "data"), "PHMRUN_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-m", "phmrun", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+
+
+def test_a_plug_in_brings_network_loss_optimizer_schedule_and_dataset(tmp_path):
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    write_agreement(tmp_path / "data" / "made-up")
+    chosen = {
+        "training.loss": "focal",
+        "training.optimizer.name": "momentum",
+        "training.optimizer.lr": "0.01",
+        "training.schedule.name": "halving",
+        "model.width": "16",
+        "logging.wandb": "disabled",
+    }
+    settings = [word for key, value in chosen.items() for word in ("--set", f"{key}={value}")]
+    command = ["train", "sva", "--plugin", "mine.py", "--data", "made-up", "--model", "bag", *settings]
+    done = phmrun(tmp_path, *command, "--max-steps", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    config = yaml.safe_load((tmp_path / "runs" / result["run_id"] / "config.yaml").read_text())
+    training = config["training"]
+    names = (config["data"]["name"], config["model"]["network"], training["loss"], training["optimizer"]["name"])
+    assert (*names, training["schedule"]["name"]) == ("made-up", "bag", "focal", "momentum", "halving")
+    wrong = phmrun(tmp_path, *command[:4], "--model", "bagg", "--set", "training.loss=focel", "--dry-run")
+    assert wrong.returncode == 2
+    assert "did you mean 'bag'" in wrong.stderr
+    assert "valid: bag, lstm, transformer" in " ".join(wrong.stderr.split())
+    assert "valid: cross-entropy, focal" in " ".join(wrong.stderr.split())
+
+
+def test_names_are_listed_without_importing_torch():
+    code = (
+        "import sys\n"
+        "from phmrun.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES, networks\n"
+        "from phmrun.config import task_defaults\n"
+        "from phmrun.tasks.sva.config import AgreementExperiment\n"
+        "AgreementExperiment()\n"
+        "names = [registry.names() for registry in (LOSSES, METRICS, OPTIMIZERS, SCHEDULES, networks('lm'))]\n"
+        "print(min(map(len, names)), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 False\n"
+
+
+@pytest.mark.parametrize("family", ["lm", "sequence_to_sequence", "sva"])
+def test_every_announced_name_can_be_loaded(family):
+    registries = [registry.METRICS, registry.LOSSES, registry.OPTIMIZERS, registry.SCHEDULES, registry.networks(family)]
+    assert all(known.get(name) is not None for known in registries for name in known.names())
+    assert all(known.names() for known in registries)
+
+
+def test_every_schedule_is_a_rate_above_zero():
+    for name in registry.SCHEDULES.names():
+        rate = registry.SCHEDULES.get(name)(Settings(warmup=3, lr=0.5, total=10, floor=0.1))
+        assert all(rate(step) > 0 for step in range(1, 12)), name
+
+
+def test_an_unknown_loss_is_refused_with_the_valid_names():
+    with pytest.raises(PhmrunError, match="there is no loss 'cross'") as caught:
+        criterion("cross")
+    assert "cross-entropy" in caught.value.valid
+
+
+def test_keys_that_are_no_names_have_none():
+    from phmrun.config import OptimizerConfig
+
+    assert registered_names(OptimizerConfig.model_fields["eps"]) == ()
+
+
+def test_an_entry_point_of_the_checkout_needs_no_reinstall(monkeypatch, tmp_path):
+    """The installed metadata may be of an earlier day than ``pyproject.toml``."""
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nname = "phmrun"\n[project.entry-points."phmrun.tasks"]\nnew = "here:TASK"\n')
+    monkeypatch.setattr(registry, "_PROJECT", project)
+    points = registry._entry_points.__wrapped__()
+    assert points["phmrun.tasks"].keys() == {"new"}
