@@ -11,7 +11,7 @@ import pytest
 
 from phmrun.cli.app import main
 from phmrun.config.experiment import leaves
-from phmrun.registry import TASKS
+from phmrun.registry import STRUCTURES, TASKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -95,3 +95,11 @@ def test_configuration_reference_has_every_key_of_every_task(monkeypatch):
             sections = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
             assert any(f"| `{section}` |" in page for section in sections), key
     assert not re.search(r"\| +\|", page), "a key without type, default or meaning"
+
+
+def test_structure_reference_has_a_formula_for_every_structure(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    import structure_reference
+
+    assert set(structure_reference.LATEX) == set(STRUCTURES.names())
+    assert "data:image/png;base64," in structure_reference.picture("phm")
