@@ -71,7 +71,7 @@ results: $(STAMP)  ## Make RESULTS.md of the files under results/; trains nothin
 
 docs: $(STAMP)  ## Build the documentation, strictly, into site/
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 lint: $(STAMP)  ## Run ruff and mypy
 	$(BIN)/ruff check .
