@@ -102,6 +102,7 @@ def _audit(paper: str, style: Format, as_json: bool) -> None:
 
     table_names(paper)  # an unknown paper is refused before torch is imported
     from phmrun.papers.audit import audit
+    from phmrun.papers.published import headline
     from phmrun.progress import progress
 
     rows = []
@@ -115,9 +116,7 @@ def _audit(paper: str, style: Format, as_json: bool) -> None:
     columns = ("paper", "table", "row", "published", "computed", "verdict", "note")
     print_formatted(columns, [[row[column] for column in columns] for row in rows], style)
     if style is Format.TEXT:
-        verdicts = [row["verdict"] for row in rows]
-        found = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
-        console.stdout().print(f"\n{len(rows)} figures: {found}")
+        console.stdout().print(f"\n{headline([row['verdict'] for row in rows])}")
 
 
 def _numbers(entry: Any) -> tuple[int, int | None, str | None]:

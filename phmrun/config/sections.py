@@ -226,7 +226,9 @@ class OptimizerConfig(Section):
     """The optimizer and its constants."""
 
     name: Annotated[str, Registered(OPTIMIZERS)] = Field(
-        "adam", description="adamw and lamb decay the weights apart from the gradient; lamb: extra `optimizers`."
+        "adam",
+        description="adamw and lamb decay the weights apart from the gradient; lamb: extra `optimizers`; lazy-adam: "
+        "Parser-v2's Adam, with eps inside the root, which leaves rows of tables without a gradient alone.",
     )
     lr: float | None = Field(
         None, gt=0, description="Peak learning rate; null where the schedule fixes it itself (noam), and only there."
@@ -235,6 +237,9 @@ class OptimizerConfig(Section):
         (0.9, 0.98), description="Decay rates of the running means of gradient and squared gradient."
     )
     eps: float = Field(1e-9, gt=0, description="Added to the denominator of the update.")
+    clip_update: float = Field(
+        0.0, ge=0, description="lazy-adam: greatest norm of the update of all weights together; 0: no limit."
+    )
     weight_decay: float = Field(0.0, ge=0, description="Decay of the weights per unit of learning rate.")
     rates: Literal["one", "structure"] = Field(
         "one",

@@ -21,6 +21,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from phmrun.config import OptimizerConfig
+from phmrun.engine.lazy_adam import table_groups
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
 from phmrun.registry import OPTIMIZERS, load
@@ -36,12 +37,14 @@ class Kind:
         shrinks: True if weight decay takes a share, lr·λ, of every number at each step.
         rule: Size of a step, which the rates of factors follow: as large as the learning rate ("adam"), as the gradient
             ("gradient"), or as the parameter's norm times the learning rate ("norm").
+        groups: Divides the parameters of a network into groups, if not all are treated alike.
     """
 
     optimizer: str | Callable[..., Optimizer]
     state: int = 2
     shrinks: bool = False
     rule: Literal["adam", "gradient", "norm"] = "adam"
+    groups: Callable[[nn.Module], list[dict[str, Any]]] | None = None
 
     def load(self) -> Callable[..., Optimizer]:
         """Import and return the optimizer."""
@@ -57,6 +60,7 @@ RADAM = Kind("torch.optim:RAdam")
 SGD = Kind("torch.optim:SGD", state=0, shrinks=True, rule="gradient")
 LAMB = Kind("pytorch_optimizer:Lamb", rule="norm")
 """Comes with the extra ``optimizers``."""
+LAZY_ADAM = Kind("phmrun.engine.lazy_adam:LazyAdam", groups=table_groups)
 
 
 def optimizer_kind(name: str) -> Kind:
@@ -84,6 +88,7 @@ def build_optimizer(
     eps: float = 1e-9,
     weight_decay: float = 0.0,
     rates: str = "one",
+    clip_update: float = 0.0,
     fused: bool = True,
 ) -> Optimizer:
     """An optimiser whose learning rate is 1, because the schedule gives the rate itself.
@@ -95,6 +100,7 @@ def build_optimizer(
         eps: Added to the root in the update's denominator.
         weight_decay: L2 penalty; per unit of learning rate (adamw); part of the update that is then scaled (lamb).
         rates: "one" for all; "structure": of a network's factors, by their shapes.
+        clip_update: Greatest norm of the update of all parameters together, of "lazy-adam" only; 0: no limit.
         fused: Whether one kernel updates all parameters, where the optimiser has one.
 
     Raises:
@@ -112,10 +118,17 @@ def build_optimizer(
     known = inspect.signature(optimizer).parameters
     wanted: dict[str, Any] = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused}
     wanted["weight_decouple"] = False  # of Lamb only, which is then as published
+    wanted["clip_update"] = clip_update
+    if clip_update and "clip_update" not in known:
+        what = f"the optimizer {name!r} clips no updates"
+        hint = "Use training.optimizer.name=lazy-adam, or training.clip to clip gradients."
+        raise PhmrunError(what, where="training.optimizer.clip_update", hint=hint)
     trained: Any = parameters
     if isinstance(parameters, nn.Module):
         structured = rates == "structure"
         trained = parameter_groups(parameters, name, weight_decay) if structured else parameters.parameters()
+        if kind.groups and not structured:
+            trained = kind.groups(parameters)
     return optimizer(trained, lr=1.0, **{key: value for key, value in wanted.items() if key in known})
 
 
@@ -128,6 +141,7 @@ def optimizer_from(config: OptimizerConfig) -> OptimizerBuilder:
         eps=config.eps,
         weight_decay=config.weight_decay,
         rates=config.rates,
+        clip_update=config.clip_update,
     )
 
 

@@ -5,9 +5,8 @@ structured LSTM costs what a dense one does. On CUDA, cuDNN wants all weights in
 are not, so it copies them together at each call (once per sequence, not per step) and says so in a warning.
 """
 
-import warnings
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,45 +15,71 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from phmrun.errors import PhmrunError
 from phmrun.layers.linear import linear_std, on_device
+from phmrun.layers.recurrence import GateWeights, StartedLSTM, State, fused, linear_output, stepped
 from phmrun.layers.structure import build_structure, build_weight
+from phmrun.layers.structures.dense import Dense
 
 GateMapping = Literal["gate", "stacked"]
-Cell = Literal["standard", "linear-output"]
-State = tuple[Tensor, Tensor]
-
-
-class GateWeights(NamedTuple):
-    """Dense weights of one layer and direction in torch's order: gates i, f, g, o one below the other."""
-
-    input: Tensor  # [4·hidden, input]
-    recurrent: Tensor  # [4·hidden, hidden]
-    input_bias: Tensor | None  # [4·hidden]
-    recurrent_bias: Tensor | None  # [4·hidden]
+Cell = Literal["standard", "linear-output", "parser-v2"]
 
 
 class GateMaps(nn.Module):
-    """The structured maps of one layer and direction, with 0, 1 or 2 bias vectors per gate; see :class:`LSTM`."""
+    """The structured maps of one layer and direction, with 0, 1 or 2 bias vectors per gate; see :class:`LSTM`.
+
+    With ``doubled`` gates, i, f and o are σ(2·), and the first state ``[2, hidden]`` (h and c) is learnt.
+    """
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias_vectors: int, *, maps: GateMapping, coupled: bool, **layer: Any
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias_vectors: int,
+        *,
+        maps: GateMapping,
+        coupled: bool,
+        doubled: bool = False,
+        **layer: Any,
     ) -> None:
         super().__init__()
         gates = 3 if coupled else 4
-        self.hidden_size, self.coupled = hidden_size, coupled
+        self.hidden_size, self.coupled, self.doubled = hidden_size, coupled, doubled
         rows = [hidden_size] * gates if maps == "gate" else [gates * hidden_size]
         self.input, self.recurrent = (
             nn.ModuleList(build_structure(out_features=size, in_features=columns, **layer) for size in rows)
             for columns in (input_size, hidden_size)
         )
         self.bias = nn.Parameter(torch.empty(bias_vectors, gates * hidden_size)) if bias_vectors else None
+        self.state = nn.Parameter(torch.empty(2, hidden_size)) if doubled else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As ``nn.LSTM``: all weights and biases with the variance of U(-1/√hidden, 1/√hidden)."""
+        """As ``nn.LSTM``: all weights and biases with the variance of U(-1/√hidden, 1/√hidden).
+
+        Doubled gates begin as in Parser-v2: biases and state at 0, and dense maps of all gates with one matrix of
+        orthonormal columns over input and hidden vector; what is kept of c with its negative, so that it is 1 - i.
+        """
+        if self.state is not None:
+            self._reset_doubled()
+            return
         for structure in (*self.input, *self.recurrent):
             structure.reset_parameters(linear_std(self.hidden_size))
         if self.bias is not None:
             nn.init.uniform_(self.bias, -(self.hidden_size**-0.5), self.hidden_size**-0.5)
+
+    @torch.no_grad()
+    def _reset_doubled(self) -> None:
+        inputs, hidden = cast(int, self.input[0].in_features), self.hidden_size
+        for structure in (*self.input, *self.recurrent):
+            structure.reset_parameters((inputs + hidden) ** -0.5)
+        for parameter in (self.bias, self.state):
+            if parameter is not None:
+                nn.init.zeros_(parameter)
+        joined = nn.init.orthogonal_(torch.empty(hidden, inputs + hidden, device=self.state.device))  # type: ignore[union-attr]
+        gates = torch.cat([joined, -joined, joined, joined]).split([inputs, hidden], dim=1)
+        for maps, rows in zip((self.input, self.recurrent), gates, strict=True):
+            for structure, part in zip(maps, rows.chunk(len(maps)), strict=True):
+                if isinstance(structure, Dense):
+                    structure.matrix.copy_(part)
 
     def build(self, dropped: float = 0.0) -> GateWeights:
         """The dense weights, differentiable in the parameters; a share ``dropped`` of the recurrent ones is zero."""
@@ -68,8 +93,19 @@ class GateMaps(nn.Module):
         read = self._four_gates(_stacked(self.input))
         return GateWeights(read, self._four_gates(recurrent), input_bias, recurrent_bias)
 
+    def initial(self, batch: int) -> State:
+        """The learnt first state for so many sequences, each ``[1, batch, hidden]``; zeros if none is learnt."""
+        if self.state is None:
+            zeros = next(self.parameters()).new_zeros(1, batch, self.hidden_size)
+            return zeros, zeros
+        h, c = self.state[:, None, None].expand(-1, 1, batch, -1).unbind()
+        return h.contiguous(), c.contiguous()
+
     def _four_gates(self, rows: Tensor) -> Tensor:
         """Coupled gates are stored f, g, o; since 1 - σ(z) = σ(-z), the rows of i are those of f, negated."""
+        if self.doubled:
+            i, f, g, o = rows.chunk(4)
+            return torch.cat([2 * i, 2 * f, g, 2 * o])
         return torch.cat([-rows[: self.hidden_size], rows]) if self.coupled else rows
 
 
@@ -85,8 +121,11 @@ class LSTM(nn.Module):
         variational: Dropout masks stay the same at all time steps (Gal and Ghahramani 2016).
         input_dropout: Share of the inputs of the first layer dropped in training.
         weight_dropout: Share of the entries of U dropped in training, the same at all time steps (Merity et al. 2018).
-        cell: "standard"; or "linear-output", h_t = o ∘ c_t with o as the maps give it, which is what Zhang et al. 2021
-            print (section 3.1): read by :func:`outputs` alone, step by step, since no kernel has it.
+        hidden_dropout: Share of the numbers of h_{t-1} dropped in training before U reads them, drawn once for each
+            sequence. No kernel has it: such a training goes step by step.
+        cell: "standard"; "linear-output", h_t = o ∘ c_t with o as the maps give it, which is what Zhang et al. 2021
+            print (section 3.1), step by step, since no kernel has it; or "parser-v2", whose gates are σ(2·) and whose
+            first h and c are learnt (Dozat et al. 2017). The last two are read by :func:`outputs` alone.
         structure: Of all maps; ``**options`` are its options.
 
     Attributes:
@@ -117,6 +156,7 @@ class LSTM(nn.Module):
         variational: bool = False,
         input_dropout: float = 0.0,
         weight_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
         cell: Cell = "standard",
         structure: str = "dense",
         **options: Any,
@@ -129,13 +169,14 @@ class LSTM(nn.Module):
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.dropout, self.input_dropout, self.weight_dropout = dropout, input_dropout, weight_dropout
-        self.variational, self.cell = variational, cell
+        self.variational, self.cell, self.hidden_dropout = variational, cell, hidden_dropout
         self.directions = 2 if bidirectional else 1
         sizes = [input_size] + [self.directions * hidden_size] * (num_layers - 1)
         vectors = bias_vectors if bias else 0
+        shape: dict[str, Any] = {"maps": maps, "coupled": coupled, "doubled": cell == "parser-v2"}
         with on_device(device):
             self.cells = nn.ModuleList(
-                GateMaps(size, hidden_size, vectors, maps=maps, coupled=coupled, structure=structure, **options)
+                GateMaps(size, hidden_size, vectors, **shape, structure=structure, **options)
                 # Layer by layer, forwards before backwards: the order in which torch.lstm takes weights and states.
                 for size in sizes
                 for _ in range(self.directions)
@@ -161,15 +202,18 @@ class LSTM(nn.Module):
     def plain(self) -> nn.Module:
         """The ``nn.LSTM`` with the same outputs in evaluation; made on the meta device so that no weights are drawn.
 
-        There is none with another cell, which stays as it is.
+        There is none with linear outputs, which stays as it is; one with a learnt state is a :class:`StartedLSTM`.
         """
-        if self.cell != "standard":
+        if self.cell == "linear-output":
             return self
         settings = (self.input_size, self.hidden_size, self.num_layers, self.bias, self.batch_first)
         plain = nn.LSTM(*settings, bidirectional=self.bidirectional, device="meta")
         for name, weight in self.dense_weights().items():
             setattr(plain, name, nn.Parameter(weight.detach().clone(), requires_grad=False))
         plain.flatten_parameters()
+        if self.cell == "parser-v2":
+            state = torch.cat([torch.stack(cell.initial(1)) for cell in self.cells], dim=1)  # type: ignore[operator]
+            return StartedLSTM(plain, state.detach().clone()).eval()
         return plain.eval()
 
     def forward(
@@ -202,31 +246,46 @@ class LSTM(nn.Module):
 
     def padded_outputs(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """What :func:`outputs` gives, each direction run over the padding as well."""
+        return self.padded_states(inputs, lengths)[0]
+
+    def padded_states(self, inputs: Tensor, lengths: Tensor, *, cells: bool = False) -> tuple[Tensor, Tensor | None]:
+        """The same, and with ``cells`` the top layer's c after the last step of each sequence, forwards."""
         steps = torch.arange(inputs.shape[1], device=inputs.device)
         lengths = lengths.to(inputs.device).unsqueeze(1)
         inside = steps < lengths
         starts = torch.arange(0, inside.numel(), len(steps), device=inputs.device).unsqueeze(1)
         # Backwards, a sentence is turned within its length: padding comes last in both directions, and no word sees it.
         backwards = (torch.where(inside, lengths - 1 - steps, steps) + starts).flatten()
-        state = inputs.new_zeros(1, len(inputs), self.hidden_size)
         dropped = self.weight_dropout if self.training else 0.0
+        last: Tensor | None = None
         for layer in range(self.num_layers):
             inputs = self._drop(inputs, self.dropout if layer else self.input_dropout, None, time=1)
             directions = []
             for direction, cell in enumerate(self.cells[layer * self.directions :][: self.directions]):
                 built: GateWeights = cell.build(dropped)  # type: ignore[operator]
                 read = _rows(inputs, backwards) if direction else inputs
-                if self.cell == "standard":
-                    weights = [each for each in built if each is not None]
-                    said = _fused(read, (state, state), weights, self.bias, 1, 0.0, self.training, False, True)[0]
-                else:
-                    said = _linear_output(read, built)
+                h, c = cell.initial(len(read))  # type: ignore[operator]
+                state = h.to(read), c.to(read)
+                wanted = cells and layer == self.num_layers - 1 and not direction
+                said, kept = self._read(read, state, built, wanted)
+                if wanted and kept is not None:
+                    last = kept[torch.arange(len(kept)), lengths.squeeze(1) - 1]
                 if self.observer:
-                    before = _shifted(said, state[0], 1)
+                    before = _shifted(said, state[0][0], 1)
                     self.observer(layer * self.directions + direction, read[inside], before[inside])
                 directions.append(_rows(said, backwards) if direction else said)
             inputs = directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
-        return inputs * inside.unsqueeze(-1)
+        return inputs * inside.unsqueeze(-1), last
+
+    def _read(self, inputs: Tensor, state: State, built: GateWeights, cells: bool) -> tuple[Tensor, Tensor | None]:
+        """Outputs of one cell, ``[batch, length, hidden]``, and its c where the steps are taken one by one."""
+        if self.cell == "linear-output":
+            return linear_output(inputs, built), None
+        share = self.hidden_dropout if self.training else 0.0
+        if share or cells:
+            return stepped(inputs, state, built, share)
+        weights = [each for each in built if each is not None]
+        return fused(inputs, state, weights, self.bias, 1, 0.0, self.training, False, True)[0], None
 
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
         """All layers in one call, unless something must happen between them that the kernel does not do."""
@@ -261,9 +320,9 @@ class LSTM(nn.Module):
         dropout = 0.0 if layers == 1 else self.dropout
         settings = (state, flat, self.bias, layers, dropout, self.training, self.bidirectional)
         if batch_sizes is None:
-            outputs, h, c = _fused(inputs, *settings, self.batch_first)
+            outputs, h, c = fused(inputs, *settings, self.batch_first)
         else:
-            outputs, h, c = _fused(inputs, batch_sizes, *settings)
+            outputs, h, c = fused(inputs, batch_sizes, *settings)
         return outputs, (h, c)
 
     def _drop(self, vectors: Tensor, share: float, batch_sizes: Tensor | None, time: int | None = None) -> Tensor:
@@ -284,32 +343,17 @@ class LSTM(nn.Module):
         return f"{settings}, bidirectional={self.bidirectional}, dropout={self.dropout}"
 
 
-def _fused(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """``torch.lstm``, without oneDNN where that has no LSTM in 16 bits for this processor: then it takes 32."""
-    try:
-        return torch.lstm(*arguments)
-    except RuntimeError as error:
-        if "primitive" not in str(error) or not torch.is_autocast_enabled("cpu"):
-            raise
-    with warnings.catch_warnings(action="ignore"), torch.backends.mkldnn.flags(enabled=False):
-        return torch.lstm(*arguments)
+def outputs_and_cells(lstm: LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`outputs` of an LSTM of one layer and direction, and its c after the last step, ``[batch, hidden]``."""
+    if isinstance(lstm, LSTM):
+        said, cells = lstm.padded_states(inputs, lengths, cells=True)
+        return said, cells  # type: ignore[return-value]
+    packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    said, (_, c) = lstm(packed)
+    return pad_packed_sequence(said, batch_first=True, total_length=inputs.shape[1])[0], c[-1]
 
 
-def _linear_output(inputs: Tensor, weights: GateWeights) -> Tensor:
-    """c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g); h_t = o ∘ c_t, over ``inputs [batch, length, input]``."""
-    bias = None if weights.input_bias is None else weights.input_bias + weights.recurrent_bias  # type: ignore[operator]
-    read = F.linear(inputs, weights.input, bias)
-    hidden = cell = inputs.new_zeros(len(inputs), weights.recurrent.shape[1])
-    said = []
-    for step in read.unbind(1):
-        i, f, g, o = torch.addmm(step, hidden, weights.recurrent.t()).chunk(4, dim=1)
-        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-        hidden = o * cell
-        said.append(hidden)
-    return torch.stack(said, dim=1)
-
-
-def outputs(lstm: LSTM | nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
+def outputs(lstm: LSTM | nn.LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
     """The top layer's outputs along padded sequences, each at the left, without the last states.
 
     On a CPU, the gradient of the kernel for packed sequences clears memory for all vectors at every time step: steps ×

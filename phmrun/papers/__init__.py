@@ -1,7 +1,7 @@
 """Published numbers, claims and the audit of parameter counts. Imports no torch until something is counted."""
 
-from phmrun.papers.published import Verdict, judge
+from phmrun.papers.published import Match, Verdict, judge
 from phmrun.results.printed import Printed
 from phmrun.sweeps.paper_table import PaperRow, PaperTable, load_table, paper_names, table_names
 
-__all__ = ["PaperRow", "PaperTable", "Printed", "Verdict", "judge", "load_table", "paper_names", "table_names"]
+__all__ = ["Match", "PaperRow", "PaperTable", "Printed", "Verdict", "judge", "load_table", "paper_names", "table_names"]

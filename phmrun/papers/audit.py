@@ -17,7 +17,7 @@ from phmrun.config import Experiment, Source, Task, resolve
 from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import options_of, share_parameters
-from phmrun.papers.published import Verdict, judge
+from phmrun.papers.published import Match, Verdict, judge
 from phmrun.registry import TASKS, load
 from phmrun.results.printed import Printed
 from phmrun.sweeps.paper_table import Column, PaperRow, PaperTable, load_table, table_names
@@ -136,10 +136,11 @@ class _Networks:
         """A cell as it is printed."""
         return Printed.parse(row.published[heading], self.table.columns[heading].unit, row.digits.get(heading))
 
-    def weakest(self, cells: Sequence[tuple[PaperRow, str]]) -> Verdict:
-        """The weakest verdict on some printed counts, from which another figure follows."""
-        found = {judge(self.printed(row, heading), self.count(row, heading)) for row, heading in cells}
-        return next(one for one in (Verdict.DIFFERS, Verdict.TRUNCATED, Verdict.EXACT) if one in found)
+    def agree(self, cells: Sequence[tuple[PaperRow, str]]) -> bool:
+        """True if some printed counts, from which another figure derives, agree with the networks."""
+        return all(
+            judge(self.printed(row, heading), self.count(row, heading)) is not Match.NONE for row, heading in cells
+        )
 
 
 def measured(counts: Counts, measure: str | list[str], without: list[str], where: str) -> int:
@@ -159,10 +160,7 @@ def measured(counts: Counts, measure: str | list[str], without: list[str], where
 
 
 def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Computed value, verdict and note of a cell that is a count.
-
-    What follows from other counts as they are printed, rounded, is as exact as these are.
-    """
+    """Computed value, verdict and note of a cell that is a count."""
     remark = row.note_on(heading)
     if row.quoted_in(heading):
         return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
@@ -170,27 +168,37 @@ def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed)
     others = {name: networks.count(row, heading, overrides) for name, overrides in row.readings.items()}
     listed = "; ".join(f"{name}: {count:,}" for name, count in others.items() if count != computed)
     missing = row.missing_in(heading)
-    fitted = f"chosen to meet the printed number: {row.inferred[heading]}" if heading in row.inferred else ""
-    remark = _joined(fitted, remark)
-    # Where the paper leaves something open, even an equal number may be chance, so it is not judged at all.
+    # If the paper leaves something open, even an equal number may be chance, so it is not judged at all.
     if missing:
-        note = _joined(f"not said: {missing}", f"{row.reading}: {computed:,}", listed, remark)
+        note = _joined(f"not said: {missing}", f"{row.reading}: {computed:,}", listed, _fitted(row, heading), remark)
         return computed, Verdict.UNDERDETERMINED, note
-    if heading in row.digits:
-        remark = _joined(f"printed to {row.digits[heading]} digits", remark)
-    verdict = judge(printed, computed)
-    if verdict is not Verdict.EXACT:
-        verdict, source = _retraced(networks, row, heading, printed, verdict)
+    match, verdict = judge(printed, computed), Verdict.DIFFERS
+    if match is Match.ROUNDED:
+        verdict = Verdict.ROUNDED if heading in row.digits else Verdict.FOLLOWS
+        if heading in row.digits:
+            remark = _joined(f"printed to {row.digits[heading]} digits", remark)
+    else:
+        verdict, source = _retraced(networks, row, heading, printed, match)
         remark = _joined(remark, source)
-    if verdict is Verdict.EXACT and not fitted:
+    if verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) and not computed:
+        return computed, Verdict.TRIVIAL, remark
+    remark = _joined(_fitted(row, heading), remark)
+    if verdict is Verdict.FOLLOWS and heading not in row.inferred:
         return computed, verdict, remark
-    return computed, verdict, _joined(remark, listed)
+    return computed, _of(verdict, heading in row.inferred), _joined(remark, listed)
 
 
-def _retraced(
-    networks: _Networks, row: PaperRow, heading: str, printed: Printed, verdict: Verdict
-) -> tuple[Verdict, str]:
-    """Verdict and source of a count that the paper has from other counts as it prints them; else the verdict given."""
+def _fitted(row: PaperRow, heading: str) -> str:
+    return f"chosen to meet the printed number: {row.inferred[heading]}" if heading in row.inferred else ""
+
+
+def _of(verdict: Verdict, fitted: bool) -> Verdict:
+    """The verdict on a number whose network has options that were chosen to meet it."""
+    return Verdict.FITTED if fitted and verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) else verdict
+
+
+def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed, match: Match) -> tuple[Verdict, str]:
+    """Verdict and source of a count that is not equal by itself: from other counts as printed, or cut."""
     parts = {
         name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in networks.table.columns[heading].follows
     }
@@ -198,52 +206,62 @@ def _retraced(
         cells = [(row, name) for name in parts]
         # The amounts are fractions: as binary floats, sums of decimals may miss the printed one in its last digit.
         amounts = (sign * networks.printed(*cell).amount for cell, sign in zip(cells, parts.values(), strict=True))
-        if judge(printed, sum(amounts, Fraction())) is Verdict.EXACT:
-            source = f"follows from the printed {', '.join(row.published[name] for name in parts)}"
-            return networks.weakest(cells), source
+        if judge(printed, sum(amounts, Fraction())) is Match.ROUNDED:
+            source = f"derived from the printed {', '.join(row.published[name] for name in parts)}"
+            return Verdict.ROUNDED if networks.agree(cells) else Verdict.DIFFERS, source
     if heading in row.repeats:
         name, column = row.repeats[heading]
         other = networks.table.row(name)
         first = networks.printed(other, column)
         if first.amount == printed.amount and networks.count(other, column) == networks.count(row, heading):
-            return _counted(networks, other, column, first)[1], f"the printed {column} of {name}, the same parameters"
-    return verdict, ""
+            verdict = _counted(networks, other, column, first)[1]
+            source = f"the printed {column} of {name}, the same parameters"
+            return Verdict.ROUNDED if verdict is Verdict.FOLLOWS else verdict, source
+    return (Verdict.ROUNDED, "cut, not rounded") if match is Match.CUT else (Verdict.DIFFERS, "")
 
 
 def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """The same of a cell that derives from two counts.
-
-    What follows from the two as they are printed is as exact as these are.
-    """
+    """Computed value, verdict and note of a cell that derives from two counts."""
     column = networks.table.columns[heading]
     other, counting = networks.table.row(row.against or str(column.against)), str(column.of)
     remark = row.note_on(heading)
     if row.quoted_in(heading):
         return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
-    if counting in row.inferred:
-        remark = _joined(f"chosen to meet the printed number: {row.inferred[counting]}", remark)
     computed = _derive(column, networks.count(row, counting), networks.count(other, counting))
-    verdict = judge(printed, computed)
-    if row is not other and (row.missing_in(counting) or other.missing_in(counting)):
-        verdict = Verdict.UNDERDETERMINED
-        remark = _joined(f"not said: {row.missing_in(counting) or other.missing_in(counting)}", remark)
-    if verdict is not Verdict.EXACT and counting in row.published and counting in other.published:
+    if row is other:  # the part that a network is of itself
+        return computed, Verdict.TRIVIAL if judge(printed, computed) is Match.ROUNDED else Verdict.DIFFERS, remark
+    fitted = counting in row.inferred or counting in other.inferred
+    remark = _joined(_fitted(row, counting) or _fitted(other, counting), remark)
+    match = judge(printed, computed)
+    verdict = Verdict.FOLLOWS if match is Match.ROUNDED else Verdict.DIFFERS
+    if match is Match.CUT:
+        verdict, remark = Verdict.ROUNDED, _joined(remark, "cut, not rounded")
+    if match is not Match.ROUNDED and counting in row.published and counting in other.published:
         cells = [(row, counting), (other, counting)]
-        if judge(printed, _derive(column, *(networks.printed(*cell).amount for cell in cells))) is Verdict.EXACT:
-            source = f"follows from the printed {row.published[counting]} and {other.published[counting]}"
-            remark = _joined(remark, source)
-            if verdict is not Verdict.UNDERDETERMINED:
-                verdict = networks.weakest(cells)
-    if verdict in (Verdict.DIFFERS, Verdict.TRUNCATED) and column.derived == "fold":
-        for name, other_column in networks.table.columns.items():  # which may print it as per cent, too
-            percent = ("percent", column.of, column.against)
-            if name not in row.published or (other_column.derived, other_column.of, other_column.against) != percent:
-                continue
+        if judge(printed, _derive(column, *(networks.printed(*cell).amount for cell in cells))) is Match.ROUNDED:
+            source = f"derived from the printed {row.published[counting]} and {other.published[counting]}"
+            verdict, remark = Verdict.ROUNDED if networks.agree(cells) else Verdict.DIFFERS, _joined(remark, source)
+    missing = row.missing_in(counting) or other.missing_in(counting)
+    if missing:
+        return computed, Verdict.UNDERDETERMINED, _joined(f"not said: {missing}", remark)
+    if match is not Match.ROUNDED and verdict is not Verdict.ROUNDED and column.derived == "fold":
+        verdict, remark = _from_percent(networks, row, heading, printed, verdict, remark)
+    return computed, _of(verdict, fitted), remark
+
+
+def _from_percent(
+    networks: _Networks, row: PaperRow, heading: str, printed: Printed, verdict: Verdict, remark: str
+) -> tuple[Verdict, str]:
+    """Verdict and note of a fold that the table may have computed from its own rounded per cent."""
+    column = networks.table.columns[heading]
+    for name, other in networks.table.columns.items():
+        if name in row.published and (other.derived, other.of, other.against) == ("percent", column.of, column.against):
             share = networks.printed(row, name)
-            if judge(printed, 100 / share.amount) is Verdict.EXACT:
-                verdict = _derived(networks, row, name, share)[1]
-                remark = _joined(remark, f"follows from the printed {row.published[name]}")
-    return computed, verdict, remark
+            if judge(printed, 100 / share.amount) is Match.ROUNDED:
+                found = _derived(networks, row, name, share)[1]
+                source = f"derived from the printed {row.published[name]}"
+                return Verdict.ROUNDED if found is Verdict.FOLLOWS else found, _joined(remark, source)
+    return verdict, remark
 
 
 def _derive(column: Column, count: int | Fraction, against: int | Fraction) -> Fraction:

@@ -2,19 +2,24 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear
-from phmrun.layers.lstm import outputs
+from phmrun.layers.lstm import outputs, outputs_and_cells
+from phmrun.layers.structures.dense import Dense
 from phmrun.registry import STRUCTURES
 from phmrun.text.vocabulary import UNK
 
-CharacterPooling = Literal["last", "attention"]
+CharacterPooling = Literal["last", "attention", "attention-cell"]
 """How the outputs of the LSTM over a word's characters become one vector."""
+ParserCell = Literal["parser-v2", "plain", "coupled"]
+"""LSTM cells; see :class:`BiaffineParser`."""
+Start = Literal["usual", "parser-v2"]
+"""Values with which the weights begin."""
 
 
 class ParserScores(NamedTuple):
@@ -33,19 +38,24 @@ class BiaffineParser(nn.Module):
 
     Args:
         character_pooling: What of its outputs h_1 … h_T becomes the vector of a spelling: "last": M h_T; "attention",
-            as in Dozat and Manning's released parser: M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T).
+            M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T); "attention-cell": the same with the cell vector
+            c_T instead of h_T, as in Dozat and Manning's released parser.
         hidden: Hidden size of each direction of the LSTM over words.
         arc_width: Size of the vectors that the arc classifier reads.
         label_width: Size of those that the label classifier reads.
-        coupled: LSTM cells whose input gate is 1 - forget gate; otherwise plain ones.
+        cell: "parser-v2": four gates σ(2·) with one bias each and a learnt first state, as released; "plain": four
+            gates with two biases, as ``nn.LSTM``; "coupled": the input gate is 1 - forget gate, of runs before.
         dropout: Share of numbers dropped in training from what LSTM layers, MLPs and classifiers read, the same at all
             positions of a sentence.
-        recurrent_dropout: Share of the entries of the LSTMs' recurrent matrices dropped in training, the same at all
-            positions, which the fused kernel can do; Parser-v2 drops numbers of the hidden vectors.
+        recurrent_dropout: Share of the numbers of the LSTMs' hidden vectors dropped in training, the same at all
+            positions of a sentence; of other cells than "parser-v2", of the entries of their recurrent matrices.
         embedding_dropout: Share of words that are read without their word vector in training, and of words that are
             read without their tag vector; what is left of the two is scaled up.
         word_dropout: Share of words whose own vector is that of the unknown word in training; their characters stay.
         vector_std: Standard deviation with which vectors of words, tags and characters begin; ``None``: 1/√width.
+        start: "usual": as each module begins. "parser-v2", as released: biaffine weights, the characters' map and
+            attention, tags and all biases at 0, characters normal with variance 1, and the maps of dependents and heads
+            alike, with orthonormal columns; of structures with several factors, where 0 would stay 0, as usual.
         classifier: Structure of the bilinear forms and its options. With one of square matrices only the arc classifier
             has two linear terms and the label classifier no constants, as in equations 6, 7, 10 and 11 of Matsuno et
             al. The dependent's term adds the same to all heads of a word, so no choice of a head depends on it.
@@ -72,31 +82,35 @@ class BiaffineParser(nn.Module):
         layers: int = 3,
         arc_width: int = 400,
         label_width: int = 100,
-        coupled: bool = True,
+        cell: ParserCell = "parser-v2",
         dropout: float = 0.33,
         recurrent_dropout: float = 0.0,
         embedding_dropout: float = 0.0,
         word_dropout: float = 0.0,
         vector_std: float | None = None,
+        start: Start = "usual",
         classifier: Mapping[str, Any] | None = None,
         layer: Mapping[str, Any] | None = None,
         embedding: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.dropout, self.embedding_dropout, self.word_dropout = dropout, embedding_dropout, word_dropout
-        self.vector_std = vector_std
+        self.vector_std, self.start, self.character_pooling = vector_std, start, character_pooling
         layer, classifier, embedding = layer or {}, classifier or {}, embedding or {}
-        cell: dict[str, Any] = {"batch_first": True, "coupled": coupled, "bias_vectors": 2, "variational": True}
-        cell |= {"input_dropout": dropout, "weight_dropout": recurrent_dropout, **layer}
+        recurrence: dict[str, Any] = {"batch_first": True, "variational": True, "input_dropout": dropout, **layer}
+        if cell == "parser-v2":
+            recurrence |= {"cell": cell, "bias_vectors": 1, "hidden_dropout": recurrent_dropout}
+        else:
+            recurrence |= {"coupled": cell == "coupled", "bias_vectors": 2, "weight_dropout": recurrent_dropout}
         self.embedding = Embedding(words, word_width, **embedding)
         self.tags = Embedding(tags, tag_width, **embedding)
         self.letters = Embedding(characters, character_width, **embedding)
-        self.letter_lstm = LSTM(character_width, character_hidden, **cell)
-        attends = character_pooling == "attention"
+        self.letter_lstm = LSTM(character_width, character_hidden, **recurrence)
+        attends = character_pooling != "last"
         # A single row, and so no matrix for a structure to replace.
         self.letter_attention = Linear(character_hidden, 1, bias=False) if attends else None
         self.letter_map = Linear(character_hidden * (1 + attends), word_width, bias=attends, **layer)
-        self.lstm = LSTM(word_width + tag_width, hidden, layers, bidirectional=True, dropout=dropout, **cell)
+        self.lstm = LSTM(word_width + tag_width, hidden, layers, bidirectional=True, dropout=dropout, **recurrence)
         self.arc_mlp = nn.ModuleList(Linear(2 * hidden, arc_width, **layer) for _ in range(2))
         self.label_mlp = nn.ModuleList(Linear(2 * hidden, label_width, **layer) for _ in range(2))
         reduced = STRUCTURES.get(classifier.get("structure", "dense")).square
@@ -108,6 +122,33 @@ class BiaffineParser(nn.Module):
         """Vectors uniform with ``vector_std``, or the variance 1 / width; all else as its module has it."""
         for table in (self.embedding, self.tags, self.letters):
             table.reset_parameters(self.vector_std or table.embedding_dim**-0.5)
+        if self.start == "parser-v2":
+            self._start_as_released()
+
+    @torch.no_grad()
+    def _start_as_released(self) -> None:
+        at_zero: list[nn.Module] = [self.tags, self.letter_map, *self.arc_classifier.maps, *self.label_classifier.maps]
+        at_zero += [self.letter_attention] if self.letter_attention is not None else []
+        for module in at_zero:
+            weights = [parameter for name, parameter in module.named_parameters() if not name.endswith("bias")]
+            if len(weights) == 1:  # the product of several factors at 0 has no gradient
+                nn.init.zeros_(weights[0])
+        letters = list(self.letters.parameters())
+        if len(letters) == 1:
+            nn.init.normal_(letters[0])
+        if self.letter_map.bias is not None:
+            nn.init.zeros_(self.letter_map.bias)
+        both = [
+            (cast(Linear, arc), cast(Linear, label)) for arc, label in zip(self.arc_mlp, self.label_mlp, strict=True)
+        ]
+        sizes = [linear.out_features for linear in both[0]]
+        joined = cast(Tensor, both[0][0].bias).new_empty(sum(sizes), both[0][0].in_features)
+        columns = nn.init.orthogonal_(joined).split(sizes)
+        for pair in both:
+            for linear, rows in zip(pair, columns, strict=True):
+                nn.init.zeros_(cast(Tensor, linear.bias))
+                if isinstance(linear.structure, Dense):
+                    linear.structure.matrix.copy_(rows)
 
     def forward(
         self,
@@ -166,18 +207,22 @@ class BiaffineParser(nn.Module):
         for start, end in pairwise([0, *ends]):
             if start < end:
                 part = counts[start:end]
-                said = outputs(self.letter_lstm, vectors[start:end, : int(part.max())], part)
-                last.append(self._pooled(said, part))
+                last.append(self._read_spellings(vectors[start:end, : int(part.max())], part))
         return self.letter_map(F.dropout(torch.cat(last), self.dropout, self.training))
 
-    def _pooled(self, said: Tensor, counts: Tensor) -> Tensor:
-        """One vector of each spelling, of the LSTM's outputs ``[spellings, longest, character_hidden]``."""
-        final = said[torch.arange(len(said)), counts - 1]
+    def _read_spellings(self, vectors: Tensor, counts: Tensor) -> Tensor:
+        """One vector of each spelling ``[spellings, longest, character_width]``, before the map."""
+        if self.character_pooling == "attention-cell":
+            hidden, final = outputs_and_cells(self.letter_lstm, vectors, counts)
+        else:
+            hidden = outputs(self.letter_lstm, vectors, counts)
+            final = hidden[torch.arange(len(hidden)), counts - 1]
         if self.letter_attention is None:
             return final
-        beyond = torch.arange(said.shape[1], device=said.device) >= counts.unsqueeze(1)
-        scores = self.letter_attention(said).squeeze(-1).masked_fill(beyond, -torch.inf)
-        attended = torch.bmm(scores.softmax(-1).unsqueeze(1), said).squeeze(1)
+        read = self._drop(hidden) if self.character_pooling == "attention-cell" else hidden
+        beyond = torch.arange(hidden.shape[1], device=hidden.device) >= counts.unsqueeze(1)
+        scores = self.letter_attention(read).squeeze(-1).masked_fill(beyond, -torch.inf)
+        attended = torch.bmm(scores.softmax(-1).unsqueeze(1), hidden).squeeze(1)
         return torch.cat([attended, final], -1)
 
     def _inputs(self, words: Tensor, tags: Tensor, spelt: Tensor) -> Tensor:

@@ -110,8 +110,11 @@ class ParserConfig(ModelConfig):
     """Shape of the deep biaffine parser."""
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": dict(zip(_SIZES, (100, 100, 200, 200, 200, 3, 400, 100), strict=True)),
-        "small": dict(zip(_SIZES, (64, 32, 32, 64, 96, 2, 128, 64), strict=True)),
+        "paper": {
+            **dict(zip(_SIZES, (100, 100, 100, 200, 200, 3, 400, 100), strict=True)),
+            **{"cell": "parser-v2", "character_pooling": "attention-cell", "start": "parser-v2"},
+        },
+        "small": {**dict(zip(_SIZES, (64, 32, 32, 64, 96, 2, 128, 64), strict=True)), "cell": "parser-v2"},
     }
 
     preset: Annotated[Literal["paper", "small"], Unhashed()] = Field(
@@ -125,23 +128,34 @@ class ParserConfig(ModelConfig):
     character_hidden: Annotated[int, Formerly("letter_hidden")] = Field(
         200, ge=1, description="Hidden size of the LSTM over the characters of a word."
     )
-    character_pooling: Annotated[Literal["last", "attention"], Formerly("letter_pooling")] = Field(
+    character_pooling: Annotated[Literal["last", "attention", "attention-cell"], Formerly("letter_pooling")] = Field(
         "last",
-        description="Of that LSTM's outputs: the last, mapped; or, as in Dozat and Manning's parser, the last beside a "
-        "mean weighted by linear attention.",
+        description="Of that LSTM's outputs: the last, mapped; the last beside a mean weighted by linear attention; or "
+        "the last cell vector beside that mean, as in Parser-v2.",
     )
     hidden: int = Field(200, ge=1, description="Hidden size of each direction of the LSTM over words.")
     layers: int = Field(3, ge=1, le=MOST_LAYERS, description="Layers of the LSTM over words.")
     arc_width: int = Field(400, ge=1, description="Size of what the arc classifier reads of a word.")
     label_width: int = Field(100, ge=1, description="Size of what the label classifier reads of a word.")
-    cell: Literal["coupled", "plain"] = Field(
+    # The schema's default is that of runs before 0.2, whose ids it keeps; every preset sets "parser-v2".
+    cell: Literal["parser-v2", "plain", "coupled"] = Field(
         "coupled",
-        description="LSTM cells with input and forget gate in one, as the paper's counts need, or plain ones.",
+        description="LSTM cells: of Parser-v2 (gates σ(2·), one bias each, a learnt first state), or of torch; coupled "
+        "ones are of no released parser, and only there to read and continue runs of before.",
+    )
+    start: Literal["usual", "parser-v2"] = Field(
+        "usual",
+        description="Weights at the start: as each layer's, or Parser-v2's (classifiers, tags and the characters' map "
+        "at 0, characters of variance 1, MLPs orthonormal).",
     )
     dropout: Share = Field(
         0.33, description="Share of numbers dropped before LSTM layers, MLPs and classifiers, per sentence."
     )
-    recurrent_dropout: Share = Field(0.33, description="Share of the entries of the LSTMs' recurrent matrices dropped.")
+    recurrent_dropout: Share = Field(
+        0.33,
+        description="Share of the LSTMs' hidden vectors dropped, the same at all steps of a sentence; of cells other "
+        "than parser-v2, of the entries of their recurrent matrices.",
+    )
     embedding_dropout: Share = Field(
         0.33, description="Share of words read without their word vector, and share without their tag's."
     )

@@ -1,6 +1,7 @@
-"""The audit: which figures must be exact, and that nothing is taken from a file but the settings."""
+"""The audit: which figures must agree, and that nothing is taken from a file but the settings."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -8,6 +9,8 @@ from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
 from phmrun.papers import Verdict, load_table, table_names
 from phmrun.papers.audit import audit, audit_table, build_counts, measured, row_config
+
+AGREE = (Verdict.FOLLOWS, Verdict.TRIVIAL, Verdict.FITTED, Verdict.ROUNDED)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +30,8 @@ def of(rows, paper, table):
 def test_all_ten_counts_of_the_reproduction_to_the_unit(rows, table):
     found = of(rows, "reproduction", table)
     assert len(found) == 5
-    assert all(row.verdict is Verdict.EXACT for row in found.values())
+    assert {row.verdict for row in found.values()} == {Verdict.FOLLOWS, Verdict.FITTED}
+    assert [row.verdict is Verdict.FITTED for row in found.values()] == [False, True, True, True, False]
     assert all(int(row.published.replace(",", "")) == row.computed for row in found.values())
 
 
@@ -47,7 +51,7 @@ def test_the_reproductions_slip_is_an_option():
         ("phm", "5", ["Transformer / #Params", *(f"PHM (n = {n}) / #Params" for n in (2, 4, 8))]),
         ("phm", "6", [f"{name} / #Params" for name in ("Transformer", "Quaternion", "PHM (n = 4)", "PHM (n = 8)")]),
         ("phm", "6", [f"PHM (n = {n}) / Saving" for n in (2, 4, 8)]),
-        ("matsuno", "4", ["Character LSTM / Number of Parameters", "Bidirectional LSTM / Number of Parameters"]),
+        ("matsuno", "4", ["Character LSTM / Number of Parameters"]),
         (
             "matsuno",
             "4",
@@ -76,8 +80,7 @@ def test_the_reproductions_slip_is_an_option():
             "3",
             [f"*Shapeshifter 24/256 / {part}" for part in ("Total", "Enc./Dec.", "Emb.", "Pct.", "Fold")],
         ),
-        ("matsuno", "4", [f"{part} / {kind}" for part in ("Others", "TOTAL") for kind in ("Number of Parameters",)]),
-        ("matsuno", "5", [f"{model} / Sum with shared parts" for model in ("Baseline", "Symmetry Matrix")]),
+        ("matsuno", "4", ["Others / Number of Parameters"]),
         ("shapeshifter", "5", ["De-En, Low-rank 16/256 / Enc/Dec", "De-En, Low-rank 16/256 / Emb."]),
         ("define", "1", ["a: R1 Standard / Total", "a: R2 Adaptive / Total", "c: AWD-LSTM / Parameters"]),
         (
@@ -99,14 +102,14 @@ def test_the_reproductions_slip_is_an_option():
 )
 def test_what_must_be_exact(rows, paper, table, exact):
     found = of(rows, paper, table)
-    assert [name for name in exact if found[name].verdict is not Verdict.EXACT] == []
+    assert [name for name in exact if found[name].verdict not in AGREE] == []
 
 
 @pytest.mark.parametrize(
     ("paper", "table", "row", "source"),
     [
         ("shapeshifter", "2", "*PHM-Tm n=16 / Emb.", "the printed Emb. of *Transformer (T5), the same parameters"),
-        ("shapeshifter", "3", "*Shapeshifter 24/256 / Fold", "follows from the printed 8.6"),
+        ("shapeshifter", "3", "*Shapeshifter 24/256 / Fold", "derived from the printed 8.6"),
         (
             "define",
             "2",
@@ -118,20 +121,42 @@ def test_what_must_be_exact(rows, paper, table, exact):
 )
 def test_what_is_exact_by_another_printed_number_says_so(rows, paper, table, row, source):
     found = next(one for name, one in of(rows, paper, table).items() if name.startswith(row))
-    assert found.verdict is Verdict.EXACT
+    assert found.verdict in (Verdict.ROUNDED, Verdict.FITTED)
     assert source in found.note
 
 
-def test_nine_of_ten_determined_figures_are_exact(rows):
-    determined = [row for row in rows.values() if row.verdict not in (Verdict.QUOTED, Verdict.UNDERDETERMINED)]
-    assert len(determined) >= 200
-    assert sum(row.verdict is Verdict.EXACT for row in determined) >= 0.9 * len(determined)
+def test_figures_by_verdict(rows):
+    """A number that was fitted, rounded or trivially equal does not count as one that follows."""
+    counts = Counter(str(row.verdict) for row in rows.values())
+    assert counts == {
+        "follows": 112,
+        "trivial": 17,
+        "fitted": 35,
+        "rounded": 20,
+        "differs": 22,
+        "underdetermined": 50,
+        "quoted": 39,
+    }
 
 
-def test_what_is_not_exact_says_why(rows):
-    silent = [key for key, row in rows.items() if row.verdict is not Verdict.EXACT and not row.note]
-    # A fold of 3.085 is cut to 3.08: the verdict is the reason.
-    assert [key for key in silent if rows[key].verdict is not Verdict.TRUNCATED] == []
+def test_a_verdict_other_than_follows_says_why(rows):
+    plain = (Verdict.FOLLOWS, Verdict.TRIVIAL)
+    assert [key for key, row in rows.items() if row.verdict not in plain and not row.note] == []
+
+
+def test_what_is_printed_with_fewer_digits_does_not_follow(rows):
+    found = of(rows, "phm", "6")["Transformer / #Params"]
+    assert (found.published, found.computed, found.verdict) == ("400K", 395_520, Verdict.ROUNDED)
+
+
+def test_the_parser_as_released_is_larger_than_printed(rows):
+    """The paper counts layers 2 and 3 of the BiLSTM with half of their inputs; 2·4·200·200 for each of four cells."""
+    found = of(rows, "matsuno", "4")
+    printed, computed = found["Bidirectional LSTM / Number of Parameters"].published, 2_567_200
+    assert found["Bidirectional LSTM / Number of Parameters"].computed == computed == int(printed) + 4 * 4 * 200 * 200
+    assert found["TOTAL / Number of Parameters"].computed == 3_157_637 + 640_000
+    assert "half of what they read" in found["Bidirectional LSTM / Number of Parameters"].note
+    assert "defaults" in found["Character LSTM / Number of Parameters"].note
 
 
 def test_what_is_not_determined_gives_two_counts(rows):
@@ -222,14 +247,14 @@ def test_a_wrong_argument_names_file_and_row():
 
 
 def test_what_was_chosen_to_meet_a_number_is_said():
-    """Beside an exact verdict too, and of what derives from such a count."""
+    """Of what derives from such a count, too."""
     for name, row in (
         ("configs/papers/reproduction/table5.yaml", "PHM-Transformer (n=2)"),
         ("configs/papers/shapeshifter/table2.yaml", "*Shapeshifter 16/256 / Fold"),
-        ("configs/papers/matsuno/table4.yaml", "Others / Percentage"),
+        ("configs/papers/matsuno/table4.yaml", "Others / Number of Parameters"),
     ):
         found = next(each for each in audit_table(load_table(name), name) if each.row == row)
-        assert (found.verdict, found.note[:6]) == (Verdict.EXACT, "chosen"), row
+        assert (found.verdict, found.note[:6]) == (Verdict.FITTED, "chosen"), row
 
 
 def test_what_is_counted_is_what_training_builds():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import PhmrunError
-from phmrun.papers import Printed, Verdict, judge
+from phmrun.papers import Match, Printed, judge
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_reading(text, unit, amount):
 def test_zeros_that_fill_up():
     rounded = Printed.parse("400K", digits=2)
     assert rounded.amount == 400_000
-    assert judge(rounded, 395_520) is Verdict.EXACT
-    assert judge(rounded, 406_000) is Verdict.TRUNCATED
-    assert judge(rounded, 394_000) is judge(Printed.parse("400K"), 395_520) is Verdict.DIFFERS
+    assert judge(rounded, 395_520) is Match.ROUNDED
+    assert judge(rounded, 406_000) is Match.CUT
+    assert judge(rounded, 394_000) is judge(Printed.parse("400K"), 395_520) is Match.NONE
 
 
 @pytest.mark.parametrize("text", ["", "about 5M", "5.M", "M", "5Q", "1.2.3M"])
@@ -47,19 +47,19 @@ def test_what_is_no_number(text):
 @pytest.mark.parametrize(
     ("text", "computed", "verdict"),
     [
-        ("5.5M", 5_535_744, Verdict.EXACT),
-        ("5.5M", 5_549_999, Verdict.EXACT),
-        ("5.6M", 5_550_000, Verdict.EXACT),  # half up, not to even
-        ("5.5M", 5_550_000, Verdict.TRUNCATED),
-        ("2.9M", 2_998_272, Verdict.TRUNCATED),
-        ("2.9M", 3_145_728, Verdict.DIFFERS),
-        ("400K", 395_520, Verdict.DIFFERS),
-        ("7,043,264", 7_043_264, Verdict.EXACT),
-        ("7,043,264", 7_043_265, Verdict.DIFFERS),
-        ("-49.9%", Fraction(-499_079, 10_000), Verdict.EXACT),
-        ("-75.0%", Fraction(-7487, 100), Verdict.DIFFERS),
-        ("-74.8%", Fraction(-7485, 100), Verdict.TRUNCATED),
-        ("0.00", 0, Verdict.EXACT),
+        ("5.5M", 5_535_744, Match.ROUNDED),
+        ("5.5M", 5_549_999, Match.ROUNDED),
+        ("5.6M", 5_550_000, Match.ROUNDED),  # half up, not to even
+        ("5.5M", 5_550_000, Match.CUT),
+        ("2.9M", 2_998_272, Match.CUT),
+        ("2.9M", 3_145_728, Match.NONE),
+        ("400K", 395_520, Match.NONE),
+        ("7,043,264", 7_043_264, Match.ROUNDED),
+        ("7,043,264", 7_043_265, Match.NONE),
+        ("-49.9%", Fraction(-499_079, 10_000), Match.ROUNDED),
+        ("-75.0%", Fraction(-7487, 100), Match.NONE),
+        ("-74.8%", Fraction(-7485, 100), Match.CUT),
+        ("0.00", 0, Match.ROUNDED),
     ],
 )
 def test_verdicts(text, computed, verdict):
@@ -72,6 +72,6 @@ def test_what_is_rounded_is_exact_and_what_is_cut_is_at_least_truncated(count, p
     scaled = Decimal(count).scaleb(-power)
     step = Decimal(1).scaleb(-places)
     rounded, cut = (scaled.quantize(step, rounding) for rounding in (ROUND_HALF_UP, ROUND_DOWN))
-    assert judge(Printed.parse(f"{rounded}{name}"), count) is Verdict.EXACT
-    assert judge(Printed.parse(f"{cut}{name}"), count) is (Verdict.EXACT if cut == rounded else Verdict.TRUNCATED)
-    assert judge(Printed.parse(f"{rounded + 2 * step}{name}"), count) is Verdict.DIFFERS
+    assert judge(Printed.parse(f"{rounded}{name}"), count) is Match.ROUNDED
+    assert judge(Printed.parse(f"{cut}{name}"), count) is (Match.ROUNDED if cut == rounded else Match.CUT)
+    assert judge(Printed.parse(f"{rounded + 2 * step}{name}"), count) is Match.NONE

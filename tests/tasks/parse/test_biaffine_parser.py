@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phmrun.layers import folded
+from phmrun.layers import LSTM, folded
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 
 SIZES = {
@@ -63,7 +63,7 @@ def test_the_symmetric_arc_form_is_equation_6():
     torch.testing.assert_close(form(dependent, head)[0], torch.stack([torch.stack(row) for row in expected]))
 
 
-POOLINGS = pytest.mark.parametrize("pooling", ["last", "attention"])
+POOLINGS = pytest.mark.parametrize("pooling", ["last", "attention", "attention-cell"])
 
 
 @POOLINGS
@@ -84,7 +84,7 @@ def test_characters_after_the_last_are_not_read(pooling):
 
 
 def test_attention_over_characters_is_a_softmax_of_one_product_each():
-    network = build(character_pooling="attention")
+    network = build(character_pooling="attention", cell="plain")
     states, _ = network.letter_lstm(network.letters(CHARACTERS[1:2, : COUNTS[1]]))
     states = states[0]
     weights = (states @ network.letter_attention.weight[0]).softmax(0)
@@ -153,12 +153,19 @@ def test_nothing_is_dropped_in_evaluation():
 
 
 @pytest.mark.parametrize("structure", ["dense", "symmetric", "circulant"])
-@pytest.mark.parametrize("coupled", [True, False])
-def test_the_folded_parser_scores_the_same(structure, coupled):
-    network = build(classifier={"structure": structure}, coupled=coupled, layer={"structure": "phm", "n": 2})
+@pytest.mark.parametrize("cell", ["parser-v2", "plain", "coupled"])
+def test_the_folded_parser_scores_the_same(structure, cell):
+    pooling = "attention-cell" if cell == "parser-v2" else "last"
+    layer = {"structure": "phm", "n": 2}
+    network = build(classifier={"structure": structure}, cell=cell, character_pooling=pooling, layer=layer)
+    for module in network.modules():
+        if isinstance(getattr(module, "state", None), torch.nn.Parameter):  # learnt, and no longer at 0
+            torch.nn.init.normal_(module.state)
     plain = folded(network)
     torch.testing.assert_close(plain(*BATCH).arcs, network(*BATCH).arcs)
-    assert isinstance(plain.lstm, torch.nn.LSTM)
+    kinds = {type(module) for module in plain.modules()}
+    assert torch.nn.LSTM in kinds
+    assert LSTM not in kinds
 
 
 def test_vectors_are_uniform_and_of_unit_length_on_average():
@@ -184,10 +191,12 @@ def size(module):
 )
 def test_the_papers_components(structure, arc, label):
     with torch.device("meta"):
-        network = BiaffineParser(10, 10, 10, 37, character_width=200, classifier={"structure": structure})
+        network = BiaffineParser(10, 10, 10, 37, classifier={"structure": structure})
     assert size(network.arc_classifier) == arc
     assert size(network.label_classifier) == label
-    assert size(network.letter_lstm) == 3 * 200 * (200 + 200 + 2)
-    assert size(network.lstm) == 2 * 3 * 200 * (200 + 200 + 2) + 2 * (2 * 3 * 200 * (400 + 200 + 2))
+    assert size(network.letter_lstm) == 4 * 200 * (100 + 200) + 4 * 200 + 2 * 200 == 241_200
+    assert size(network.lstm) == 2 * (4 * 200 * 400 + 1_200) + 4 * (4 * 200 * 600 + 1_200) == 2_567_200
+    # The paper prints what layers 2 and 3 would have with half of their inputs.
+    assert size(network.lstm) - 4 * 4 * 200 * 200 == 1_927_200
     assert size(network.arc_mlp) == 2 * 400 * 401
     assert size(network.label_mlp) == 2 * 100 * 401

@@ -1,0 +1,92 @@
+"""Adam as in Dozat's Parser-v2: rows of tables without a gradient wait, and the update is clipped, not the gradient.
+
+Update of a weight: lr · m̂ / √(v̂ + ε), with the bias-corrected means m̂ and v̂ of the gradient and of its square.
+Source: github.com/tdozat/Parser-v2, parser/neural/optimizers (Apache-2.0).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from phmrun.layers import Embedding
+from phmrun.layers.structures.dense import Dense
+
+
+class LazyAdam(Optimizer):
+    """Adam with ε inside the root, lazy rows and a limit on the norm of the whole update.
+
+    Args:
+        params: Parameters, or groups of them; a group with ``lazy`` true holds tables, whose rows without any gradient
+            keep their means and do not count the step.
+        lr: Learning rate.
+        betas: Decay of the running means of the gradient and of its square.
+        eps: Added to the mean of the squares, inside the root.
+        clip_update: Greatest norm of the update of all parameters together; 0: no limit.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.9),
+        eps: float = 1e-12,
+        clip_update: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "lazy": False})
+        self.clip_update = clip_update
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have a gradient; entries that are not finite count as 0."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        updates = [
+            (parameter, self._update(parameter, group))
+            for group in self.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
+        scale = 1.0
+        if self.clip_update and updates:
+            norm = float(torch.stack([update.norm() for _, update in updates]).norm())
+            scale = min(1.0, self.clip_update / norm) if norm else 1.0
+        for parameter, update in updates:
+            parameter.sub_(update, alpha=scale)
+        return loss
+
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
+        gradient = torch.nan_to_num(parameter.grad, 0.0, 0.0, 0.0)  # type: ignore[arg-type]
+        state, (mean_decay, square_decay) = self.state[parameter], group["betas"]
+        if not state:
+            rows = (len(parameter), *[1] * (parameter.dim() - 1)) if group["lazy"] else ()
+            state["step"] = torch.zeros(rows, dtype=parameter.dtype, device=parameter.device)
+            state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        read = gradient.flatten(1).any(1).view_as(state["step"]) if group["lazy"] else None
+        step = state["step"] + 1
+        mean = state["mean"].lerp(gradient, 1 - mean_decay)
+        square = state["square"].lerp(gradient.square(), 1 - square_decay)
+        if read is not None:
+            step = step.where(read, state["step"])
+            mean, square = mean.where(read, state["mean"]), square.where(read, state["square"])
+        state["step"], state["mean"], state["square"] = step, mean, square
+        counted = step.clamp(min=1)  # a row that was never read has zero means
+        root = (square / (1 - square_decay**counted) + group["eps"]).sqrt()
+        update = group["lr"] * (mean / (1 - mean_decay**counted)) / root
+        return update if read is None else update * read
+
+
+def table_groups(network: nn.Module) -> list[dict[str, Any]]:
+    """The parameters of a network as two groups: dense tables that are looked up, whose rows are lazy, and the rest."""
+    tables = {
+        id(module.structure.matrix)
+        for module in network.modules()
+        if isinstance(module, Embedding) and isinstance(module.structure, Dense)
+    }
+    parameters = list(network.parameters())
+    groups = [{"params": [p for p in parameters if (id(p) in tables) == lazy], "lazy": lazy} for lazy in (False, True)]
+    return [group for group in groups if group["params"]]
