@@ -162,7 +162,12 @@ def write_text(path: Path, text: str, before_renaming: Callable[[], None] | None
 
 def write_json(path: Path, value: Any, before_renaming: Callable[[], None] | None = None) -> None:
     """Writes ``value`` as indented JSON, whole or not at all; see :func:`replacing`."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n", before_renaming)
+    write_text(path, json_text(value), before_renaming)
+
+
+def json_text(value: Any) -> str:
+    """``value`` as indented JSON with a line end."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def sha256_of(path: Path) -> str:

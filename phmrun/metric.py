@@ -54,6 +54,7 @@ class Metric:
         read_items: ``read_items(run, split, part)``, which returns the counts of every item of a run
             (:class:`phmrun.metrics.items.Items`), or ``None`` if it has none.
         floors: Baselines that a trained model must beat. An upper bound, or a mere reference, is none.
+        version: Raise it when the metric's mathematics change: runs of its tasks then get other ids.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Metric:
     measure: "Measure | None" = None
     read_items: Reader | None = None
     floors: tuple[str, ...] = ()
+    version: int = 1
 
     @property
     def words(self) -> str:

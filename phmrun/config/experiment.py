@@ -42,9 +42,6 @@ class Experiment(Section):
     When the mathematics behind a key changes, raise its entry in :attr:`Section.versions` instead.
     """
 
-    metrics: ClassVar[tuple[str, ...]] = ()
-    """Names of the metrics that score every run of the task, for ``versions = {"metrics=bleu": 2}``."""
-
     task: str = Field(description="Name of the task (`phmrun train --help`).")
     seed: int = Field(1, ge=0, lt=2**32, description="Seeds initialisation, batch order and dropout.")
     data: DataConfig = Field(DataConfig(), description="What is learnt from.")

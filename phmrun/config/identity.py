@@ -15,7 +15,7 @@ version beside the key that selects the mathematics, in the section that declare
 
 - ``"key=value"`` holds for configurations in which the key, a field or a property of the section, has the value.
 - ``"key"`` holds for configurations in which the key is on: not null, false, 0 or empty.
-- ``"metrics=bleu"`` holds for all runs of a task that lists the metric in :attr:`Experiment.metrics`.
+- A metric has its own, :attr:`phmrun.metric.Metric.version`, which holds for all runs of the tasks that list it.
 - Layers have theirs in :data:`LAYER_VERSIONS`, by the structure's name.
 
 All mathematics begins at version 1, which is not hashed. So the first raise (to 2) changes the ids of the
@@ -33,6 +33,7 @@ from pydantic_core import to_jsonable_python
 
 from phmrun.config.experiment import Experiment
 from phmrun.config.sections import SHARED_VERSION, LayerConfig, Section, former_name, is_hashed
+from phmrun.registry import TASKS
 
 LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
 """Version of each changed layer. Raise it when a default of the layer changes its value, or when its network does."""
@@ -63,9 +64,29 @@ def canonical_identity(config: Experiment, fingerprints: Mapping[str, str]) -> s
     }
     if layers := layer_versions(config):
         identity["layers"] = layers
-    if mathematics := changed_mathematics(config):
+    if mathematics := changed_mathematics(config) | metric_versions(config.task):
         identity["mathematics"] = mathematics
+    return canonical_json(identity)
+
+
+def canonical_json(identity: Mapping[str, Any]) -> str:
+    """The one text that stands for an identity."""
     return json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def without_versions(identity: str) -> str:
+    """The identity without versions of changed mathematics, as it was hashed before the change."""
+    return canonical_json({key: value for key, value in json.loads(identity).items() if key != "mathematics"})
+
+
+def changed_versions(before: str, now: str) -> list[str]:
+    """Mathematics whose version differs between two canonical identities: "model.network=lstm, version 1, now 2"."""
+    versions = []
+    for kind in ("layers", "mathematics"):
+        old, new = (json.loads(identity).get(kind, {}) for identity in (before, now))
+        names = (name for name in sorted(old.keys() | new.keys()) if old.get(name, 1) != new.get(name, 1))
+        versions += [f"{name}, version {old.get(name, 1)}, now {new.get(name, 1)}" for name in names]
+    return versions
 
 
 def digits_of(identity: str) -> str:
@@ -93,6 +114,12 @@ def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:
     for name, value in _subsections(section):
         versions |= changed_mathematics(value, f"{prefix}{name}.")
     return versions
+
+
+def metric_versions(task: str) -> dict[str, int]:
+    """Versions above 1 of a task's metrics: ``{"metric bleu": 2}``."""
+    metrics = TASKS.get(task).metrics if task in TASKS else ()
+    return {f"metric {metric.name}": metric.version for metric in metrics if metric.version > 1}
 
 
 def _is_in_use(section: Section, entry: str) -> bool:

@@ -190,7 +190,7 @@ def recorded(run: Run, config: Experiment, kernels: Choice, leader: bool) -> Ite
         yield segment
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit) or run.status.state is State.INTERRUPTED
-        with suppress(OSError):  # a full disk is what has ended it, perhaps
+        with suppress(OSError, PhmrunError):  # a full disk is what has ended it, perhaps
             segment.end("interrupted" if stopped else "failed")
         raise
     if torch.cuda.is_available():

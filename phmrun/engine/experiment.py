@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
+from phmrun.config.identity import canonical_identity
 from phmrun.datasets.reading import verify_sizes
 from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.bookkeeping import (
@@ -191,6 +192,7 @@ def train(
         check_teacher(derivation.teacher, data)
     count_parameters(config, data.vocabulary.sizes)  # refuses sizes that do not fit before there is a run directory
     text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
+    identity = canonical_identity(config, marks)
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
     with run.lock() if is_leader() else ending_with(leader_died()):
         if restart and is_leader():
@@ -199,6 +201,7 @@ def train(
             clear(run, text)
         if is_leader():
             remove_unfinished(run.path)
+            run.begin(identity)
             keep_data(run, text, data, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)
@@ -321,6 +324,7 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     counts = count_parameters(config, data.vocabulary.sizes)
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
     run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
+    run.fix()
     LOG.info(
         "run %s · %s parameters (%.1f%% of dense) · %s",
         run.id,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from phmrun.config import Experiment, Task, decoding_section, load_run_config, with_decoding
+from phmrun.config.identity import canonical_identity, changed_versions, digits_of, without_versions
 from phmrun.config.sections import is_hashed
 from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.checkpoints import (
@@ -24,7 +25,7 @@ from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.files import cache_dir, write_text
+from phmrun.files import cache_dir
 from phmrun.kernels import Choice
 from phmrun.layers import options_of
 from phmrun.ledger import Run
@@ -32,6 +33,7 @@ from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Split
 from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.record import WEIGHTS
+from phmrun.ledger.run import HISTORY
 from phmrun.ledger.segment import read_segments
 from phmrun.metrics import Score
 from phmrun.progress import note
@@ -127,9 +129,13 @@ class TrainedModel:
                     where="training.keep_last",
                     hint=f"Use --average {len(paths)}, or train with --set training.keep_last={count}.",
                 )
+            for path in paths:
+                self.run.manifest.check(path)
             load_weights(self.module, averaged_weights(paths), self.run.checkpoints)
             return f"average{len(paths)}"
         path = self._path(checkpoint)
+        if path.is_relative_to(self.run.path):
+            self.run.manifest.check(path)
         loaded = load_checkpoint(path)
         load_weights(self.module, weights_of(loaded, path), path)
         return f"{path.stem}@{loaded.get('global_step', '?')}"
@@ -213,13 +219,53 @@ def config_of(run: Run) -> Experiment:
         ) from error
 
 
+def require_unbroken(run: Run) -> None:
+    """Refuse a run of which a file is not as the run has written it; say if nothing is known of its files.
+
+    Weights, predictions and the history are checked when they are read.
+
+    Raises:
+        PhmrunError: (exit 3) Naming the broken link.
+    """
+    if run.manifest.read() is None:
+        note(f"{run.id} was made by a release without manifests: its files are used unchecked")
+    run.manifest.check_all(without=("checkpoints", "predictions", HISTORY))
+
+
+def require_same_mathematics(run: Run, config: Experiment) -> None:
+    """Refuse a run of which a network, decoder or metric computes something else in this release.
+
+    Raises:
+        PhmrunError: (exit 3) Naming what has changed.
+    """
+    now = canonical_identity(config, run.fingerprints())
+    record = run.manifest.read()
+    if record is not None and record.identity is not None:
+        before = record.identity
+    elif digits_of(now) == run.id.rpartition("-")[2]:
+        return
+    else:  # a run without a manifest: of its id, only the checksum is known
+        before = without_versions(now)
+        if digits_of(before) != run.id.rpartition("-")[2]:
+            return
+    if changed := changed_versions(before, now):
+        raise PhmrunError(
+            f"the run was trained with other mathematics than this release has: {'; '.join(changed)}",
+            where=str(run.path),
+            hint="Use the release that trained it, or train it anew; its scores stay readable.",
+            code=ExitCode.DATA,
+        )
+
+
 def open_run(run: Run) -> TrainedModel:
     """Opens a run for use; see :func:`config_of` for the user's own layers.
 
     Raises:
         PhmrunError: The run has no config or vocabulary yet, they are damaged, or it uses a layer that is not loaded.
     """
+    require_unbroken(run)
     config = config_of(run)
+    require_same_mathematics(run, config)
     if (run.path / WEIGHTS).is_file():
         again = f"`phmrun runs reproduce {run.id} --runs-dir {run.path.parent}` trains it anew."
         raise PhmrunError(
@@ -288,7 +334,7 @@ def evaluate_run(
     for value in metrics.values():
         value["signature"] += f"|data:{mark}" if mark else ""
     try:
-        write_text(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
+        run.write(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
         for key, value in metrics.items():
             run.update_metrics(key, value)
         if not name.startswith(OTHER_FILE):

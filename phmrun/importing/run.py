@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from phmrun.config import Experiment, Source, Task, resolve, run_id, to_yaml
+from phmrun.config.identity import canonical_identity
 from phmrun.engine.checkpoints import save_start
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.module import build_module
@@ -59,9 +60,11 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
         raise PhmrunError(what, where=str(directory), code=ExitCode.DATA)
     module = build_module(config, *imported.vocabularies.sizes)
     load_weights(checkpoint, imported, cast(Transformer, module.network))
-    name = run_id(config, fingerprints={"imported": checkpoint.sha256})
+    marks = {"imported": checkpoint.sha256}
+    name = run_id(config, fingerprints=marks)
     run = Run.create(runs_dir, name, to_yaml(config))
     with run.lock():
+        run.begin(canonical_identity(config, marks))
         run.set_state(State.RUNNING)
         imported.vocabularies.save(run.vocabulary)
         run.write_parameters(counts)

@@ -65,6 +65,7 @@ class History:
 
     path: Path
     before_writing: Callable[[], None] = lambda: None
+    before_reading: Callable[[], None] = lambda: None
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Adds one row in one write, so that a kill leaves whole rows and at most one torn last line.
@@ -111,6 +112,7 @@ class History:
 
     def _lines(self) -> Iterator[tuple[bytes, Row]]:
         """Each whole line with its row."""
+        self.before_reading()
         try:
             lines = read_regular(self.path, most=_MOST_BYTES).split(b"\n")
         except FileNotFoundError:

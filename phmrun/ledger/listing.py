@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.documents import parse_json, parsed
-from phmrun.errors import unknown
+from phmrun.errors import PhmrunError, unknown
 from phmrun.files import read_regular
 from phmrun.ledger.history import in_test_units
-from phmrun.ledger.run import BENCH, CONFIG, METRICS, STATUS, State, Status, about_config, as_found, reason_of
+from phmrun.ledger.manifest import Manifest
+from phmrun.ledger.run import BENCH, CONFIG, HISTORY, METRICS, STATUS, State, Status, about_config, as_found, reason_of
 
 FORMER = "times.json"
 """Where releases up to 0.1 kept the times of :data:`TIMES`; still read."""
@@ -42,6 +43,17 @@ class RunSummary:
     status: Status | None
     metrics: dict[str, Any] = field(default_factory=dict)
     damage: str | None = None
+    broken: PhmrunError | None = None  # the damage, if a file is not as the run has written it
+
+    def require_unbroken(self) -> None:
+        """Refuse a run of which a file that tables read is not as the run has written it.
+
+        Raises:
+            PhmrunError: (exit 3) Naming the broken link.
+        """
+        if self.broken is not None:
+            raise self.broken
+        Manifest(self.path).check_all(without=("checkpoints", "predictions", "vocabulary", HISTORY))
 
     @property
     def state(self) -> str:
@@ -99,8 +111,13 @@ def score_value(score: Any) -> float | None:
 
 def summarise(path: Path) -> RunSummary | None:
     """One directory's summary; ``None`` if it is no run."""
+    manifest = Manifest(path)
     try:
-        status = Status.from_json(parse_json(read_regular(path / STATUS)))
+        content = read_regular(path / STATUS)
+        manifest.check(path / STATUS, content)
+        status = Status.from_json(parse_json(content))
+    except PhmrunError as error:
+        return RunSummary(path.name, path, None, damage=error.what, broken=error)
     except (FileNotFoundError, NotADirectoryError):
         # Run.create writes the config first: a directory that has it alone was cut off before it had a status.
         if not (path / CONFIG).exists():
@@ -111,7 +128,11 @@ def summarise(path: Path) -> RunSummary | None:
         return RunSummary(path.name, path, None, damage=f"{STATUS}: {why}")
     status = as_found(status, path)
     try:
-        metrics = parsed(read_regular(path / METRICS))
+        content = read_regular(path / METRICS)
+        manifest.check(path / METRICS, content)
+        metrics = parsed(content)
+    except PhmrunError as error:
+        return RunSummary(path.name, path, status, damage=error.what, broken=error)
     except FileNotFoundError:
         return RunSummary(path.name, path, status)
     except (OSError, ValueError) as error:

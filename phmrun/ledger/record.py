@@ -5,8 +5,9 @@ What needs weights (``eval``, ``predict``, ``export``) refuses it; ``runs reprod
 scores and the checksums of the weights.
 """
 
-import json
+import hashlib
 import os
+import re
 import tarfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -17,10 +18,11 @@ import yaml
 
 from phmrun.documents import parse_yaml, parsed, plain, to_line
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import data_dir, read_regular, replacing, staging, sync_directory, write_text
+from phmrun.files import data_dir, json_text, read_regular, replacing, staging, sync_directory, write_text
 from phmrun.ledger.card import shared
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.lock import LOCK
+from phmrun.ledger.manifest import MANIFEST, Record
 from phmrun.ledger.run import (
     CONFIG,
     DATA,
@@ -38,10 +40,11 @@ from phmrun.ledger.run import (
 
 FORMAT = "phmrun-result-1"
 POINTS = 40
-"""Rows of the course of training that are kept."""
+"""Rows of the course of training, without a validation, that are kept."""
 ITEMS, WEIGHTS = "items.json", "weights.json"
 COMPUTING = ("phmrun", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sacrebleu", "torchmetrics")
 """The libraries whose versions are kept."""
+_END = re.compile(rb',\n"sha256": "([0-9a-f]{64})"\n}\n\Z')
 _LONGEST = 1 << 20
 """Bytes of a file that is read."""
 
@@ -86,6 +89,8 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
         segment["code"] = _without(each.get("code", {}), "diff")  # the file stays behind
         segment["packages"] = {name: versions[name] for name in COMPUTING if name in versions}
         segments.append(segment)
+    run.manifest.check_all()
+    manifest = run.manifest.read()
     data = run.data() or DataRecord()
     files = list(dict.fromkeys(file for split in data.splits.values() for file in split.files))
     return {
@@ -104,15 +109,18 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
         "history": thinned(run.history.read()),
         "items": dict(items),
         "weights": dict(weights),
+        **({"identity": manifest.identity, "code": dict(manifest.code)} if manifest and manifest.identity else {}),
     }
 
 
 def write_record(record: Mapping[str, Any], folder: Path) -> Path:
-    """Writes a record as ``<run-id>.json``; the same content gives the same bytes."""
+    """Write a record as ``<run-id>.json`` with a checksum at its end; the same content gives the same bytes."""
     path = folder / f"{record['run']}.json"
     folder.mkdir(parents=True, exist_ok=True)
     lines = [to_line({key: value}).strip()[1:-1] for key, value in record.items()]
-    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    content = "{\n" + ",\n".join(lines)
+    digest = hashlib.sha256(content.encode("utf-8")).hexdigest()
+    write_text(path, f'{content},\n"sha256": "{digest}"\n}}\n')
     return path
 
 
@@ -141,7 +149,12 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
 def _read_record(path: Path) -> tuple[str, dict[str, str]]:
     """A record's run id, and the run's files as texts by name."""
     try:
-        record = parsed(read_regular(path, most=_LONGEST))
+        content = read_regular(path, most=_LONGEST)
+        record = parsed(content)
+        if isinstance(record, dict) and "sha256" in record:
+            end = _END.search(content)
+            if not end or hashlib.sha256(content[: end.start()]).hexdigest().encode() != end[1]:
+                raise ValueError("checksum mismatch")
     except (OSError, ValueError) as error:
         raise PhmrunError(f"this is no result of a run: {error}", where=str(path), code=ExitCode.DATA) from error
     expected = {"run", "config", "status", "metrics", "parameters", "data", "environment", "history"}
@@ -177,11 +190,14 @@ def _texts(record: Mapping[str, Any]) -> dict[str, str]:
         ITEMS: record.get("items", {}),
         WEIGHTS: record.get("weights", {}),
     }
-    return {
+    texts = {
         CONFIG: yaml.safe_dump(record["config"], sort_keys=False, allow_unicode=True),
         HISTORY: "".join(to_line(row) for row in record["history"]),
-        **{name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in contents.items()},
+        **{name: json_text(content) for name, content in contents.items()},
     }
+    sums = {name: (hashlib.sha256(text.encode("utf-8")).hexdigest(),) for name, text in texts.items()}
+    manifest = Record(record.get("identity"), sums, record.get("code", {}))
+    return {**texts, MANIFEST: json_text(manifest.to_json())}
 
 
 def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, durable: bool) -> None:
@@ -207,15 +223,18 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, d
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """At most `POINTS` rows with a validation and as many without, evenly spaced; five digits of each number."""
-    kept: list[Mapping[str, Any]] = []
-    for validated in (True, False):
-        some = [row for row in rows if any(key.startswith("validation/") for key in row) is validated]
-        if len(some) > POINTS:
-            some = [some[round(place * (len(some) - 1) / (POINTS - 1))] for place in range(POINTS)]
-        kept += some
+    """All rows with a validation and at most `POINTS` others, evenly spaced; five digits of each number."""
+    kept = [row for row in rows if _is_validation(row)]
+    others = [row for row in rows if not _is_validation(row)]
+    if len(others) > POINTS:
+        others = [others[round(place * (len(others) - 1) / (POINTS - 1))] for place in range(POINTS)]
+    kept += others
     kept.sort(key=lambda row: row.get("step", 0))
     return [{key: float(f"{x:.5g}") if isinstance(x, float) else x for key, x in row.items()} for row in kept]
+
+
+def _is_validation(row: Mapping[str, Any]) -> bool:
+    return any(key.startswith("val/") for key in row)
 
 
 def _portable(value: Any) -> Any:

@@ -6,17 +6,20 @@ import re
 import shutil
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from phmrun.documents import parse_json, parse_yaml, parsed, plain
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.files import disk_errors, is_name, read_regular, write_json, write_text
+from phmrun.files import disk_errors, is_name, json_text, read_regular, write_text
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, in_test_units
 from phmrun.ledger.lock import LOCK, Holder, Lock, living_holder, unlock
+from phmrun.ledger.manifest import Manifest
 
 CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
 DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "history.jsonl", "parameters.json"
@@ -80,10 +83,14 @@ class Status:
         """The status as a JSON object."""
         return {**asdict(self), "state": self.state.value}
 
+    def signed(self) -> "Status":
+        """The status as this process writes it now."""
+        return replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
+
     def write(self, path: Path, before_renaming: Callable[[], None] | None = None) -> "Status":
         """Writes it as this process's word of now, and returns what is written."""
-        written = replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
-        write_json(path, written.to_json(), before_renaming)
+        written = self.signed()
+        write_text(path, json_text(written.to_json()), before_renaming)
         return written
 
 
@@ -172,7 +179,9 @@ class Run:
         self.predictions = path / "predictions"
         self.samples_path = self.predictions / "samples.json"
         self.wandb_dir = path / "wandb"
-        self.history = History(path / HISTORY, before_writing=self.require_lock)
+        self.manifest = Manifest(path)
+        history = path / HISTORY
+        self.history = History(history, self.require_lock, before_reading=lambda: self.manifest.check(history))
         self._lock: Lock | None = None
 
     @classmethod
@@ -240,13 +249,39 @@ class Run:
             ended=moment if state in (State.DONE, State.FAILED, State.INTERRUPTED) else None,
             about={**before.about, **plain(facts)},
         )
-        return after.write(self.status_path, self.require_lock)
+        return self._write_status(before, after)
+
+    def begin(self, identity: str, code: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Check the run's chain, and give a run that is not done a manifest if it has none.
+
+        Args:
+            identity: Canonical identity that the run id is made of.
+            code: Code that training uses.
+
+        Raises:
+            PhmrunError: (exit 3) A file is not as the run has written it.
+        """
+        done = self.status.state is State.DONE
+        self.manifest.check_all(without=("checkpoints",) if done else ())
+        if not done:
+            with self._writing():
+                self.manifest.begin(identity, code)
+
+    def fix(self) -> None:
+        """Enter the files that training does not change from here on into the manifest."""
+        with self._writing():
+            self.manifest.fix()
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a file of the run, whole or not at all, and its checksum into the manifest."""
+        with self._writing():
+            self._replace(path, text)
 
     def write_config(self, config_yaml: str) -> bool:
         """Writes the resolved config, unless it is there as it is; returns whether it was another."""
         if self.config_path.read_text(encoding="utf-8") == config_yaml:
             return False
-        write_text(self.config_path, config_yaml)
+        self.write(self.config_path, config_yaml)
         return True
 
     def lock(self) -> Lock:
@@ -280,10 +315,10 @@ class Run:
 
         It is a number, or an object with ``value``, ``signature`` and what else belongs to it.
         """
-        with Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0):
+        with self._writing():
             scores = self.metrics()
             scores[name] = value
-            write_json(self.metrics_path, plain(scores), self.require_lock)
+            self._replace(self.metrics_path, json_text(plain(scores)))
 
     def parameters(self) -> dict[str, Any]:
         """The parameter counts; empty before they are written."""
@@ -291,11 +326,11 @@ class Run:
 
     def write_parameters(self, parameters: Mapping[str, Any]) -> None:
         """Writes the parameter counts. A number named ``total`` is also shown in listings."""
-        write_json(self.parameters_path, plain(parameters))
+        self.write(self.parameters_path, json_text(plain(parameters)))
         total = parameters.get("total")
         if isinstance(total, int):
             before = self._read_status()
-            replace(before, about={**before.about, "parameters": total}).write(self.status_path, self.require_lock)
+            self._write_status(before, replace(before, about={**before.about, "parameters": total}))
 
     def data(self) -> DataRecord | None:
         """What the run was trained and tested on; ``None`` where an older version has not written it."""
@@ -313,7 +348,7 @@ class Run:
 
     def write_data(self, record: DataRecord) -> None:
         """Writes what the run is trained and tested on."""
-        write_json(self.data_path, record.to_json())
+        self.write(self.data_path, json_text(record.to_json()))
 
     def environment(self) -> list[dict[str, Any]]:
         """The entries of ``environment.json``, oldest first; none where an older version has not written it."""
@@ -321,6 +356,10 @@ class Run:
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
             raise PhmrunError("this is no list of segments", where=str(self.environment_path), code=ExitCode.DATA)
         return segments
+
+    def write_environment(self, segments: Sequence[Mapping[str, Any]]) -> None:
+        """Writes the entries of ``environment.json``, oldest first."""
+        self.write(self.environment_path, json_text(plain({"segments": list(segments)}, otherwise=str)))
 
     def bench(self) -> dict[str, Any]:
         """What ``phmrun bench`` measured last, by phase of ``run`` and by name of a time; empty before it did."""
@@ -331,7 +370,7 @@ class Run:
 
     def add_bench(self, found: Mapping[str, Mapping[str, Any]]) -> None:
         """Writes what was measured of some phases, or some times; others keep their record."""
-        write_json(self.path / BENCH, plain({**self.bench(), **found}))
+        self.write(self.path / BENCH, json_text(plain({**self.bench(), **found})))
 
     def samples(self) -> dict[str, Any]:
         """The sample outputs as ``columns`` and ``rows``; empty before they are written."""
@@ -339,7 +378,7 @@ class Run:
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Writes a few inputs with what the model made of them, a row each, for the card and the W&B mirror."""
-        write_json(self.samples_path, plain({"columns": list(columns), "rows": list(rows)}))
+        self.write(self.samples_path, json_text(plain({"columns": list(columns), "rows": list(rows)})))
 
     def remove(self) -> None:
         """Deletes the run directory, all at once for whoever looks, unless it is none or a living process holds it."""
@@ -350,9 +389,32 @@ class Run:
             self.path.rename(grave)
             shutil.rmtree(grave)
 
+    def _writing(self) -> Lock:
+        """Lock on the files that training and evaluations may write at the same time, and on the manifest."""
+        return Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0)
+
+    def _replace(self, path: Path, text: str) -> None:
+        self.require_lock()
+        self.manifest.expect(path, text.encode("utf-8"))
+        write_text(path, text, self.require_lock)
+
+    def _write_status(self, before: Status, after: Status) -> Status:
+        """Write a status, and the manifest if the state has changed."""
+        written, running = after.signed(), (State.RUNNING, State.QUEUED)
+        text = json_text(written.to_json())
+        with nullcontext() if before.state in running and after.state in running else self._writing():
+            if after.state not in running:
+                self.manifest.settle(text.encode("utf-8"))
+            elif before.state not in running:
+                self.manifest.open()
+            write_text(self.status_path, text, self.require_lock)
+        return written
+
     def _read_status(self) -> Status:
         try:
-            return Status.from_json(parse_json(read_regular(self.status_path)))
+            content = read_regular(self.status_path)
+            self.manifest.check(self.status_path, content)
+            return Status.from_json(parse_json(content))
         except FileNotFoundError as error:
             raise PhmrunError(f"{STATUS} is missing", where=str(self.path), hint=_ANEW, code=ExitCode.DATA) from error
         except (OSError, ValueError, TypeError) as error:
@@ -361,8 +423,11 @@ class Run:
 
     def _read_object(self, path: Path) -> dict[str, Any]:
         try:
-            content = parsed(read_regular(path))
+            read = read_regular(path)
+            self.manifest.check(path, read)
+            content = parsed(read)
         except FileNotFoundError:
+            self.manifest.check(path)
             return {}
         except (OSError, ValueError) as error:
             unread = f"the file cannot be read: {reason_of(error)}"

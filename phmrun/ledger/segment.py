@@ -8,9 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from phmrun.documents import plain
 from phmrun.errors import PhmrunError
-from phmrun.files import write_json
 from phmrun.ledger.environment import code, command, differences, now, packages, processor, usable_cores
 from phmrun.ledger.run import Run
 
@@ -55,7 +53,7 @@ class Segment:
             "cpu_seconds": round(_cpu_seconds() - self._used, 3),
             "peak_memory_bytes": most if platform.system() == "Darwin" else most * 2**10,
         }
-        write_json(self.run.environment_path, plain({"segments": [*self.before, self.entry]}, otherwise=str))
+        self.run.write_environment([*self.before, self.entry])
 
 
 def facts(run: Run) -> dict[str, Any]:

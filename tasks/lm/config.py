@@ -185,8 +185,6 @@ class LanguageDecodingConfig(Section):
 class LanguageModelExperiment(Experiment):
     """Configuration of the task lm."""
 
-    metrics = ("perplexity", "bits_per_character")
-
     task: Literal["lm"] = Field("lm", description="Language modelling.")
     data: StreamDataConfig = Field(StreamDataConfig(), description="Running text and its words.")
     model: LanguageModelConfig = Field(LanguageModelConfig(), description="Shape of the network.")

@@ -186,8 +186,6 @@ class TreeDecodingConfig(Section):
 class ParsingExperiment(Experiment):
     """Configuration of the task parse."""
 
-    metrics = ("uas", "las")
-
     task: Literal["parse"] = Field("parse", description="Dependency parsing.")
     data: TreebankDataConfig = Field(TreebankDataConfig(), description="Trees and their words.")
     layer: LayerConfig = Field(LayerConfig(), description="Structure of the maps of LSTMs and MLPs.")

@@ -23,7 +23,5 @@ class StyleDataConfig(ParallelDataConfig):
 class StyleExperiment(SequenceToSequenceExperiment):
     """Configuration of the task style."""
 
-    metrics = (*SequenceToSequenceExperiment.metrics, "unchanged", "style")
-
     task: Literal["style"] = Field("style", description="Style transfer.")
     data: StyleDataConfig = Field(StyleDataConfig(), description="Sentence pairs and their tokens.")

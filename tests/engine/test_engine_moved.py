@@ -10,7 +10,7 @@ from phmrun.config import load_run_config
 from phmrun.engine import experiment
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger import State
+from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
 
 SHORT = {"training": {"max_steps": 2, "validate_every": 2}}
@@ -115,14 +115,12 @@ def test_a_damaged_status_is_mended_by_starting_over(damage, tmp_path):
 
 
 def test_scores_of_a_run_that_cannot_be_written_to_are_told(tmp_path, monkeypatch, capsys):
-    from phmrun.engine import trained_model
-
     run = run_of(run_experiment(configured("sva", tmp_path / "corpus", SHORT), tmp_path / "runs"))
 
     def refuse(*_, **__):
         raise OSError(30, "Read-only file system", str(run.path))
 
-    monkeypatch.setattr(trained_model, "write_text", refuse)
+    monkeypatch.setattr(Run, "write", refuse)
     before = run.metrics()
     assert evaluate_run(open_run(run), decoding={})["test/accuracy"]["value"] == before["test/accuracy"]["value"]
     assert run.metrics() == before

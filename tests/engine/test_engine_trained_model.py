@@ -74,6 +74,7 @@ def test_a_missing_and_a_foreign_checkpoint(run, tmp_path):
 def test_lost_best_weights_are_not_replaced_by_others(run, tmp_path):
     shutil.copytree(run.path, copy := tmp_path / run.path.name)
     (copy / "checkpoints" / "best.ckpt").unlink()
+    (copy / "manifest.json").unlink()  # in which a run that was killed has no weights
     for kept in (copy / "metrics.json", copy / "history.jsonl"):  # a run that was killed has no scores yet
         with pytest.raises(PhmrunError, match="weights of the best validation are missing") as caught:
             open_run(Run(copy)).load(average=0)

@@ -94,7 +94,7 @@ def test_a_restored_run_appears_whole_and_after_it_is_on_the_disk(run, tmp_path,
     monkeypatch.setattr("os.sync", sync)
     restore([path], elsewhere)
     assert seen == [{file.name for file in (elsewhere / NAME).iterdir()}]
-    assert len(seen[0]) == 9
+    assert len(seen[0]) == 10
     assert [entry.name for entry in elsewhere.iterdir()] == [NAME]
     restore([path], elsewhere)
     restore([path], tmp_path / "page", durable=False)
@@ -123,7 +123,7 @@ def test_a_former_process_left_half_a_directory(run, tmp_path):
     half.mkdir(parents=True)
     (half / "config.yaml").write_text("task: toy\n")
     assert [again.path for again in restore([path], half.parent)] == [half]
-    assert len(list(half.iterdir())) == 9
+    assert len(list(half.iterdir())) == 10
 
 
 def test_links_and_weights_in_the_place_of_a_run_are_left_alone(run, tmp_path):
@@ -167,6 +167,7 @@ def test_an_unfinished_run_has_no_result(run):
 def test_a_damaged_file_is_refused_and_nothing_is_made(run, tmp_path, change, message):
     path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
     record = json.loads(path.read_text())
+    del record["sha256"]
     change(record)
     path.write_text(json.dumps(record))
     with pytest.raises(PhmrunError, match=message) as caught:
@@ -175,13 +176,49 @@ def test_a_damaged_file_is_refused_and_nothing_is_made(run, tmp_path, change, me
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_curves_are_thinned_evenly_and_keep_validations():
+def test_curves_are_thinned_evenly_and_all_validations_stay():
     rows = [{"step": step, "train/loss": float(step)} for step in range(1000)]
-    rows += [{"step": step, "validation/loss": 1 / 3} for step in (10, 999)]
-    kept = thinned(rows)
-    assert len(kept) == POINTS + 2
+    rows += [{"step": step, "val/loss": 1 / 3, "val/accuracy": 0.5} for step in range(0, 1000, 10)]
+    kept = thinned(sorted(rows, key=lambda row: row["step"]))
+    assert len(kept) == POINTS + 100
     assert [row["step"] for row in kept if "train/loss" in row][:: POINTS - 1] == [0, 999]
-    assert [row for row in kept if "validation/loss" in row] == [
-        {"step": 10, "validation/loss": 0.33333},
-        {"step": 999, "validation/loss": 0.33333},
-    ]
+    validations = [row for row in kept if "val/loss" in row]
+    assert validations == [{"step": step, "val/loss": 0.33333, "val/accuracy": 0.5} for step in range(0, 1000, 10)]
+
+
+def test_a_flipped_bit_of_a_result_is_refused_or_changes_nothing(run, tmp_path):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    content = path.read_bytes()
+    whole = json.loads(content)
+    refused = 0
+    for place in range(0, len(content), 7):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            restore([path], tmp_path / f"runs-{place}")
+        except PhmrunError as error:
+            refused += error.code is ExitCode.DATA
+        else:
+            assert {key: value for key, value in json.loads(damaged).items() if key in whole} in (
+                whole,
+                {key: value for key, value in whole.items() if key != "sha256"},
+            )
+    assert refused > 0.9 * len(range(0, len(content), 7))
+
+
+def test_a_result_without_a_checksum_is_read(run, tmp_path):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    record = json.loads(path.read_text())
+    del record["sha256"]
+    path.write_text(json.dumps(record))
+    assert restore([path], tmp_path / "elsewhere")[0].status.state is State.DONE
+
+
+def test_a_restored_run_has_a_manifest(run, tmp_path):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    restored = restore([path], tmp_path / "elsewhere")[0]
+    restored.manifest.check_all()
+    restored.metrics_path.write_text(restored.metrics_path.read_text() + " ")
+    with pytest.raises(PhmrunError, match=r"chain is broken at metrics\.json"):
+        restored.metrics()

@@ -46,8 +46,6 @@ class ClassificationDataConfig(SplitFilesConfig):
 class ClassificationExperiment(Experiment):
     """Configuration of a task that labels sentences; a task narrows ``task`` to its own name."""
 
-    metrics = ("accuracy",)
-
     data: ClassificationDataConfig = Field(
         ClassificationDataConfig(), description="Labelled sentences and their words."
     )

@@ -262,8 +262,6 @@ class DecodingConfig(Section):
 class SequenceToSequenceExperiment(Experiment):
     """Configuration of a task that turns text into text; a task narrows ``task`` to its own name."""
 
-    metrics: ClassVar[tuple[str, ...]] = ("bleu", "chrf")
-
     data: ParallelDataConfig = Field(ParallelDataConfig(), description="Sentence pairs and their tokens.")
     model: TransformerConfig = Field(TransformerConfig(), description="Shape of the Transformer.")
     training: ClassTrainingConfig = Field(
