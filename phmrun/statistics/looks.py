@@ -21,6 +21,7 @@ from phmrun.statistics.student import t_quantile
 
 _POINTS = 129  # of the grid over the region in which the design continues
 _STEPS = 40  # of each bisection
+_LEAST = 1e-12  # nominal levels below are taken as spent at one look
 
 
 def nominal_levels(looks: Sequence[int], level: float) -> tuple[float, ...]:
@@ -37,20 +38,30 @@ def nominal_levels(looks: Sequence[int], level: float) -> tuple[float, ...]:
 
 
 def repeated_level(looks: Sequence[int], look: int, nominal: float) -> float:
-    """Overall level at which a look has this nominal level: the p-value of a repeated interval."""
+    """Overall level at which a look has this nominal level: the p-value of a repeated interval.
+
+    It is interpolated between levels that are a factor of 10^(1/8) apart.
+    """
     if len(looks) == 1 or nominal >= 1:
         return min(nominal, 1.0)
-    low, high = math.log(max(nominal, 1e-300)), 0.0
-    place = list(looks).index(look)
-    if nominal < 1e-12:
-        return min(1.0, nominal * looks[-1] / looks[0])
-    for _ in range(_STEPS // 2):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _nominal(tuple(looks), math.exp(middle))[place] >= nominal else (middle, high)
-    return math.exp(high)
+    place, kept = list(looks).index(look), tuple(looks)
+    if nominal < _LEAST:
+        return min(1.0, nominal * looks[-1] / look)
+    # The overall level is at least the nominal one; nodes[k] has the level 10^(-k/8).
+    low, high = 0, math.floor(-8 * math.log10(nominal)) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _nominal(kept, _node(middle))[place] >= nominal else (low, middle)
+    above, below = (math.log(_nominal(kept, _node(step))[place]) for step in (low, high))
+    share = (above - math.log(nominal)) / (above - below)
+    return min(1.0, math.exp(math.log(_node(low)) + share * math.log(_node(high) / _node(low))))
 
 
-@lru_cache(maxsize=256)
+def _node(step: int) -> float:
+    return min(10 ** (-step / 8), 1 - 1e-9)
+
+
+@lru_cache(maxsize=1024)
 def _nominal(looks: tuple[int, ...], level: float) -> tuple[float, ...]:
     """Nominal level of each look; the density of paths that continue is integrated from look to look."""
     first = level * looks[0] / looks[-1]

@@ -134,9 +134,18 @@ def studentised(
         p = -math.expm1(design.rows * math.log1p(-overall)) if overall < 1 else 1.0
     else:
         p = 1.0
-    detectable = (critical + t_quantile(POWER, freedom)) * error
+    detectable = noncentrality(critical, freedom) * error
     half = critical * error
     return Difference(value, error, freedom, value - half, value + half, p, detectable, seeds, look, design.level)
+
+
+def noncentrality(critical: float, freedom: float, power: float = POWER) -> float:
+    """True difference, in standard errors, that passes a critical value with this power.
+
+    The normal approximation of the noncentral t distribution (Abramowitz and Stegun 26.7.10).
+    """
+    spread = math.sqrt(1 + critical**2 / (2 * freedom))
+    return critical * (1 - 1 / (4 * freedom)) + t_quantile(power, math.inf) * spread
 
 
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, design: Design) -> int | None:
@@ -152,7 +161,7 @@ def seeds_needed(system: Sequence[float], reference: Sequence[float], target: fl
     def power_is_enough(seeds: int) -> bool:
         freedom = seeds - 1.0
         error, freedom = error_and_freedom([(spread / seeds, freedom) for spread in spreads], freedom)
-        return (t_quantile(1 - level / 2, freedom) + t_quantile(POWER, freedom)) * error <= target
+        return noncentrality(t_quantile(1 - level / 2, freedom), freedom) * error <= target
 
     low, high = 1, MOST_SEEDS
     if not power_is_enough(high):

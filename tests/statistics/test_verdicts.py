@@ -9,7 +9,7 @@ from phmrun.statistics.collapse import collapsed, fisher_exact
 from phmrun.statistics.items import resampled_variance, variance_of_means
 from phmrun.statistics.looks import nominal_levels, repeated_level
 from phmrun.statistics.verdict import Population, Question, Verdict, judge
-from phmrun.statistics.welch import CAUTION, Design, difference, seeds_needed
+from phmrun.statistics.welch import CAUTION, Design, difference, noncentrality, seeds_needed
 
 DENSE = [30.0, 31.0, 32.0, 30.5, 31.2, 30.9]
 LOW = [28.0, 29.0, 28.2, 28.4, 28.9, 28.3]
@@ -162,3 +162,8 @@ def test_items_alone_decide_on_fixed_models(stats):
     assert judgement.verdict is Verdict.DIFFERENT
     assert judgement.difference.p == pytest.approx(stats.ttest_rel(first, second).pvalue, rel=1e-6)
     assert judge({"row": scores[0]}, scores[1], Question(), items=items)["row"].over_items[0] > 0
+
+
+@pytest.mark.parametrize(("critical", "freedom"), [(2.2, 10), (3.7, 8), (2.8, 40)])
+def test_power_at_the_detectable_difference_is_that_of_the_noncentral_t(stats, critical, freedom):
+    assert stats.nct.sf(critical, freedom, noncentrality(critical, freedom)) == pytest.approx(0.8, abs=0.01)
