@@ -3,7 +3,7 @@
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["TrainedRun", "__version__", "decide", "open_run", "plan", "runs", "train"]
+__all__ = ["TrainedRun", "__version__", "decide", "load_results", "open_run", "plan", "runs", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,7 @@ from phmrun.registry import TASKS, load_plugins
 
 if TYPE_CHECKING:
     from phmrun.engine.experiment import DryRun
+    from phmrun.results import Results
 
 AnyPath = str | PathLike[str]
 _SELECTORS = (
@@ -255,6 +256,26 @@ def runs(runs_dir: AnyPath = "runs") -> list[dict[str, Any]]:
         values = {name: score_value(score) for name, score in summary.metrics.items()}
         rows.append({"id": summary.id, "state": summary.state, **about, **values})
     return rows
+
+
+def load_results(source: AnyPath = "runs", *, runs_dir: AnyPath = "runs") -> "Results":
+    """Return the long table of a directory of runs, a folder of small results, or a sweep's file.
+
+    Args:
+        source: The directory, the folder, or a sweep's file (``.yaml``) whose cells have their runs in ``runs_dir``.
+        runs_dir: The directory of all runs.
+
+    Raises:
+        PhmrunError: There is no such folder or file, or it is malformed.
+    """
+    if str(source).endswith((".yaml", ".yml")):
+        from phmrun.sweeps.results import view
+
+        return view([str(source)], Path(runs_dir)).results
+    from phmrun.layers import options_of  # imports torch, and only now is it needed
+    from phmrun.results import Results
+
+    return Results.load(Path(source), options_of)
 
 
 def _requested(

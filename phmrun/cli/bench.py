@@ -65,11 +65,11 @@ def bench_table(
 
     They are kept in each run's directory, in bench.json, and `phmrun table FILE --paper` shows them beside the paper's.
     """
-    from phmrun.cli.sweep_work import recorded
     from phmrun.ledger import Run
     from phmrun.ledger.listing import PREFIX, TIMES, read_times
     from phmrun.ledger.run import State
     from phmrun.sweeps.cell_status import distinct, survey
+    from phmrun.sweeps.planning import recorded
 
     made = recorded(file, runs_dir, only)
     columns = made.sweep.table.columns.values() if made.sweep.table else []

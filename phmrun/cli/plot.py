@@ -100,14 +100,17 @@ def plot_pareto(
 ) -> None:
     """Draws a score against what it costs: what gives most for its size, and what is beaten on both counts."""
     with waiting("preparing"):
-        from phmrun.cli.table_results import Asked, results
+        from phmrun.cli.sweep_output import tell_faults
         from phmrun.ledger import Run
         from phmrun.results.costs import points_of, require_cost
         from phmrun.results.plots.runs import heading as heading_of
         from phmrun.results.plots.sweeps import draw_pareto
+        from phmrun.sweeps.results import Asked, view
 
     require_cost(over, "--over")
-    table = results(what, runs_dir, Asked(scores=[score] if score else [])).table
+    found = view(what, runs_dir, Asked(scores=[score] if score else []))
+    tell_faults(found.statuses)
+    table = found.table
     names = [heading.scores[0] for heading in table.headings]
     chosen = score or next(iter(names), "")
     points = [point for place, name in enumerate(names) if name == chosen for point in points_of(table, place, over)]
@@ -143,8 +146,8 @@ def plot_tuning(
 ) -> None:
     """Draws the expected best validation of every row of a sweep against the number of trials."""
     with waiting("preparing"):
-        from phmrun.cli.sweep_work import planned, tuned_rows
         from phmrun.results.plots.sweeps import Effort, draw_tuning
+        from phmrun.sweeps.planning import planned, tuned_rows
 
     made = planned(file, ledger=runs_dir)
     if not made.sweep.file.tune:

@@ -44,9 +44,10 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Writes a page with table, pictures, runs, settings and environment: HTML that needs no network, and Markdown."""
-    from phmrun.cli.table_results import Asked, decided, require_runs, results_of_sweep
+    from phmrun.cli.sweep_output import tell_faults
     from phmrun.ledger import Run
     from phmrun.report.content import write_report
+    from phmrun.sweeps.results import Asked, view_of_sweep
 
     run = None
     if not file.endswith((".yaml", ".yml")):
@@ -59,22 +60,23 @@ def report(
             where=file,
             hint=f"`phmrun runs show {file}` prints it, `phmrun table {file} OTHER…` sets it beside others.",
         )
-    found, made, statuses = results_of_sweep(file, runs_dir, Asked(seeds=seeds, max_seeds=max_seeds))
+    found, made = view_of_sweep(file, runs_dir, Asked(seeds=seeds, max_seeds=max_seeds))
+    tell_faults(found.statuses)
     said = None
     if checklist is None:
-        require_runs(found.table, runs_dir)
-        differences = decided(found) if significance else {}
-        written = write_report(made, statuses, found.table, differences, out or Path(f"{Path(file).stem}.html"))
+        found.require_runs(runs_dir)
+        differences = found.differences() if significance else {}
+        written = write_report(made, found.statuses, found.table, differences, out or Path(f"{Path(file).stem}.html"))
         facts: dict[str, object] = {"files": written}
     else:
-        from phmrun.cli.sweep_work import planned, tuned_rows
         from phmrun.report.checklist import CHECKLISTS, document, fill
         from phmrun.report.document import write
+        from phmrun.sweeps.planning import planned, tuned_rows
 
         if checklist not in CHECKLISTS:
             raise unknown("checklist", checklist, CHECKLISTS, where="--checklist")
         tuned = tuned_rows(planned(made.sweep.where, ledger=runs_dir), runs_dir) if made.sweep.file.tune else []
-        items = fill(checklist, made, statuses, tuned)
+        items = fill(checklist, made, found.statuses, tuned)
         page = out or Path(f"{Path(file).stem}-checklist-{checklist}.html")
         written = write(document(checklist, made, items), page)
         filled = sum(bool(item.answer) for item in items)

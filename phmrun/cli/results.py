@@ -77,8 +77,8 @@ def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], 
     from phmrun.ledger import Run, State
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
-        from phmrun.cli.sweep_work import chosen, planned, tuned_rows
         from phmrun.sweeps.cell_status import CellState, survey
+        from phmrun.sweeps.planning import chosen, planned, tuned_rows
 
         made = planned(what[0], seeds=seeds, ledger=runs_dir)
         tried = [status for row in tuned_rows(made, runs_dir) for _, status in row.trials]
@@ -98,9 +98,9 @@ def restore(folder: Folder, runs_dir: RunsDirectory = Path("runs"), as_json: Jso
 
     They have no weights: `runs reproduce` trains one anew and compares. Runs that are there stay as they are.
     """
-    from phmrun.cli.results_page import restore_all
+    from phmrun.results.long_table import restore_folder
 
-    restored = restore_all(folder, runs_dir)
+    restored = restore_folder(folder, runs_dir)
     if as_json:
         console.print_json({"runs": [run.id for run in restored]})
         return
@@ -116,7 +116,7 @@ def build(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where the page would differ.")] = False,
 ) -> None:
     """Writes the page of all results from DIR/questions.yaml and the files beside it; trains nothing, needs no data."""
-    from phmrun.cli.results_page import page_of, save_pictures
+    from phmrun.report.results_page import page_of, save_pictures
 
     page = page_of(folder)
     if check:

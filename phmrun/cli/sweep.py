@@ -174,12 +174,13 @@ def run(
         return
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import Slurm
+    from phmrun.sweeps.planning import chosen, planned
 
     deadline = None if hours is None else time.monotonic() + 3600 * hours
-    made = sweep_work.planned(file, only, seeds)
+    made = planned(file, only, seeds)
     # Trials of a tuning run on this machine alone; what is handed over takes the values that were chosen so far.
     if script or executor is not ExecutorName.LOCAL:
-        made = sweep_work.chosen(made, runs_dir)
+        made = chosen(made, runs_dir)
     else:
         tuned = sweep_work.tuned(made, runs_dir, jobs, threads, deadline)
         if tuned is None:
@@ -251,11 +252,12 @@ def search(
     A trial is a run like any other, compared by its best validation (training.monitor). What was tried is kept on disk:
     the same command goes on where it stopped, and a larger --trials adds to it. Exit code 5 if no trial has a score.
     """
-    from phmrun.cli import sweep_search, sweep_work
+    from phmrun.cli import sweep_search
+    from phmrun.sweeps.planning import planned
     from phmrun.sweeps.search import read_variation
 
     variations = [read_variation(text) for text in vary]
-    made = sweep_work.planned(file, only, seeds)
+    made = planned(file, only, seeds)
     found = sweep_search.search_around(made, runs_dir, variations, trials=trials, jobs=jobs, threads=threads)
     raise typer.Exit(sweep_search.show(found, as_json))
 
@@ -266,9 +268,10 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import cancel_jobs
+    from phmrun.sweeps.planning import planned
     from phmrun.sweeps.scheduler import cancel as end
 
-    made = sweep_work.planned(file, seeds=seeds)
+    made = planned(file, seeds=seeds)
     place = sweep_work.workplace(made, runs_dir)
     jobs = cancel_jobs(place.slurm)
     result = end(place, survey(made, runs_dir))
@@ -286,13 +289,13 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
 
 def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Path) -> "tuple[Plan, list[CellStatus]]":
     """A sweep's plan, and how far its cells are; of those whose data are not here, as far as the ledger knows."""
-    from phmrun.cli.sweep_work import chosen, planned, recorded
     from phmrun.sweeps.cell_status import CellState, survey
+    from phmrun.sweeps.planning import chosen, planned
 
     made = chosen(planned(file, only, seeds), runs_dir)
     statuses = survey(made, runs_dir)
     if any(status.state is CellState.BLOCKED for status in statuses):
-        known = survey(recorded(file, runs_dir, only, seeds), runs_dir)
+        known = survey(chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
         statuses = [
             record if status.state is CellState.BLOCKED and record.run else status
             for status, record in zip(statuses, known, strict=True)

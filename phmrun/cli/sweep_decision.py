@@ -11,6 +11,7 @@ from phmrun.ledger.card import duration
 from phmrun.progress import note
 from phmrun.statistics.decision import Verdict
 from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, survey
+from phmrun.sweeps.planning import chosen, planned
 from phmrun.sweeps.sequential import Known, Terms, families, fix_terms, known, main_score, scores_of, wanted
 
 
@@ -32,10 +33,10 @@ def decide(
     It is an error if there is nothing dense to compare with, or another design was fixed before.
     """
     deadline = time.monotonic() + 3600 * hours if hours is not None else None
-    planned = sweep_work.planned(file, only, terms.max_seeds)
+    asked = planned(file, only, terms.max_seeds)
     if plan:
-        made = sweep_work.chosen(planned, runs_dir)
-    elif (tuned := sweep_work.tuned(planned, runs_dir, jobs, threads, deadline)) is not None:
+        made = chosen(asked, runs_dir)
+    elif (tuned := sweep_work.tuned(asked, runs_dir, jobs, threads, deadline)) is not None:
         made = tuned
     else:
         return ExitCode.OK

@@ -8,6 +8,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import look
+from phmrun.sweeps.planning import maker
 from phmrun.sweeps.search import Search, Variation
 
 JOURNAL = "search.journal"  # beside the sweep's other files: what was tried
@@ -22,7 +23,7 @@ def search_around(
     """
     sweep_work.require_cells([look(cell, runs_dir) for cell in made.cells])
     workers = sweep_work.local_workers(made, runs_dir, jobs, threads)
-    make = sweep_work.maker(made)
+    make = maker(made)
     searches = []
     for cell in made.runs.values():
         search = Search(cell, variations, workers.place.path / JOURNAL, make)

@@ -1,76 +1,26 @@
-"""From the options of ``phmrun sweep`` to a plan, and to what carries it out. Imported when the verb runs."""
+"""What carries out the plan of a sweep: workers, trials, clusters. Imported when ``phmrun sweep`` runs."""
 
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from phmrun.cli import console
 from phmrun.cli.sweep_output import tell_faults
-from phmrun.config.layering import OptionsOf
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.ledger.environment import usable_cores
-from phmrun.progress import note, waiting
-from phmrun.registry import load_plugins
-from phmrun.sweeps import Cell, Plan, load_sweep, plan
+from phmrun.progress import note
+from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct
 from phmrun.sweeps.executors import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
-from phmrun.sweeps.file import Sweep
-from phmrun.sweeps.plan import Inspect, read_selection, varied
+from phmrun.sweeps.planning import maker
 from phmrun.sweeps.scheduler import Event, Scheduler
-from phmrun.sweeps.tuning import Tuned, settled, with_choices
+from phmrun.sweeps.tuning import settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
 from phmrun.sweeps.workplace import Workplace
-
-
-def planned(
-    file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
-) -> Plan:
-    """The plan of a sweep's file, by what torch says of its networks and its data.
-
-    Of the cells are kept those of ``only`` (``key=value``), with so many ``seeds`` instead of the file's. ``ledger`` is
-    a directory of runs, which know the checksums of data that are not here.
-    """
-    sweep, wanted = load_sweep(file), read_selection(only or [])
-    with waiting("preparing"):
-        inspect, options_of = by_torch(sweep, ledger)
-    return plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
-
-
-def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
-    """A look at networks and data, and the options of the structures, the sweep's own layers among them."""
-    plugins = load_plugins([Path(name) for name in sweep.file.plugins])
-    from phmrun.layers import options_of  # imports torch, and only now is it needed
-    from phmrun.sweeps.inspection import inspector, recorded_data
-
-    return inspector(plugins, recorded_data(ledger, options_of) if ledger else None), options_of
-
-
-def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:
-    """From a cell and the values of a trial to the trial's cell; ``ledger`` as for :func:`planned`."""
-    inspect, options_of = by_torch(made.sweep, ledger)
-    return lambda cell, values: varied(cell, values, inspect, options_of)
-
-
-def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
-    """The rows of a sweep with their trials; none where it tunes nothing."""
-    tune = made.sweep.file.tune
-    return settled(made, runs_dir, tune, maker(made, runs_dir)) if tune else []
-
-
-def chosen(made: Plan, runs_dir: Path) -> Plan:
-    """The plan with the values of the trials that are over; the same plan where the sweep tunes nothing."""
-    rows = tuned_rows(made, runs_dir)
-    return with_choices(made, rows, maker(made, runs_dir)) if rows else made
-
-
-def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
-    """The plan with the values that were chosen, as the runs know it: it takes no data."""
-    return chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
 
 
 def workplace(made: Plan, runs_dir: Path) -> Workplace:

@@ -103,18 +103,20 @@ def table(
     """
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
-    from phmrun.cli.table_results import Asked, decided, require_runs, results
+    from phmrun.cli.sweep_output import tell_faults
     from phmrun.results.costs import require_cost
     from phmrun.results.layout import lay_out, plain_rows
+    from phmrun.sweeps.results import Asked, view
 
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
     front = None if pareto is None else require_cost(pareto, "--pareto")
     asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [], max_seeds, margin)
-    found = results(what or [], runs_dir, asked)
+    found = view(what or [], runs_dir, asked)
+    tell_faults(found.statuses)
     table = found.table
     if paper and all(heading.published is None for heading in table.headings):
         raise PhmrunError("there are no published scores to set beside these", where="--paper", hint="Name a table.")
-    differences = decided(found, margin) if significance else {}
+    differences = found.differences(margin) if significance else {}
     if as_json or style is TableFormat.JSON:
         console.print_json({"title": table.title, "cells": plain_rows(table, differences)})
     elif style is TableFormat.CSV:
@@ -125,7 +127,7 @@ def table(
         print_formatted(list(cells[0]) if cells else [], lines, Format.CSV)
     else:
         _print(lay_out(table, agg, differences, paper=paper, costs=shown, front=front), style)
-    require_runs(table, runs_dir)
+    found.require_runs(runs_dir)
 
 
 def _listed(text: str | None) -> list[str]:

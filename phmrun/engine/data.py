@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from phmrun.config import Experiment
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, Unit, evaluation_batches
 from phmrun.text.store import Kept, Prepared
@@ -58,8 +59,14 @@ class DataModule(Generic[V]):
         """This process's number, and how many there are."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
+    def require(self, split: str) -> None:
+        """Raise a `PhmrunError` (exit code 3) if there are no data of a split."""
+        if split not in self.files:
+            hint = "Name your own files, as in --train FILE --dev FILE, or a dataset: `phmrun data list`."
+            raise PhmrunError(f"there are no {split} data", where="data", hint=hint, code=ExitCode.DATA)
+
     def sources(self, split: str) -> Sequence[Path]:
-        """The files that a split is read from; a module whose ``files`` holds no paths says so itself."""
+        """Return the files that a split is read from; a module whose ``files`` holds no paths overrides it."""
         found = self.files[split]
         paths = found if isinstance(found, list | tuple) else (found,)
         return [path for path in paths if isinstance(path, Path)]

@@ -124,6 +124,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
         PhmrunError: The data are missing or malformed, or the model cannot be built.
     """
     data = build_data(config)
+    data.require("train")
     name = run_id(config, fingerprints={**data.fingerprints(), **plugin_marks(plugins or {})})
     _prepare(config, data)
     sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
@@ -133,7 +134,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
 
 
 def vocabulary_sizes(config: Experiment) -> tuple[int, ...] | None:
-    """The sizes of the vocabulary that ``train`` would learn; ``None`` where the data are not on this machine.
+    """Return the sizes of the vocabulary that ``train`` would learn; ``None`` if there are no training data here.
 
     Raises:
         PhmrunError: (exit 3) The data are there and malformed.
@@ -144,7 +145,8 @@ def vocabulary_sizes(config: Experiment) -> tuple[int, ...] | None:
         if error.code == ExitCode.DATA:
             return None
         raise
-    return data.vocabulary.sizes
+    # A task without a built-in corpus has no training data until files or a dataset are named.
+    return data.vocabulary.sizes if "train" in data.files else None
 
 
 def train(
@@ -180,6 +182,7 @@ def train(
     check_hardware(config.training, config.hardware)
     config = with_absolute_paths(config)
     data = build_data(config)
+    data.require("train")
     marks = {**data.fingerprints(), **plugin_marks(plugins or {})}
     parent = Run.find(runs_dir, extend) if extend else None
     if parent:

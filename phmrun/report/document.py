@@ -4,16 +4,16 @@ Paths below the data directory or the user's home are shortened, since a page is
 """
 
 import base64
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from phmrun.escaping import fenced, markdown, printable
+from phmrun.escaping import fenced, markdown
 from phmrun.files import write_text
-from phmrun.ledger.card import is_number, shared
+from phmrun.ledger.card import shared
+from phmrun.results.render import escaped, html_table, markdown_table
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -86,14 +86,14 @@ class Document:
 
 def to_html(document: Document) -> str:
     """The page with its pictures in it; it asks no network for anything."""
-    body = [f"<h1>{_escaped(document.title)}</h1>", *map(_html, document.opening)]
+    body = [f"<h1>{escaped(document.title)}</h1>", *map(_html, document.opening)]
     for section in document.sections:
-        body += [f"<h2>{_escaped(section.title)}</h2>", *map(_html, section.parts)]
+        body += [f"<h2>{escaped(section.title)}</h2>", *map(_html, section.parts)]
     lines = "\n".join(body)
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_escaped(document.title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n{lines}\n"
+        f"<title>{escaped(document.title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n{lines}\n"
         f"</body>\n</html>\n"
     )
 
@@ -114,49 +114,20 @@ def write(document: Document, path: Path) -> list[Path]:
     return list(texts)
 
 
-def cell(value: Any) -> str:
-    """A value as tables show it; paths below the data directory or the user's home are shortened."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return shared(f"{value:,}" if isinstance(value, int | float) else str(value))
-
-
-def right_aligned(rows: Sequence[Sequence[Any]], columns: int) -> list[bool]:
-    """Which columns hold numbers."""
-    return [any(is_number(row[place]) for row in rows) for place in range(columns)]
-
-
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """The table as lines of Markdown, with numbers at the right."""
-    ruler = ["---:" if numbers else ":---" for numbers in right_aligned(rows, len(columns))]
-    lines = [[*map(markdown, columns)], ruler, *([markdown(cell(value)) for value in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def _html(part: Part) -> str:
     if isinstance(part, Text):
         kind = ' class="note"' if part.note else ""
-        return f"<p{kind}>{_escaped(part.text)}</p>"
+        return f"<p{kind}>{escaped(part.text)}</p>"
     if isinstance(part, Picture):
         drawing = base64.b64encode(part.path.read_bytes()).decode("ascii")
-        caption = _escaped(part.caption)
+        caption = escaped(part.caption)
         image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{drawing}">'
         return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
     if isinstance(part, Code):
-        body = f"<pre><code>{_escaped(part.text)}</code></pre>"
+        body = f"<pre><code>{escaped(part.text)}</code></pre>"
     else:
-        lines = []
-        for row in part.rows:
-            kinds = [' class="number"' if is_number(value) else "" for value in row]
-            cells = [f"<td{kind}>{_escaped(cell(value))}</td>" for kind, value in zip(kinds, row, strict=True)]
-            lines.append(f"<tr>{''.join(cells)}</tr>")
-        rows = "\n".join(lines)
-        head = "".join(f"<th>{_escaped(name)}</th>" for name in part.columns)
-        table = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>"
-        body = f'<div class="scroll"><table>\n{table}\n</table></div>'
-    return f"<details><summary>{_escaped(part.title)}</summary>{body}</details>" if part.title else body
+        body = f'<div class="scroll">{html_table(part.columns, part.rows)}</div>'
+    return f"<details><summary>{escaped(part.title)}</summary>{body}</details>" if part.title else body
 
 
 def _markdown(part: Part) -> str:
@@ -170,11 +141,7 @@ def _markdown(part: Part) -> str:
     table = markdown_table([*map(shared, part.columns)], part.rows).rstrip("\n")
     if not part.title:
         return table
-    return f'<details markdown="1"><summary>{_escaped(part.title)}</summary>\n\n{table}\n\n</details>'
-
-
-def _escaped(text: str) -> str:
-    return html.escape(printable(shared(text)))
+    return f'<details markdown="1"><summary>{escaped(part.title)}</summary>\n\n{table}\n\n</details>'
 
 
 def _marked(text: str) -> str:

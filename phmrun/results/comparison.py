@@ -1,8 +1,9 @@
 """Comparison of a table's cells with the dense one, by the scores of their seeds and by their test items."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from phmrun.metric import OF, metric_of
 from phmrun.progress import progress
@@ -16,8 +17,8 @@ Place = tuple[int, int]  # row and column
 
 
 @dataclass(frozen=True)
-class Difference:
-    """What a cell's score is to the dense one's."""
+class RowComparison:
+    """Comparison of a cell's score with that of its baseline, the dense cell unless asked otherwise."""
 
     comparison: Comparison  # by seeds and test items, or by one of the two
     decision: Decision  # what it decides, corrected for the rows of its column
@@ -25,17 +26,20 @@ class Difference:
     rows: int  # how many rows of the column were compared
 
 
-def differences(table: ResultTable, margin: float | None = None) -> dict[Place, Difference]:
-    """By row and column, what a cell is to the dense one, with Holm's correction over the rows of a column.
+def differences(
+    table: ResultTable, margin: float | None = None, baseline: Mapping[str, Any] | None = None
+) -> dict[Place, RowComparison]:
+    """Compare the cells of a table with the dense ones, with Holm's correction over the rows of a column.
 
     A cell is compared with the first dense one of its column, or of its row where the column has none, if both have
     the same score of the same data. Scores that add up over items (BLEU, accuracy, attachment) are compared over seeds
-    and items, others over seeds. Runs that were scored on other items than the dense ones are not compared.
+    and items, others over seeds. Runs that were scored on other items than the dense ones, or trained for another
+    number of steps, are not compared. ``baseline`` names other cells than the dense ones by the values of keys.
     The margin δ is the usual one of the score unless given; 0: only differences are sought.
     """
     items = RunItems()
     found: dict[Place, tuple[Comparison, SignFlip | None]] = {}
-    compared_with = list(pairs(table))
+    compared_with = list(pairs(table, baseline))
     with progress("comparing with the dense cells", len(compared_with), "cells") as advance:
         for place, figure, dense, score in compared_with:
             if said := compared(figure, dense, score, items):
@@ -50,7 +54,7 @@ def differences(table: ResultTable, margin: float | None = None) -> dict[Place, 
         comparisons = [found[place][0] for place in places]
         decided = decide(comparisons, lower_is_better=metric.lower_is_better, margin=chosen)
         for place, decision in zip(places, decided, strict=True):
-            made[place] = Difference(found[place][0], decision, found[place][1], len(places))
+            made[place] = RowComparison(found[place][0], decision, found[place][1], len(places))
     return made
 
 
@@ -85,19 +89,44 @@ def over_seeds(figure: Figure, dense: Figure, score: str) -> Comparison | None:
     return compare_scores([ours[seed][0] for seed in shared], [theirs[seed][0] for seed in shared], paired=True)
 
 
-def pairs(table: ResultTable) -> Iterator[tuple[Place, Figure, Figure, str]]:
-    """Each cell with the dense one that it is compared with, and the name of the score."""
+def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iterator[tuple[Place, Figure, Figure, str]]:
+    """Yield each cell with the cell that it is compared with, and the name of the score."""
+    for place, figure, candidates, score in _candidates(table, baseline):
+        alike = (other for other in candidates if other.lengths == figure.lengths)
+        if (other := next(alike, None)) is not None:
+            yield place, figure, other, score
+
+
+def withheld(table: ResultTable) -> dict[Place, str]:
+    """Return the reason for each cell that is not compared since it was trained for another number of steps."""
+    return {
+        place: f"not compared: trained for {_listed(figure)}, dense for {_listed(candidates[0])}"
+        for place, figure, candidates, _ in _candidates(table)
+        if all(other.lengths != figure.lengths for other in candidates)
+    }
+
+
+def _candidates(
+    table: ResultTable, baseline: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Place, Figure, list[Figure], str]]:
+    """Yield each cell that is no baseline with all baselines of its score and data, the nearest first."""
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
             score = table.headings[column].scores[0]
-            if figure.runs == 0 or _is_dense(figure):
+            if figure.runs == 0 or _is_baseline(figure, baseline):
                 continue
             same_score = [one for at, one in enumerate(figures) if table.headings[at].scores[0] == score]
-            candidates = [line[column] for line in table.figures] + same_score
-            for dense in candidates:
-                if dense.runs and _is_dense(dense) and _data(dense) == _data(figure):
-                    yield (row, column), figure, dense, score
-                    break
+            below = [line[column] for line in table.figures] + same_score
+            candidates = [
+                other for other in below
+                if other.runs and _is_baseline(other, baseline) and _data(other) == _data(figure)
+            ]  # fmt: skip
+            if candidates:
+                yield (row, column), figure, candidates, score
+
+
+def _listed(figure: Figure) -> str:
+    return " and ".join(length or "an unknown number of steps" for length in figure.lengths)
 
 
 def _by_seed(figure: Figure, score: str) -> dict[str, tuple[float, Path]]:
@@ -110,8 +139,8 @@ def _by_seed(figure: Figure, score: str) -> dict[str, tuple[float, Path]]:
     return dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))
 
 
-def _is_dense(figure: Figure) -> bool:
-    return all(entry.dense for entry in figure.entries)
+def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:
+    return all(entry.dense if where is None else entry.matches(where) for entry in figure.entries)
 
 
 def _data(figure: Figure) -> set[str]:

@@ -14,7 +14,7 @@ from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.ledger import Run
 from phmrun.ledger.listing import RunSummary
-from phmrun.ledger.run import CONFIG, config_values, layer_label, network_label
+from phmrun.ledger.run import CONFIG, State, config_values, layer_label, network_label
 from phmrun.registry import EMBEDDINGS
 
 SEED = "seed"
@@ -70,14 +70,37 @@ class Entry:
         return self.at.get(SEED, self.config.get(SEED))
 
     @property
+    def length(self) -> str:
+        """Length of its training: as configured if the run is done, else the steps made; empty if not on record."""
+        status = self.run.status if self.run else None
+        if status and status.state is not State.DONE:
+            return f"{status.step:,} steps"
+        training = self.config.get("training")
+        limits = [(training.get(f"max_{unit}"), unit) for unit in ("steps", "epochs")] if training else []
+        return " or ".join(f"{limit:,} {unit}" for limit, unit in limits if limit)
+
+    @property
+    def unfinished(self) -> str:
+        """State and step of a run that is not done, for readers; empty if it is done or there is none."""
+        if self.run is None or self.run.state == State.DONE:
+            return ""
+        status = self.run.status
+        return f"{self.run.id} is {self.run.state}{f' at step {status.step:,}' if status else ''}"
+
+    @property
     def own_data(self) -> bool:
-        """Whether it learns from the user's own files."""
+        """True if it learns from the user's own files."""
         return self.config.get(DATA, {}).get("name") == OWN_FILES
 
     @property
     def dense(self) -> bool:
-        """Whether every part of its network is made of plain matrices."""
+        """True if every part of its network is made of plain matrices."""
         return all(_dense(section) for section in self.config.values() if isinstance(section, Mapping))
+
+    def matches(self, where: Mapping[str, Any]) -> bool:
+        """True if it has these values at these keys, which are those of :meth:`label`, or ``state``."""
+        state = self.run.state if self.run else None
+        return all(str(value) == (state if key == "state" else self.label(key)) for key, value in where.items())
 
 
 def entry_of_run(run: RunSummary, options_of: OptionsOf | None = None) -> Entry:

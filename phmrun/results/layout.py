@@ -6,11 +6,12 @@ Imports no torch.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from phmrun.config.experiment import unsaid_values
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
+from phmrun.results.comparison import RowComparison, withheld
 from phmrun.results.costs import COSTS, Point, cost_of, frontier, meanings
 from phmrun.results.entries import Entry
 from phmrun.results.table import Figure, Numbers, ResultTable, rounded
@@ -18,13 +19,10 @@ from phmrun.statistics.decision import LEVEL, Verdict
 from phmrun.statistics.sequential import Looked
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run
 
-if TYPE_CHECKING:
-    from phmrun.results.comparison import Difference
-
-REDUCED, MISSING, EDGE = "‡", "–", "(edge)"
+REDUCED, UNFINISHED, MISSING, EDGE = "‡", "†", "–", "(edge)"
 MARKS = {Verdict.DIFFERENT: "*", Verdict.NOT_WORSE: "≈", Verdict.UNDECIDED: ""}
 
-Differences = Mapping[tuple[int, int], "Difference | Looked"]
+Differences = Mapping[tuple[int, int], "RowComparison | Looked"]
 """What cells are to the dense ones, by row and column: by one test, or by the looks of a sweep that stops by itself."""
 
 
@@ -80,7 +78,12 @@ def lay_out(
         line += [] if apart else [_parameters(table.parameters[number]), *_costs(entries, shown)]
         for place, figure in enumerate(figures):
             difference = differences.get((number, place))
-            mark = (REDUCED if table.reduced else "") + (MARKS[difference.decision.verdict] if difference else "")
+            unfinished = UNFINISHED if any(entry.unfinished for entry in figure.entries) else ""
+            mark = (
+                (REDUCED if table.reduced else "")
+                + unfinished
+                + (MARKS[difference.decision.verdict] if difference else "")
+            )
             line.append(" / ".join(_shown(one, how) for one in figure.numbers) + mark if figure.runs else MISSING)
             line += [_parameters(figure.parameters), *_costs(figure.entries, shown)] if apart else []
             if paper:
@@ -112,7 +115,7 @@ def _front(table: ResultTable, column: int, cost: str) -> set[int]:
 
 def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, Any]]:
     """One object per cell, with every number as it is: for JSON and for spreadsheets."""
-    found = []
+    found, reasons = [], withheld(table)
     for number, labels in enumerate(table.rows):
         for place, (heading, figure) in enumerate(zip(table.headings, table.figures[number], strict=True)):
             for score, numbers in zip(heading.scores, figure.numbers, strict=True):
@@ -140,6 +143,9 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                         "comparable": figure.comparable,
                         "reduced": table.reduced or None,
                         **_decided(difference),
+                        "not_compared": reasons.get((number, place)),
+                        "states": [entry.run.state for entry in figure.entries if entry.run],
+                        "steps": [entry.run.status.step for entry in figure.entries if entry.run and entry.run.status],
                         "signatures": list(numbers.signatures),
                         "runs": [entry.run.id for entry in figure.entries if entry.run],
                     }
@@ -147,7 +153,7 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
     return found
 
 
-def _decided(difference: "Difference | Looked | None") -> dict[str, Any]:
+def _decided(difference: "RowComparison | Looked | None") -> dict[str, Any]:
     """What a cell is to the dense one; every key, also where nothing was compared."""
     found: dict[str, Any] = dict.fromkeys(
         ("verdict", "difference", "interval", "p", "p_not_worse", "margin", "detectable", "p_seeds", "looks")
@@ -201,6 +207,9 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     """What a reader must know of the marks, and the signatures of all scores."""
     if table.reduced:
         yield f"{REDUCED} reduced settings: {table.reduced}"
+    unfinished = [entry.unfinished for row in range(len(table.rows)) for entry in table.entries(row)]
+    if any(unfinished):
+        yield f"{UNFINISHED} not finished: {'; '.join(dict.fromkeys(filter(None, unfinished)))}"
     if paper:
         entries = [entry for row in range(len(table.rows)) for entry in table.entries(row)]
         unsaid = [setting for entry in entries for setting in unsaid_values(entry.config).items()]
@@ -221,9 +230,10 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
     yield from _tuned(table)
     if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):
         yield "±: the deviation over seeds; --json has the 95 % intervals of the mean over seeds and of one further run"
-    for (row, column), difference in sorted(differences.items()):
+    sentences = {place: sentence(difference) for place, difference in differences.items()} | withheld(table)
+    for (row, column), text in sorted(sentences.items()):
         under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
-        yield f"{row_name(dict(zip(table.keys, table.rows[row], strict=True)))}{under}: {sentence(difference)}"
+        yield f"{row_name(dict(zip(table.keys, table.rows[row], strict=True)))}{under}: {text}"
     figures = [figure for line in table.figures for figure in line if figure.runs]
     if paper and any(figure.printed and not figure.comparable for figure in figures):
         yield "(Δ): not measured alike, or the paper does not say how; see the signatures"
@@ -251,7 +261,7 @@ def _tuned(table: ResultTable) -> Iterable[str]:
         yield f"{EDGE}: the best value is the least or the greatest that was tried; a better one may lie beyond"
 
 
-def sentence(difference: "Difference | Looked") -> str:
+def sentence(difference: "RowComparison | Looked") -> str:
     """What is known of a cell, in one line."""
     if isinstance(difference, Looked):
         return _sentence_of_looks(difference)

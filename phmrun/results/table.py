@@ -71,8 +71,13 @@ class Figure:
         return parameters_of(self.entries)
 
     @property
+    def lengths(self) -> tuple[str, ...]:
+        """Lengths of the training of its runs; several if they differ."""
+        return tuple(sorted({entry.length for entry in self.entries if entry.run}))
+
+    @property
     def runs(self) -> int:
-        """How many seeds have all scores."""
+        """Number of seeds that have all scores."""
         return min((len(number.values) for number in self.numbers), default=0)
 
 

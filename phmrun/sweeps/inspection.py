@@ -52,6 +52,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
         data = build_data(config)
+        data.require("train")
         return {**data.fingerprints(), **plugin_marks(plugins)}, _learnt_sizes(data)
 
     def inspect(config: Experiment) -> Inspected:

@@ -160,14 +160,18 @@ def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[
         inspected = inspect(cell.config) if cell.config else None
     except PhmrunError as error:
         cell = replace(cell, fault=error)
+    if inspected:
+        size, marks, exact = inspected
+        cell = replace(cell, parameters=size, marks=marks, exact=exact)
     for seed in seeds:
-        config = cell.config.model_copy(update={SEED: seed}) if cell.config else None
-        one = replace(cell, at={**cell.at, SEED: seed}, config=config)
-        if config and inspected:
-            size, marks, exact = inspected
-            name = run_id(config, fingerprints=marks)
-            one = replace(one, run_id=name, parameters=size, marks=marks, exact=exact)
-        yield one
+        yield reseeded(cell, seed)
+
+
+def reseeded(cell: Cell, seed: int) -> Cell:
+    """Return a cell with another seed; its network and data stay the same."""
+    config = cell.config.model_copy(update={SEED: seed}) if cell.config else None
+    name = run_id(config, fingerprints=cell.marks) if config and cell.fault is None else None
+    return replace(cell, at={**cell.at, SEED: seed}, config=config, run_id=name)
 
 
 def _resolved(

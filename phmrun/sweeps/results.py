@@ -1,53 +1,118 @@
-"""What a sweep, or some runs, have come to, as a table. Imports no torch."""
+"""Results of a sweep, or of what a user names, as one long table. Imports torch when a sweep's file is planned."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from phmrun.config.layering import OptionsOf
-from phmrun.errors import PhmrunError
-from phmrun.ledger.listing import RunSummary
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run
+from phmrun.ledger.listing import RunSummary, list_runs, summarise
 from phmrun.ledger.run import State
-from phmrun.results.entries import Entry, entry_of_run, recorded_marks, settings_of, telling_keys
+from phmrun.results.comparison import differences, withheld
+from phmrun.results.entries import Entry, recorded_marks, settings_of
+from phmrun.results.layout import Differences
+from phmrun.results.long_table import PaperShape, Results, done
 from phmrun.results.printed import PrintedColumn
-from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
-from phmrun.sweeps.cell_status import CellStatus
+from phmrun.results.table import Heading, ResultTable
+from phmrun.sweeps.cell_status import CellStatus, survey
+from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.paper_table import PaperTable
 from phmrun.sweeps.plan import SEED, Plan, column_groups
+from phmrun.sweeps.planning import recorded
+from phmrun.sweeps.sequential import replayed, terms_of, without_spared
+from phmrun.sweeps.workplace import Workplace
 
 Keys = Sequence[str]
-COLUMN_KEYS = ("task", "data", "data.name")
-"""Keys of a sweep whose values make columns unless asked otherwise: other data is another score."""
 
 
-def table_of_sweep(
-    plan: Plan, statuses: Iterable[CellStatus], *, rows: Keys = (), columns: Keys = (), scores: Keys = ()
-) -> ResultTable:
-    """The results of a sweep; of a paper's table in its shape, else the keys of the grid as rows.
+@dataclass(frozen=True)
+class Asked:
+    """Selection and shape of results."""
 
-    Other keys make a row or a column if they are named, and of every run only the scores named are shown.
+    only: Sequence[str] | None = None  # of a sweep: `key=value` of the cells to keep
+    seeds: int | None = None  # of a sweep: number of seeds; all that there are unless given
+    rows: Keys = ()  # keys that make a row, instead of the usual ones
+    columns: Keys = ()  # keys that make a column
+    scores: Keys = ()  # their names, instead of the main ones
+    max_seeds: int | None = None  # of a sweep that was stopped by its looks, if that is not on record
+    margin: float | None = None  # its δ, likewise
+
+
+@dataclass(frozen=True)
+class View:
+    """A table with all that it was made of."""
+
+    results: Results
+    table: ResultTable
+    looked: Differences | None = None  # decisions of the looks of `sweep --until-decided`, if they stopped the sweep
+    statuses: Sequence[CellStatus] = ()  # cells of a sweep, without seeds that nobody needs any more
+
+    def differences(self, margin: float | None = None) -> Differences:
+        """Comparisons with the dense cells: by the looks that stopped the sweep, else by one test of all runs."""
+        if self.looked is None:
+            return differences(self.table, margin)
+        unequal = withheld(self.table)
+        return {place: looked for place, looked in self.looked.items() if place not in unequal}
+
+    def require_runs(self, runs_dir: Path) -> None:
+        """Refuse a table in which no cell has a run (exit code 3); called after all that is known was shown."""
+        if not any(figure.runs for line in self.table.figures for figure in line):
+            raise PhmrunError(
+                f"none of its cells has a finished run in {runs_dir}",
+                where=self.table.title or None,
+                hint="`phmrun sweep FILE --plan` shows how far the cells are; --runs-dir names another directory of "
+                "runs.",
+                code=ExitCode.DATA,
+            )
+
+
+def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> View:
+    """Return the results that a user names: a sweep's file, runs, or all finished runs of a directory.
+
+    Raises:
+        PhmrunError: A name does not exist, no run is done, or another design is on record.
     """
-    entries = [_entry(status) for status in statuses]
-    sweep, table, asked = plan.sweep, plan.sweep.table, plan.sweep.file.columns
-    if table and not (rows or columns or scores):
-        groups = column_groups(table, asked)
-        headings = paper_headings(table, groups if len(set(groups.values())) > 1 else {}, asked)
-        names = [row.name for row in table.rows]
-        return tabulate(entries, ["row"], headings, title=sweep.title, rows=names, reduced=sweep.file.reduced)
-    keys = list(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
-    return _pivot(entries, keys, rows, columns, scores, sweep.title)
+    asked = asked or Asked()
+    if len(names) == 1 and names[0].endswith((".yaml", ".yml")):
+        return view_of_sweep(names[0], runs_dir, asked)[0]
+    summaries = [summarise(Run.find(runs_dir, name).path) for name in names] if names else done(list_runs(runs_dir))
+    runs = [run for run in summaries if run is not None]
+    if not runs:
+        raise PhmrunError(
+            f"no run in {runs_dir} is done",
+            hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.",
+        )
+    from phmrun.layers import options_of  # imports torch, and only now is it needed
+
+    results = Results.load(runs, options_of)
+    return View(results, results.pivot(asked.rows, asked.columns, asked.scores))
 
 
-def table_of_runs(
-    runs: Iterable[RunSummary],
-    *,
-    rows: Keys = (),
-    columns: Keys = (),
-    scores: Keys = (),
-    options_of: OptionsOf | None = None,
-) -> ResultTable:
-    """The results of some runs, by layer and by what else tells them apart; arguments as for :func:`table_of_sweep`."""
-    entries = [entry_of_run(run, options_of) for run in runs]
-    varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
-    return _pivot(entries, ["layer", *varied], rows, columns, scores, "")
+def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
+    """Return the results of a sweep, and its plan; errors as for :func:`view`."""
+    terms = terms_of(Workplace(runs_dir, load_sweep(file).name).path, asked.max_seeds, asked.margin, asked.seeds)
+    seeds = terms.max_seeds if terms else asked.seeds
+    made = recorded(file, runs_dir, asked.only, seeds)
+    statuses = everything = survey(made, runs_dir)
+    if terms:
+        if asked.only:
+            everything = survey(recorded(file, runs_dir, None, seeds), runs_dir)
+        statuses = without_spared(statuses, terms)
+    results = results_of(made, statuses)
+    table = results.pivot(asked.rows, asked.columns, asked.scores)
+    return View(results, table, replayed(table, everything, terms) if terms else None, statuses), made
+
+
+def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
+    """Return the results of a sweep's cells; of a paper's table in its shape."""
+    entries = tuple(_entry(status) for status in statuses)
+    keys = tuple(dict.fromkeys(key for entry in entries for key in entry.at if key != SEED))
+    sweep, table, shape = plan.sweep, plan.sweep.table, None
+    if table:
+        groups = column_groups(table, sweep.file.columns)
+        headings = paper_headings(table, groups if len(set(groups.values())) > 1 else {}, sweep.file.columns)
+        shape = PaperShape(headings, [row.name for row in table.rows], sweep.file.reduced)
+    return Results(entries, keys, sweep.title, shape)
 
 
 def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:
@@ -66,26 +131,10 @@ def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[
     return headings
 
 
-def _pivot(entries: list[Entry], keys: Keys, rows: Keys, columns: Keys, scores: Keys, title: str) -> ResultTable:
-    """A table whose rows and columns are those asked for, or else the keys of the sweep."""
-    for key in (*rows, *columns):
-        if not any(entry.label(key) for entry in entries):
-            raise PhmrunError(
-                f"no experiment has a value at {key!r}",
-                where="--rows" if key in rows else "--cols",
-                hint=f"A key is one of {', '.join([*keys, SEED])} or a dotted one of the configuration.",
-            )
-    told = {row.partition(".")[0] for row in rows}  # data.copies tells what the column data would
-    across = list(columns) or [key for key in keys if key in COLUMN_KEYS and key not in told]
-    down = list(rows) or [key for key in keys if key not in across] or ["layer"]
-    down += telling_keys(entries, [*down, *across])
-    return tabulate(entries, down, score_headings(entries, across, scores), title=title)
-
-
 def _entry(status: CellStatus) -> Entry:
-    """A cell; the scores of a run count once it is done."""
+    """Entry of a cell; the scores of a run count once it is done."""
     cell = status.cell
-    run = status.run if status.run and status.run.status and status.run.status.state is State.DONE else None
+    run: RunSummary | None = status.run if status.run and status.run.state == State.DONE else None
     if cell.config is None:
         return Entry(cell.labels, {}, run)
     config, settings = cell.config.model_dump(mode="json"), settings_of(cell.config)

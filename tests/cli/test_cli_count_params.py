@@ -4,6 +4,9 @@ import types
 
 import pytest
 
+from phmrun.errors import ExitCode
+from phmrun.tasks.sva import data as agreement
+
 
 @pytest.fixture
 def counting(monkeypatch):
@@ -83,3 +86,13 @@ def test_a_paper(phmrun):
     arc = next(row for row in rows if row["row"] == "Symmetry Matrix / Arc Classifier")
     assert (arc["published"], arc["computed"], arc["verdict"]) == ("1200", 1200, "follows")
     assert "follows" in phmrun("count-params", "--paper", "matsuno", "--format", "csv").out
+
+
+def test_a_task_without_training_data_is_counted_by_what_is_asked_for(phmrun, monkeypatch):
+    """As a task of an installed package is that has no built-in corpus."""
+    monkeypatch.setattr(agreement, "corpus", lambda section, cache: agreement._corpus({}, {}, {}))
+    result = phmrun("count-params", "sva", "--json")
+    assert result.code == 0
+    assert json.loads(result.out)["exact"] is False
+    refused = phmrun("train", "sva", "--dry-run")
+    assert (refused.code, "there are no train data" in refused.err) == (ExitCode.DATA, True)

@@ -3,11 +3,14 @@
 import json
 import shutil
 from pathlib import Path
+from statistics import fmean
 
 import pytest
+from matplotlib.figure import Figure
 
-from phmrun.cli import results_page
 from phmrun.errors import ExitCode
+from phmrun.report import results_page
+from phmrun.results.plots import sweeps as pictures
 
 ROOT = Path(__file__).parents[2]
 SWEEP = "agreement-phm"
@@ -39,6 +42,9 @@ def test_the_page_is_what_the_results_say_and_pictures_are_drawn_again_the_same(
     monkeypatch.setattr(results_page, "page_of", lambda folder: page)  # made once: it reads hundreds of runs
     result = phmrun("results", "build", "--check")
     assert (result.code, result.err) == (0, "")
+    records = {path.name: json.loads(path.read_text()) for path in Path("results").glob("*/*.json")}  # a copy is one
+    hours = sum(part["cpu_seconds"] for each in records.values() for part in each["environment"]) / 3600
+    assert f"{len(records)} runs, trials of the tuning among them; {hours:.1f} CPU hours in all." in page.text
     before = {picture: picture.read_bytes() for picture in page.pictures}
     for picture in before:
         picture.unlink()
@@ -74,6 +80,28 @@ def test_tables_are_made_of_results_alone(phmrun, clone):
     refused = phmrun("eval", by_n["2"]["runs"][0], "--runs-dir", "runs")
     assert refused.code == ExitCode.DATA
     assert "only its result is here" in refused.err
+
+
+def test_table_and_picture_show_every_seed_that_has_a_run(phmrun, clone, monkeypatch):
+    folder = clone / "results" / "translation-equal"
+    phmrun("results", "restore", str(folder), "--runs-dir", "runs")
+    by_rate: dict[tuple[str, float], dict[int, float]] = {}
+    for record in map(json.loads, (path.read_text() for path in folder.glob("*.json"))):
+        config = record["config"]
+        row = config["layer"]["structure"], float(config["training"]["optimizer"]["lr"])
+        by_rate.setdefault(row, {})[config["seed"]] = record["metrics"]["test/bleu"]["value"]
+    # Only at the chosen rate are there more seeds than one.
+    scores = {layer: [seeds[n] for n in sorted(seeds)] for (layer, _), seeds in by_rate.items() if len(seeds) > 1}
+    means = {layer: fmean(values) for layer, values in scores.items()}
+    cells = json.loads(phmrun("table", str(folder / "sweep.yaml"), "--runs-dir", "runs", "--json").out)["cells"]
+    assert {cell["layer"].split()[0]: cell["values"] for cell in cells} == scores
+    one = phmrun("table", str(folder / "sweep.yaml"), "--only", "seed=1", "--runs-dir", "runs", "--json").out
+    assert [cell["planned"] for cell in json.loads(one)["cells"]] == [1] * 5
+    drawn = []
+    monkeypatch.setattr(pictures, "draw_pareto", lambda points, *_, **more: drawn.extend(points) or Figure())
+    assert phmrun("plot", "pareto", str(folder / "sweep.yaml"), "--runs-dir", "runs", "--out", "a.svg").code == 0
+    assert {point.label.split()[0].strip(","): point.score for point in drawn} == pytest.approx(means)
+    assert means["phm"] > means["monarch"]
 
 
 def test_a_wrong_folder_or_run_says_what_goes_on(phmrun, clone):

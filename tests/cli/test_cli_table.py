@@ -165,3 +165,41 @@ def test_a_score_that_no_run_has(phmrun, runs_dir):
     assert result.code == ExitCode.USAGE
     assert "there is no score 'test/acuracy'" in result.err
     assert "Did you mean 'test/accuracy'" in result.err
+
+
+def test_no_verdict_between_unequal_step_counts(phmrun, runs_dir):
+    """As runs that --max-time ended have them: they are compared only with runs of as many steps."""
+    for run in list_runs(runs_dir):
+        if run.id.startswith("sva-builtin-x"):
+            Run(run.path).set_state(State.INTERRUPTED, "the time limit", step=100 if "phm" in run.network else 128)
+    names = [run.id for run in list_runs(runs_dir) if run.id.startswith("sva-builtin-x")]
+    cells = json.loads(phmrun("table", *names, "--runs-dir", str(runs_dir), "--json").out)["cells"]
+    assert [(cell["steps"], cell["states"][0], cell["verdict"]) for cell in cells] == [
+        ([128, 128], "interrupted", None),
+        ([100, 100], "interrupted", None),
+    ]
+    out = phmrun("table", *names, "--runs-dir", str(runs_dir)).out
+    assert ["phm", "n=4", "120", "60.50", "±", "0.71†", "2"] in [line.split() for line in out.splitlines()]
+    assert f"† not finished: {names[0]} is interrupted at step 128; " in out
+    assert "phm n=4: not compared: trained for 100 steps, dense for 128 steps" in out
+    for run in list_runs(runs_dir):
+        if run.id.startswith("sva-builtin-x"):
+            Run(run.path).set_state(State.INTERRUPTED, "the time limit", step=100)
+    cells = json.loads(phmrun("table", *names, "--runs-dir", str(runs_dir), "--json").out)["cells"]
+    assert [cell["verdict"] for cell in cells] == [None, "different"]
+
+
+def test_rows_are_compared_with_the_dense_row_of_as_many_steps(phmrun, runs_dir):
+    """A sweep over the number of steps has a dense row for each."""
+    for seed, (layer, right) in enumerate((("dense", 80), ("dense", 79), (PHM, 70), (PHM, 71))):
+        config = f"task: sva\nseed: {seed}\ndata: {{name: builtin}}\nlayer: {layer}\ntraining: {{max_steps: 50}}\n"
+        run = Run.create(runs_dir, f"sva-builtin-z-{seed}-0123456789b{seed}", config)
+        run.update_metrics("test/accuracy", {"value": float(right), "signature": SIGNATURE})
+        run.set_state(State.DONE)
+    cells = json.loads(phmrun("table", "--runs-dir", str(runs_dir), "--json").out)["cells"]
+    assert [(cell["training.max_steps"], cell["layer"], cell["difference"]) for cell in cells] == [
+        ("", "dense", None),
+        ("", "phm n=4", -34.0),
+        ("50", "dense", None),
+        ("50", "phm n=4", -9.0),
+    ]

@@ -4,7 +4,7 @@ import pytest
 
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import summarise
-from phmrun.results.comparison import Difference
+from phmrun.results.comparison import RowComparison
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out, plain_rows
 from phmrun.results.table import Heading, score_headings, tabulate
@@ -173,7 +173,7 @@ def test_marks_of_what_differs(entry):
     near = compare_scores([30.0, 30.1, 30.0, 30.1], [30.05, 30.0, 30.1, 30.05], paired=False)
     decided = decide([far, near], lower_is_better=False, margin=0.5)
     made = {
-        (place, 0): Difference(one, said, None, 2)
+        (place, 0): RowComparison(one, said, None, 2)
         for place, one, said in zip((1, 0), (far, near), decided, strict=True)
     }
     found = laid(table, differences=made)
@@ -188,7 +188,7 @@ def test_every_number_as_it_is(entry, paper):
     made = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table))
     compared = compare_scores([20.0, 21.0], [22.0, 22.5], paired=False)
     (decision,) = decide([compared], lower_is_better=False)
-    row = plain_rows(made, {(1, 0): Difference(compared, decision, None, 1)})[1]
+    row = plain_rows(made, {(1, 0): RowComparison(compared, decision, None, 1)})[1]
     assert row["difference"] == pytest.approx(-1.75)
     assert row["interval"][0] < -1.75 < row["interval"][1]
     assert row["interval_of_mean"][0] > row["interval_of_one_run"][0]

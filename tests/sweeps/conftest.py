@@ -18,7 +18,7 @@ from phmrun.cli import sweep as verbs
 from phmrun.cli import sweep_work
 from phmrun.config import Task
 from phmrun.registry import TASKS
-from phmrun.sweeps import Plan, load_sweep, plan
+from phmrun.sweeps import Plan, load_sweep, plan, planning
 from phmrun.sweeps.workplace import Workplace
 
 
@@ -80,7 +80,7 @@ def planned(written) -> Callable[..., Plan]:
 def phmrun(monkeypatch, tmp_path) -> Callable[..., Result]:
     """Calls ``phmrun sweep`` with stand-ins for torch's view of the experiments and for training."""
     monkeypatch.setattr(
-        sweep_work, "by_torch", lambda sweep, ledger=None: (toy_experiment.inspect, toy_experiment.options_of)
+        planning, "by_torch", lambda sweep, ledger=None: (toy_experiment.inspect, toy_experiment.options_of)
     )
     monkeypatch.setattr(sweep_work, "Workplace", partial(Workplace, program=toy_planner.PROGRAM))
     monkeypatch.setattr(sweep_work, "_devices", lambda made: [])

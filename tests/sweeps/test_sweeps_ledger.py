@@ -12,7 +12,7 @@ from phmrun.ledger.environment import DataRecord
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.inspection import inspector, recorded_data
-from phmrun.sweeps.results import table_of_sweep
+from phmrun.sweeps.results import results_of
 
 
 def planned(path, runs_dir):
@@ -36,7 +36,7 @@ def test_a_table_needs_no_data(nmt, tmp_path, capsys):
     assert [cell.run_id for cell in made.cells] == [cell.run_id for cell in before.cells]
     found = survey(made, tmp_path / "runs")
     assert [each.state for each in found] == [CellState.DONE] * 2 + [CellState.MISSING] * 2 + [CellState.INVALID] * 2
-    table = table_of_sweep(made, found)
+    table = results_of(made, found).pivot()
     assert [figures[0].numbers[0].values for figures in table.figures] == [(21.0, 22.0), (), ()]
     assert all(cell.blocked for cell in planned(nmt, tmp_path / "no runs").cells[:4])
     with pytest.raises(SystemExit):

@@ -9,7 +9,7 @@ from phmrun.report import checklist
 from phmrun.report.content import write_report
 from phmrun.report.document import to_markdown
 from phmrun.sweeps.cell_status import survey
-from phmrun.sweeps.results import table_of_sweep
+from phmrun.sweeps.results import results_of
 from phmrun.sweeps.tuning import Tuned
 
 
@@ -43,7 +43,7 @@ def stood(planned, tmp_path, written):
 @pytest.fixture
 def page(stood, tmp_path):
     made, statuses = stood
-    return write_report(made, statuses, table_of_sweep(made, statuses), {}, tmp_path / "out" / "page.html")
+    return write_report(made, statuses, results_of(made, statuses).pivot(), {}, tmp_path / "out" / "page.html")
 
 
 def test_the_page_has_everything(page):
@@ -70,7 +70,7 @@ def test_the_page_has_everything(page):
 def test_a_sweep_that_has_not_begun(planned, tmp_path):
     made = planned({"task": "toy"})
     statuses = survey(made, tmp_path / "runs")
-    written = write_report(made, statuses, table_of_sweep(made, statuses), {}, tmp_path / "page.html")
+    written = write_report(made, statuses, results_of(made, statuses).pivot(), {}, tmp_path / "page.html")
     assert len(written) == 2
     assert "1 missing" in written[1].read_text()
 

@@ -6,8 +6,9 @@ from test_sweeps_file import TABLE
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results.layout import lay_out
+from phmrun.results.long_table import Results
 from phmrun.sweeps.cell_status import survey
-from phmrun.sweeps.results import table_of_runs, table_of_sweep
+from phmrun.sweeps.results import results_of
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ GRID = {"task": "toy", "grid": {"layer": ["dense", "phm"], "data": [{"name": "a"
 
 def test_a_grid(filled):
     made, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
-    assert rows(table_of_sweep(made, statuses)) == [
+    assert rows(results_of(made, statuses).pivot()) == [
         ["layer", "parameters", "name=a test/accuracy", "name=b test/accuracy", "seeds"],
         ["dense", None, "81.00 ± 1.41", "70.00", "1 of 2, 2"],
         ["phm", None, "60.50 ± 0.71", "–", "0 of 2, 2"],
@@ -50,19 +51,19 @@ def test_a_grid(filled):
 
 def test_the_shape_that_is_asked_for(filled):
     made, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
-    shaped = table_of_sweep(made, statuses, rows=["data.name", "layer"], columns=["seed"], scores=["test/other"])
+    shaped = results_of(made, statuses).pivot(rows=["data.name", "layer"], columns=["seed"], scores=["test/other"])
     assert rows(shaped)[0] == ["data.name", "layer", "parameters", "1 test/other", "2 test/other", "seeds"]
     assert rows(shaped)[2] == ["b", "dense", None, "35.00", "–", "0 of 1, 1"]
-    told = table_of_sweep(made, statuses, rows=["data.name", "layer"])  # and so no column
+    told = results_of(made, statuses).pivot(rows=["data.name", "layer"])  # and so no column
     assert rows(told)[0] == ["data.name", "layer", "parameters", "test/accuracy", "seeds"]
     with pytest.raises(PhmrunError, match="no experiment has a value at 'layr'") as caught:
-        table_of_sweep(made, statuses, rows=["layr"])
+        results_of(made, statuses).pivot(rows=["layr"])
     assert "layer, data, seed" in str(caught.value)
 
 
 def test_a_papers_table(filled):
     made, statuses = filled(TABLE, [91.0, None, 90.5, 79.0])
-    assert rows(table_of_sweep(made, statuses), paper=True) == [
+    assert rows(results_of(made, statuses).pivot(), paper=True) == [
         ["row", "parameters", "A", "paper", "Δ", "B", "paper", "Δ", "C", "paper", "Δ", "seeds"],
         ["Dense", None, "91.00‡", "90.1", "(+0.90)", "–", "80.1", "–", "–", "–", "–", "0 of 1, 1"],
         ["PHM", None, "90.50‡", "90.0", "(+0.50)", "79.00‡", "–", "–", "39.50‡", "–", "–", "1"],
@@ -72,7 +73,7 @@ def test_a_papers_table(filled):
 
 def test_runs_without_a_sweep(filled):
     _, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
-    table = table_of_runs([status.run for status in statuses if status.run])
+    table = Results.load([status.run for status in statuses if status.run]).pivot()
     assert rows(table) == [
         ["layer", "parameters", "a test/accuracy", "b test/accuracy", "seeds"],
         ["dense", None, "81.00 ± 1.41", "70.00", "1, 2"],

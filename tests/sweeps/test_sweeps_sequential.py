@@ -10,7 +10,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results.layout import lay_out, plain_rows
 from phmrun.sweeps.cell_status import survey
-from phmrun.sweeps.results import table_of_sweep
+from phmrun.sweeps.results import results_of
 from phmrun.sweeps.sequential import (
     Terms,
     families,
@@ -115,7 +115,7 @@ def test_a_table_replays_the_looks(planned, tmp_path):
     dense, near = [90.1, 90.3, 90.0, 90.2, 90.4, 90.9], [90.0, 90.4, 90.2, 90.3, 90]
     far = [60.0, 61, 60.5, 59, 62]
     statuses = without_spared(scored(made, tmp_path / "runs", {"dense": dense, "phm": far, "rank": near}), terms)
-    table = table_of_sweep(made, statuses)
+    table = results_of(made, statuses).pivot()
     looked = replayed(table, statuses, terms)
     assert [(place, str(each.decision.verdict), each.open) for place, each in looked.items()] == [
         ((1, 0), "different", False), ((2, 0), "undecided", True)

@@ -9,7 +9,7 @@ from phmrun.statistics.expected_best import expected_best
 from phmrun.sweeps import load_sweep
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.plan import varied
-from phmrun.sweeps.results import table_of_sweep
+from phmrun.sweeps.results import results_of
 from phmrun.sweeps.tuning import settled, with_choices
 
 RATE = "training.optimizer.lr"
@@ -61,7 +61,7 @@ def test_the_best_validation_chooses(rows, tmp_path):
     assert list(found[1].space[RATE]) == [0.001, 0.01, 0.1]
     chosen = with_choices(made, found, make)
     assert [cell.config.training.optimizer.lr for cell in chosen.cells] == [0.01] * 4
-    table = table_of_sweep(chosen, survey(chosen, tmp_path / "runs"))
+    table = results_of(chosen, survey(chosen, tmp_path / "runs")).pivot()
     assert table.keys == ("layer", RATE)
     assert table.rows == (("dense", "0.01"), ("phm", "0.01"))
 
@@ -105,7 +105,7 @@ def test_a_row_that_is_best_at_the_last_edge_is_marked(planned, tmp_path):
     assert [(row.values, row.at_edge) for row in found] == [({RATE: 0.01}, ()), ({RATE: 10.0}, (RATE,))]
     chosen = with_choices(made, found, make)
     assert [cell.at_edge for cell in chosen.cells] == [(), (), (RATE,), (RATE,)]
-    laid = lay_out(table_of_sweep(chosen, survey(chosen, tmp_path / "runs")), "mean", {}, paper=False)
+    laid = lay_out(results_of(chosen, survey(chosen, tmp_path / "runs")).pivot(), "mean", {}, paper=False)
     assert [row[1] for row in laid.rows] == ["0.01", "10.0 (edge)"]
     assert any("a better one may lie beyond" in note for note in laid.notes)
 

@@ -1,4 +1,4 @@
-"""The page of a project's results, made from small files alone. Imported when `phmrun results` runs."""
+"""Page of a project's results (RESULTS.md), made from small files alone."""
 
 import itertools
 from collections.abc import Iterator
@@ -8,23 +8,23 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ValidationError
 
-from phmrun.cli.table_results import Asked, decided, results_of_sweep
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import is_name
-from phmrun.ledger import Run
 from phmrun.ledger.card import duration, number
-from phmrun.ledger.record import restore
 from phmrun.ledger.wording import row_name
 from phmrun.report.content import environments
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_markdown
 from phmrun.results.comparison import over_seeds, pairs
 from phmrun.results.layout import lay_out, sentence
+from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.table import Effect
 from phmrun.statistics.decision import Verdict, detectable
 from phmrun.sweeps.cell_status import CellState
+from phmrun.sweeps.plan import SEED
+from phmrun.sweeps.results import Asked, view_of_sweep
 
 QUESTIONS, SWEEP, PICTURE = "questions.yaml", "sweep.yaml", "effects.svg"
 
@@ -63,22 +63,6 @@ class Questions(BaseModel, extra="forbid"):
     title: str
     about: str = ""
     questions: tuple[Question, ...]
-
-
-def restore_all(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
-    """Makes a run directory of every result below a folder of sweeps, or a sweep's own folder.
-
-    See :func:`phmrun.ledger.record.restore`. An error (exit 3) says that there is none, or that one is damaged.
-    """
-    paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
-    if not paths:
-        raise PhmrunError(
-            "there are no results below it" if folder.is_dir() else "there is no such folder",
-            where=str(folder),
-            hint="`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
-            code=ExitCode.DATA,
-        )
-    return restore(paths, runs_dir, durable=durable)
 
 
 def _load_questions(folder: Path) -> Questions:
@@ -122,7 +106,7 @@ def page_of(folder: Path) -> Page:
     known: list[tuple[str, str, str, str]] = []
     with TemporaryDirectory() as temporary:
         runs_dir = Path(temporary)
-        runs = restore_all(folder, runs_dir, durable=False)
+        runs = restore_folder(folder, runs_dir, durable=False)
         spent = sum(segment.get("cpu_seconds", 0.0) for run in runs for segment in run.environment())
         sections = []
         for place, question in enumerate(asked.questions, start=1):
@@ -159,13 +143,12 @@ class _Answer:
 
     def __init__(self, asked: SweepOfQuestion, file: Path, runs_dir: Path) -> None:
         self._asked, self._file = asked, file
-        found = (int(path.stem.split("-")[-2]) for path in file.parent.glob("*.json"))
-        self._seeds = None if asked.max_seeds else max(found, default=1)
-        shape = Asked(None, self._seeds, asked.rows, (), asked.scores, asked.max_seeds, asked.margin)
-        results, plan, statuses = results_of_sweep(str(file), runs_dir, shape)
-        self._done = [status for status in statuses if status.state is CellState.DONE]
-        self._table, self._differences = results.table, decided(results)
-        self.title = plan.sweep.title or asked.name
+        shape = Asked(rows=asked.rows, scores=asked.scores, max_seeds=asked.max_seeds, margin=asked.margin)
+        view, _ = view_of_sweep(str(file), runs_dir, shape)
+        self._done = [status for status in view.statuses if status.state is CellState.DONE]
+        self._seeds = len({status.cell.at[SEED] for status in view.statuses})
+        self._table, self._differences = view.table, view.differences()
+        self.title = self._table.title or asked.name
         self.picture = file.with_name(PICTURE)
         self.compared = list(self._comparisons())
 
@@ -205,7 +188,7 @@ class _Answer:
         yield from environments(self._done)
         yield self._runs()
         asked, file = self._asked, self._file
-        how = f"--seeds {self._seeds or 1}"
+        how = f"--seeds {self._seeds}"
         if asked.max_seeds:
             margin = "" if asked.margin is None else f" --margin {asked.margin:g}"
             how = f"--until-decided --max-seeds {asked.max_seeds}{margin}"

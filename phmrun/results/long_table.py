@@ -1,0 +1,180 @@
+"""The long table of finished runs, of which tables, reports, pages, claims and pictures are views. Imports no torch."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from phmrun.config.layering import OptionsOf
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run
+from phmrun.ledger.listing import RunSummary, list_runs
+from phmrun.ledger.record import restore
+from phmrun.ledger.run import State
+from phmrun.results.comparison import RowComparison, differences
+from phmrun.results.entries import SEED, Entry, entry_of_run, telling_keys
+from phmrun.results.layout import plain_rows
+from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
+
+Keys = Sequence[str]
+COLUMN_KEYS = ("task", "data", "data.name")
+"""Keys whose values make columns unless asked otherwise: other data is another score."""
+ABOUT = ("task", "data", "layer", "seed")
+
+
+@dataclass(frozen=True)
+class PaperShape:
+    """Shape of a paper's table: its columns and rows, which the experiments fill."""
+
+    headings: Sequence[Heading]
+    rows: Sequence[str]
+    reduced: str = ""  # in what the settings fall short of the paper's; empty: in nothing
+
+
+@dataclass(frozen=True)
+class Results:
+    """Experiments with their runs: one row for each run and score."""
+
+    entries: tuple[Entry, ...]
+    keys: tuple[str, ...] = ("layer",)  # keys that tell the experiments apart
+    title: str = ""
+    paper: PaperShape | None = None  # the shape of :meth:`pivot` unless another is asked for
+    # Directory of runs that were restored from small files; it lasts as long as this object.
+    restored: "TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def load(cls, source: "Path | str | Iterable[RunSummary]", options_of: OptionsOf | None = None) -> "Results":
+        """Return the results of a directory of runs, a folder of small results, or some runs.
+
+        Without ``options_of``, options of a structure at their defaults count as settings.
+
+        Raises:
+            PhmrunError: There is no such folder, or a small result is damaged (exit code 3).
+        """
+        place = None
+        if isinstance(source, Path | str):
+            folder = Path(source)
+            runs = list_runs(folder)
+            if not runs:
+                place = TemporaryDirectory()
+                restore_folder(folder, Path(place.name), durable=False)
+                runs = list_runs(Path(place.name))
+        else:
+            runs = list(source)
+        entries = tuple(entry_of_run(run, options_of) for run in runs)
+        varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
+        return cls(entries, ("layer", *varied), restored=place)
+
+    def __len__(self) -> int:
+        """Number of experiments."""
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield a row for each run and score: what the run is, the score, its value and signature."""
+        for entry in self.entries:
+            run = entry.run
+            if run is None:
+                continue
+            about = {key: run.about(key) for key in ABOUT} | {key: entry.label(key) for key in self.keys}
+            status = {"state": run.state, "step": run.status.step if run.status else None}
+            for score in run.metrics:
+                if (value := run.score(score)) is not None:
+                    written = run.entry(score)
+                    signature = written.get("signature") if isinstance(written, Mapping) else None
+                    yield {"run": run.id, **about, **status, "score": score, "value": value, "signature": signature}
+
+    def select(self, where: Mapping[str, Any] | None = None, **more: Any) -> "Results":
+        """Return the results with these values: ``select(layer="phm n=4")``, ``select({"layer.n": 4})``.
+
+        A key is one of the sweep, a dotted one of the configuration, or ``state``.
+        """
+        wanted = {**(where or {}), **more}
+        return replace(self, entries=tuple(entry for entry in self.entries if entry.matches(wanted)))
+
+    def pivot(self, rows: Keys = (), columns: Keys = (), scores: Keys = ()) -> ResultTable:
+        """Return a table by keys of the sweep or the configuration; its cells hold the seeds of one experiment.
+
+        Unless they are named, rows are made by what tells the experiments apart, columns by task, data and main score.
+
+        Raises:
+            PhmrunError: A key or a score does not exist, or the runs of a cell are not seeds of one experiment.
+        """
+        entries, paper = self.entries, self.paper
+        if paper and not (rows or columns or scores):
+            shape: dict[str, Any] = {"title": self.title, "rows": paper.rows, "reduced": paper.reduced}
+            return tabulate(entries, ["row"], paper.headings, **shape)
+        for key in (*rows, *columns):
+            if not any(entry.label(key) for entry in entries):
+                raise PhmrunError(
+                    f"no experiment has a value at {key!r}",
+                    where="--rows" if key in rows else "--cols",
+                    hint=f"A key is one of {', '.join([*self.keys, SEED])} or a dotted one of the configuration.",
+                )
+        told = {row.partition(".")[0] for row in rows}  # data.copies tells what the column data would
+        across = list(columns) or [key for key in self.keys if key in COLUMN_KEYS and key not in told]
+        down = list(rows) or [key for key in self.keys if key not in across] or ["layer"]
+        down += telling_keys(entries, [*down, *across])
+        return tabulate(entries, down, score_headings(entries, across, scores), title=self.title)
+
+    def compare(
+        self,
+        baseline: Mapping[str, Any] | None = None,
+        test: Mapping[str, Any] | None = None,
+        *,
+        score: str | None = None,
+        margin: float | None = None,
+    ) -> list[RowComparison]:
+        """Compare experiments with a baseline: ``compare({"layer": "dense"}, {"layer": "phm n=4"})``.
+
+        Args:
+            baseline: Values of the baseline at keys; the dense network unless given.
+            test: Values of the experiments to compare with it; all others unless given.
+            score: Name of a score; the main one unless given.
+            margin: δ in units of the score; the usual one of the metric unless given.
+        """
+        chosen = self
+        if test is not None:
+            kept = [e for e in self.entries if e.matches(test) or (e.matches(baseline) if baseline else e.dense)]
+            chosen = replace(self, entries=tuple(kept))
+        table = replace(chosen, paper=None).pivot(scores=[score] if score else ())
+        return list(differences(table, margin, baseline).values())
+
+    def cells(self, *, significance: bool = True) -> list[dict[str, Any]]:
+        """Return one object for each cell of :meth:`pivot`, with every number unrounded, as ``table --json``."""
+        table = self.pivot()
+        return plain_rows(table, differences(table) if significance else {})
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a data frame of pandas, which has to be installed."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            hint = "pip install pandas; list(results) has the same rows as dictionaries"
+            raise PhmrunError("pandas is not installed", hint=hint) from error
+        return pandas.DataFrame(list(self))
+
+
+def done(runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return the runs that are done."""
+    return [run for run in runs if run.state == State.DONE]
+
+
+def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
+    """Make a run directory of every small result below a folder of sweeps, or in a sweep's own folder.
+
+    Copies of a run are one. See :func:`phmrun.ledger.record.restore`.
+
+    Raises:
+        PhmrunError: There is no result, or one is damaged (exit code 3).
+    """
+    paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
+    if not paths:
+        raise PhmrunError(
+            "there are no results below it" if folder.is_dir() else "there is no such folder",
+            where=str(folder),
+            hint="`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
+            code=ExitCode.DATA,
+        )
+    return list({run.path: run for run in restore(paths, runs_dir, durable=durable)}.values())

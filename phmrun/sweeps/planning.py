@@ -1,0 +1,90 @@
+"""Plans of sweep files, with tuned values and recorded seeds. Imports torch when a network is counted."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from phmrun.config.layering import OptionsOf
+from phmrun.ledger.listing import list_runs
+from phmrun.ledger.run import directory_of
+from phmrun.progress import waiting
+from phmrun.registry import load_plugins
+from phmrun.sweeps.file import Sweep, load_sweep
+from phmrun.sweeps.plan import SEED, Cell, Inspect, Plan, fits, plan, read_selection, reseeded, varied
+from phmrun.sweeps.tuning import Tuned, settled, with_choices
+
+
+def planned(
+    file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
+) -> Plan:
+    """Return the plan of a sweep's file; its networks are counted and its data looked at.
+
+    Args:
+        file: The sweep's file.
+        only: ``key=value`` of the cells to keep.
+        seeds: Number of seeds instead of the file's.
+        ledger: Directory of runs that have the checksums of data that are not here.
+    """
+    sweep, wanted = load_sweep(file), read_selection(only or [])
+    with waiting("preparing"):
+        inspect, options_of = by_torch(sweep, ledger)
+    return plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
+
+
+def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
+    """Return the inspector of experiments and the options of structures, the sweep's own layers included."""
+    plugins = load_plugins([Path(name) for name in sweep.file.plugins])
+    from phmrun.layers import options_of  # imports torch, and only now is it needed
+    from phmrun.sweeps.inspection import inspector, recorded_data
+
+    return inspector(plugins, recorded_data(ledger, options_of) if ledger else None), options_of
+
+
+def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:
+    """Return a function that makes the cell of a trial from a cell and the trial's values."""
+    inspect, options_of = by_torch(made.sweep, ledger)
+    return lambda cell, values: varied(cell, values, inspect, options_of)
+
+
+def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
+    """Rows of a sweep with their trials; none if it tunes nothing."""
+    tune = made.sweep.file.tune
+    return settled(made, runs_dir, tune, maker(made, runs_dir)) if tune else []
+
+
+def chosen(made: Plan, runs_dir: Path) -> Plan:
+    """Plan with the values of the finished trials; the same plan if the sweep tunes nothing."""
+    rows = tuned_rows(made, runs_dir)
+    return with_choices(made, rows, maker(made, runs_dir)) if rows else made
+
+
+def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:
+    """Return the plan with the tuned values, from the runs alone: it needs no data.
+
+    Without ``seeds``, every seed of which the directory has a run is part of it, beside the file's own.
+    """
+    made = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
+    return made if seeds is not None else with_recorded_seeds(made, runs_dir, only)
+
+
+def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None = None) -> Plan:
+    """Return a plan with the further seeds of which some cell has a run; every row then has all of them."""
+    planned_seeds = {cell.at[SEED] for cell in made.cells}
+    seeds = {seed for run in list_runs(runs_dir) if isinstance(seed := run.about(SEED), int)} - planned_seeds
+    wanted = read_selection(only or []).get(SEED)
+    if wanted is not None:
+        seeds = {seed for seed in seeds if fits({SEED: seed}, None, {SEED: wanted})}
+    rows: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in made.cells:
+        rows.setdefault(tuple(text for key, text in cell.labels.items() if key != SEED), []).append(cell)
+    further = {(place, seed): reseeded(row[0], seed) for place, row in enumerate(rows.values()) for seed in seeds}
+    present = {
+        seed
+        for (_, seed), cell in further.items()
+        if cell.run_id is not None and directory_of(runs_dir, cell.run_id).is_dir()
+    }
+    cells = []
+    for place, row in enumerate(rows.values()):
+        cells += sorted([*row, *(further[place, seed] for seed in present)], key=lambda cell: int(cell.at[SEED]))
+    return replace(made, cells=cells) if present else made

@@ -1,0 +1,99 @@
+"""The long table of runs: loaded, selected, pivoted, compared, as a data frame."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+import phmrun
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run, State
+from phmrun.results import Results
+from phmrun.statistics.decision import Verdict
+
+ROOT = Path(__file__).parents[2]
+SCORES = {"dense": (90.0, 91.0, 89.0), "{structure: phm, n: 2}": (80.0, 81.0, 80.5), "circulant": (90.2, 90.1, 89.8)}
+
+
+@pytest.fixture
+def runs_dir(tmp_path):
+    """Nine finished runs, and one that was interrupted."""
+    for layer, scores in SCORES.items():
+        for seed, value in enumerate(scores, start=1):
+            name = layer.strip("{").replace("structure: ", "").partition(",")[0]
+            config = f"task: sva\nseed: {seed}\ndata: {{name: builtin}}\nlayer: {layer}\n"
+            run = Run.create(tmp_path / "runs", f"sva-builtin-{name}-{seed}-{len(layer):012x}", config)
+            run.update_metrics("test/accuracy", {"value": value, "signature": "labels:a+b"})
+            run.update_metrics("test/loss", 1.0)
+            run.set_state(State.DONE, step=10)
+    run = Run.create(tmp_path / "runs", "sva-builtin-dense-4-0123456789ab", "task: sva\nseed: 4\nlayer: dense\n")
+    run.set_state(State.INTERRUPTED, step=3)
+    return tmp_path / "runs"
+
+
+def test_every_score_of_a_run_is_a_row(runs_dir):
+    results = Results.load(runs_dir)
+    rows = list(results)
+    assert len(results) == 10
+    assert len(rows) == 18  # the interrupted run has no score
+    first = next(row for row in rows if row["layer"] == "dense" and row["score"] == "test/accuracy")
+    assert (first["seed"], first["state"], first["step"], first["value"]) == (1, "done", 10, 90.0)
+    assert first["signature"] == "labels:a+b"
+
+
+def test_selection_by_labels_settings_and_state(runs_dir):
+    results = Results.load(runs_dir)
+    assert len(results.select(layer="phm n=2")) == 3
+    assert len(results.select({"layer.n": 2}, seed=3)) == 1
+    assert [entry.seed for entry in results.select(state="interrupted").entries] == [4]
+
+
+def test_pivot_holds_the_seeds_of_an_experiment_in_a_cell(runs_dir):
+    table = Results.load(runs_dir).select(state="done").pivot(scores=["test/accuracy"])
+    means = {labels[0]: line[0].numbers[0].mean for labels, line in zip(table.rows, table.figures, strict=True)}
+    named = {"dense": "dense", "phm n=2": "{structure: phm, n: 2}", "circulant": "circulant"}
+    assert means == {label: pytest.approx(fmean(SCORES[layer])) for label, layer in named.items()}
+
+
+def test_comparison_with_dense_or_any_other_baseline(runs_dir):
+    results = Results.load(runs_dir).select(state="done")
+    (phm,) = results.compare(test={"layer": "phm n=2"}, score="test/accuracy")
+    assert phm.comparison.value == pytest.approx(80.5 - 90.0)
+    assert phm.decision.verdict is Verdict.DIFFERENT
+    by_value = sorted(each.comparison.value for each in results.compare({"layer": "circulant"}, score="test/accuracy"))
+    assert by_value == pytest.approx([80.5 - fmean(SCORES["circulant"]), 90.0 - fmean(SCORES["circulant"])])
+
+
+def test_a_folder_of_small_results_is_loaded_without_its_runs():
+    folder = ROOT / "results" / "translation-equal"
+    rows = list(phmrun.load_results(folder))
+    recorded = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    expected = {(each["run"], each["metrics"]["test/bleu"]["value"]) for each in recorded}
+    assert {(row["run"], row["value"]) for row in rows if row["score"] == "test/bleu"} == expected
+
+
+def test_a_folder_without_results_is_refused(tmp_path):
+    with pytest.raises(PhmrunError, match="no such folder") as caught:
+        Results.load(tmp_path / "none")
+    assert caught.value.code == ExitCode.DATA
+
+
+def test_pandas_is_needed_for_data_frames_alone(runs_dir, monkeypatch):
+    results = Results.load(runs_dir)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(PhmrunError, match="pandas is not installed"):
+        results.to_pandas()
+    monkeypatch.undo()
+    pandas = pytest.importorskip("pandas")
+    frame = results.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame[frame.score == "test/accuracy"].groupby("layer").value.mean()["dense"] == pytest.approx(90.0)
+
+
+def test_results_import_no_torch():
+    code = "import sys, phmrun.results.long_table, phmrun.results.render, phmrun.results.items; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "lightning", "pandas", "matplotlib"} & set(loaded)
