@@ -1,1 +1,1 @@
-"""Trained networks with some of their matrices replaced by the nearest ones of a structure."""
+"""Compression: replace a trained network's matrices by fitted structures."""

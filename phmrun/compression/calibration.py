@@ -1,4 +1,4 @@
-"""What a trained network does with data: the second moments of its maps' inputs, and the loss of a changed network."""
+"""Calibration on data: second moments of map inputs, and mean loss."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,10 +15,10 @@ from phmrun.layers.lstm import LSTM
 
 @torch.no_grad()
 def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[str, Tensor]:
-    """E[x xᵀ] ``[in_features, in_features]`` of the inputs of every linear map that the network calls, by name.
+    """Second moments E[x xᵀ] ``[in_features, in_features]`` of each linear map's inputs, by the map's name.
 
-    A joint map of queries, keys and values that attends to the source reads two kinds of inputs: the mean over both.
-    The gates of an LSTM read its inputs, and its outputs of the step before.
+    A joint query–key–value map in cross-attention reads target and source vectors; its moments average over both. LSTM
+    gates read the inputs, and the outputs of the previous step.
     """
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
@@ -34,7 +34,7 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
         add(inputs[0], name)
 
     def of_attention(name: str, _: nn.Module, inputs: tuple[Any, ...]) -> None:
-        if len(inputs) > 1 and inputs[1] is not None:  # its joint map is not called, but taken apart
+        if len(inputs) > 1 and inputs[1] is not None:  # cross-attention splits its joint map instead of calling it
             add(inputs[0], name)
             add(inputs[1], name)
 
@@ -64,7 +64,7 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
 
 @torch.no_grad()
 def mean_loss(module: TrainingModule, batches: Sequence[Any]) -> float:
-    """Negative log-likelihood per unit of the batches, in nats."""
+    """Mean negative log-likelihood per unit over the batches, in nats; sets the module to eval mode."""
     module.eval()
     losses = [module.loss(batch) for batch in batches]
     return float(sum(float(loss.nll) for loss in losses) / sum(loss.units for loss in losses))

@@ -1,4 +1,4 @@
-"""Matrices of a trained network and what stands for them, and how a budget of parameters is spread over them."""
+"""Fitted replacements of a network's matrices, and the allocation of a parameter budget among them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,73 +12,72 @@ from phmrun.errors import PhmrunError
 from phmrun.layers.fitting import energy_kept
 from phmrun.layers.structure import Structure
 
-ROUNDS = 60  # halvings of the interval of prices
+ROUNDS = 60  # bisection steps in the price per parameter
 
 
 @dataclass(frozen=True)
 class FittedMap:
-    """One matrix and what stands for it."""
+    """A matrix of the network and its fitted replacement."""
 
-    name: str  # its place in the network, `encoder.0.feedforward.block.expand`
-    kind: str  # the place without the numbers of layers
+    name: str  # place in the network, such as `encoder.0.feedforward.block.expand`
+    kind: str  # the place without layer numbers
     shape: tuple[int, int]  # `(out_features, in_features)`
     layer: Mapping[str, Any]
     parameters: int
     energy: float  # share of ‖W‖² that is kept
-    # share of the outputs' energy on the calibration data; `None` where that is not known
+    # share of the outputs' energy that is kept on the calibration data; None without such data
     output_energy: float | None
-    # loss on the calibration data with this map alone replaced, minus the loss without, in nats per unit; `None`
-    # where it was not measured
+    # increase of the calibration loss if this map alone is replaced, in nats per unit; None if not measured
     damage: float | None = None
 
 
 def kind_of(name: str) -> str:
-    """A map's place without numbers: what the maps of all layers have in common."""
+    """Place of a map without layer numbers, shared by the maps of all layers."""
     return ".".join(part for part in name.split(".") if not part.isdigit() and part != "block")
 
 
 @torch.no_grad()
 def fitted_map(name: str, weight: Tensor, structure: Structure, covariance: Tensor | None) -> FittedMap:
-    """What a structure that has been fitted to a matrix keeps of it."""
-    found = structure.materialize().detach()
+    """Measure how much of ``weight`` a fitted structure keeps."""
+    fitted = structure.materialize().detach()
     return FittedMap(
         name,
         kind_of(name),
         (structure.out_features, structure.in_features),
         {"structure": structure.name, **structure.options},
         sum(parameter.numel() for parameter in structure.parameters()),
-        energy_kept(weight, found),
-        None if covariance is None else energy_kept(weight, found, covariance),
+        energy_kept(weight, fitted),
+        None if covariance is None else energy_kept(weight, fitted, covariance),
     )
 
 
 def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
-    """Maps that stand in the same place of different layers, together."""
+    """Group maps that have the same place in different layers."""
     kinds: dict[str, list[FittedMap]] = {}
-    for one in maps:
-        kinds.setdefault(one.kind, []).append(one)
+    for item in maps:
+        kinds.setdefault(item.kind, []).append(item)
     return kinds
 
 
 def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict[str, FittedMap]:
-    """One choice for each map, within a share of the parameters that all maps would have dense.
+    """Choose a replacement for each map within a parameter budget, with the least total damage.
 
-    A price per parameter is sought at which the maps, each taking what is cheapest for itself, together keep within
-    the budget (Lagrange; Everett 1963): no other spread of as many parameters does less damage. What is then left over
-    goes to the maps that gain most by it.
+    Minimizes Σ damage + λ · Σ parameters for a price λ, found by bisection, at which the total fits the budget
+    (Lagrange multipliers; Everett 1963). No other allocation of that many parameters does less damage. Remaining
+    parameters go to the maps that gain most per parameter.
 
     Args:
-        choices: The choices of each map, whose ``damage`` is known; that of a dense map is 0.
+        choices: Candidates of each map with a known ``damage``; a dense map has damage 0.
         budget: Share of the dense parameters.
 
     Raises:
-        PhmrunError: The smallest choices need more than that.
+        PhmrunError: (exit 2) The smallest candidates exceed the budget.
     """
     dense = {name: options[0].shape[0] * options[0].shape[1] for name, options in choices.items()}
     most = int(budget * sum(dense.values()))
     smallest = sum(min(option.parameters for option in options) for options in choices.values())
     if smallest > most:
-        what = f"the smallest choices of all maps need {smallest / sum(dense.values()):.3f} of the dense parameters"
+        what = f"the smallest structures of all maps need {smallest / sum(dense.values()):.3f} of the dense parameters"
         raise PhmrunError(what, where="--budget")
 
     def taken(price: float) -> dict[str, FittedMap]:
@@ -99,7 +98,7 @@ def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict
         middle = (low + high) / 2
         low, high = (middle, high) if size(taken(middle)) > most else (low, middle)
     chosen = taken(high)
-    while True:  # the rest of the budget is spent, the best gain per parameter first
+    while True:  # spend the rest of the budget, best gain per parameter first
         room = most - size(chosen)
         steps = [
             ((_damage(chosen[name]) - _damage(option)) / (option.parameters - chosen[name].parameters), name, option)
@@ -114,5 +113,5 @@ def spread(choices: Mapping[str, Sequence[FittedMap]], budget: Fraction) -> dict
 
 
 def _damage(option: FittedMap) -> float:
-    """What a choice costs; never less than nothing, since noise is no gain."""
+    """Damage of a candidate; negative values are noise and count as 0."""
     return max(option.damage or 0.0, 0.0)

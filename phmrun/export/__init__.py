@@ -1,1 +1,1 @@
-"""Trained models in the formats of other tools."""
+"""Export of trained models to the formats of other tools."""

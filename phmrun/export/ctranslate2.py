@@ -1,6 +1,6 @@
-"""A trained translator in CTranslate2, compared with the trained network on the data that it was trained for.
+"""Export of a translator to CTranslate2, and comparison of both engines' translations.
 
-Outputs of both searches stand beside each other, line by line, with the trained network's scores of those that differ.
+Both engines translate the same split. Lines that differ are listed with the trained network's score of each output.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from phmrun.text.lines import read_parallel
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 SHOWN = 5
-"""Differing lines that are shown."""
+"""Number of differing lines to print."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class OutputDifference:
     """A line that the two engines translate differently.
 
     Attributes:
-        line: Its number, from 1.
-        margin: Our score of our output minus our score of the other: about 0 is a tie that rounding decides, below 0
-            the other engine's search found the better one.
+        line: Line number, from 1.
+        margin: The trained network's score of phmrun's output minus that of the other. About 0 is a tie that rounding
+            decides; below 0, the other engine found the better output.
     """
 
     line: int
@@ -44,7 +44,7 @@ class OutputDifference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two engines on the same sentences: the BLEU of both, with the penalty that the other one knows."""
+    """BLEU of both engines on the same sentences, with the length penalty ``power``, which both support."""
 
     split: str
     sentences: int
@@ -55,7 +55,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class EngineExport:
-    """A converted model, and what it makes of a split of the data, if that was asked for."""
+    """A converted model and, if requested, its agreement with the trained network."""
 
     path: Path
     bytes: int
@@ -66,23 +66,23 @@ class EngineExport:
 def export_to_ctranslate2(
     trained: TrainedModel, out: Path | None, quantization: str, split: str | None, **weights: Any
 ) -> EngineExport:
-    """Converts a run for CTranslate2 and compares what both make of a split.
+    """Convert a run for CTranslate2 and compare both engines on a split.
 
     Args:
         trained: The opened run.
-        out: The directory to write; unless given, ``exports/ctranslate2`` in the run directory.
+        out: Directory to write; None for ``exports/ctranslate2`` in the run directory.
         quantization: "none", "int8", "int8_float32", "bfloat16" or "float16".
-        split: A split of the run's data to decode with both; ``None``: no comparison.
-        **weights: Which weights: the arguments of ``TrainedModel.load``.
+        split: Split of the run's data to translate with both engines; None skips the comparison.
+        **weights: Choice of weights: the arguments of ``TrainedModel.load``.
 
     Raises:
-        PhmrunError: The run is no sequence-to-sequence network, the library or the data are missing, or ``out`` is a
-            directory of something else.
+        PhmrunError: (exit 2) The run is not a sequence-to-sequence network, the library or the data are missing, or
+            ``out`` holds other files.
     """
     task = TASKS.get(trained.config.task)
     if not task.converts:
         raise PhmrunError(
-            f"CTranslate2 translates, and {trained.config.task} is no sequence-to-sequence task",
+            f"CTranslate2 exports translation models only; {trained.config.task} is not a sequence-to-sequence task",
             where=trained.run.id,
             hint=f"phmrun export {trained.run.id} --format onnx",
         )
@@ -95,9 +95,11 @@ def export_to_ctranslate2(
     network = cast(EncoderDecoder, trained.module.network)
     path = engine.directory
     if out is not None:
-        # An earlier export may be written over, anything else of the user's may not.
+        # An earlier export may be overwritten, other files may not.
         if out.exists() and not (out / "model.bin").is_file() and any(out.iterdir() if out.is_dir() else [out]):
-            raise PhmrunError("there is something else here, which would be overwritten", where=str(out))
+            raise PhmrunError(
+                "other files would be overwritten", where=str(out), hint="Give an empty folder with --out."
+            )
         path = converted(network, engine.vocabularies, out, engine.search.quantization)
     size = sum(file.stat().st_size for file in path.iterdir())
     if split is None:
@@ -116,18 +118,17 @@ def agreement(
     references: Sequence[str],
     split: str,
 ) -> Agreement:
-    """What two translators with the same weights and the same search make of the same sentences.
+    """Compare two translators with the same weights and search settings on the same sentences.
 
-    The trained network judges between outputs that differ.
+    The trained network scores the outputs that differ.
     """
-    found = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
-    texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in found]
-    # Where both say the same there is nothing to judge: only outputs that differ are scored by the network.
-    differing = [row for row in range(len(sources)) if found[0][row][0].tokens != found[1][row][0].tokens]
+    hypotheses = [side.hypotheses(sources, f"{side.search.engine}: {split}") for side in (ours, theirs)]
+    texts = [[ours.vocabularies.target.decode(best[0].tokens) for best in outputs] for outputs in hypotheses]
+    differing = [row for row in range(len(sources)) if hypotheses[0][row][0].tokens != hypotheses[1][row][0].tokens]
     encoded = ours.vocabularies.source.encode_all([sources[row] for row in differing])
     scores = [
         forced_scores(network, encoded, [outputs[row][0].tokens for row in differing], ours.search.alpha)
-        for outputs in found
+        for outputs in hypotheses
     ]
     return Agreement(
         split,
@@ -145,12 +146,12 @@ def agreement(
 def forced_scores(
     network: EncoderDecoder, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], alpha: float
 ) -> list[float]:
-    """log-probability / length^α of given outputs, by the network without any search or cache.
+    """Compute log-probability / length^α of fixed outputs by teacher forcing, without search or cache.
 
     Args:
-        network: The network.
-        sources: Token numbers without the end.
-        outputs: Token numbers without beginning and end.
+        network: The network; set to eval mode.
+        sources: Token ids without the end token.
+        outputs: Token ids without beginning and end tokens.
         alpha: Exponent of the length penalty.
     """
     network = network.eval()

@@ -1,7 +1,7 @@
-"""Export of a trained model, every structure folded into plain dense layers, in formats of other tools.
+"""Export of a trained model to safetensors, torch.export and ONNX, with structures folded into dense matrices.
 
-The task's module defines the exported function (:class:`~phmrun.engine.export_graph.ExportGraph`). Each file is run
-once and must give the trained model's outputs.
+The task's module defines the exported function (:class:`~phmrun.engine.export_graph.ExportGraph`). Every file is run
+once after writing, and its outputs are compared with the trained model's.
 """
 
 import inspect
@@ -27,9 +27,9 @@ from phmrun.text.vocabularies import Vocabularies
 Format = Literal["safetensors", "torch-export", "onnx"]
 FORMATS: tuple[str, ...] = get_args(Format)
 ENDINGS = {"safetensors": ".safetensors", "torch-export": ".pt2", "onnx": ".onnx"}
-TOKENS = "tokens.json"  # the names of all tokens by number, beside graphs that a search calls
+TOKENS = "tokens.json"  # names of all tokens by id, beside the graphs that a search calls
 TOLERANCE = 1e-4
-"""Largest difference of an output, relative to the largest number in it, that counts as the same output."""
+"""Largest accepted difference of an output, relative to its largest absolute value."""
 
 
 @dataclass(frozen=True)
@@ -39,26 +39,25 @@ class Exported:
     path: Path
     format: str
     bytes: int
-    difference: float  # largest difference of an output from the trained model's, relative to its largest number
-    inputs: Mapping[str, Sequence[str | int]]  # what the exported function takes: names, and the names of their sizes
+    difference: float  # largest difference from the trained model's output, relative to its largest value
+    inputs: Mapping[str, Sequence[str | int]]  # dimensions of each input by its name: sizes, or names of free sizes
     outputs: Sequence[str]
-    parts: Mapping[str, "Exported"] = field(default_factory=dict)  # the files of a directory, by name; empty for a file
+    parts: Mapping[str, "Exported"] = field(default_factory=dict)  # files of a directory by name; empty for a file
 
 
 def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) -> Exported:
-    """Writes a trained run in another format and checks that the file gives the same outputs.
+    """Write a trained run in another format and check that the file gives the same outputs.
 
     Args:
         trained: The opened run.
-        path: The file to write, or the directory for ``onnx`` of a network that a search calls step by step; unless
-            given, ``exports/model<ending>`` or ``exports/onnx`` in the run directory.
-        kind: "safetensors" (folded weights and their meaning), "torch-export" (a program for ``torch.export.load``) or
-            "onnx".
-        **weights: Which weights: the arguments of ``TrainedModel.load``.
+        path: File to write, or directory for ``onnx`` of a translator; None for ``exports/model<ending>`` or
+            ``exports/onnx`` in the run directory.
+        kind: "safetensors" (folded weights), "torch-export" (a program for ``torch.export.load``) or "onnx".
+        **weights: Choice of weights: the arguments of ``TrainedModel.load``.
 
     Raises:
-        PhmrunError: Unknown format, a network that there is no graph of, a missing library, or a file whose outputs
-            differ.
+        PhmrunError: The format is unknown, the network cannot be traced or a library is missing (exit 2), or the file's
+            outputs differ (exit 1).
     """
     if kind not in FORMATS:
         raise unknown("export format", kind, (*FORMATS, "ctranslate2"), where="--format")
@@ -66,7 +65,7 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
     program = trained.module.export_graph()
     if kind != "safetensors" and program.untraceable:
         hint = f"phmrun export {trained.run.id} --format safetensors writes the folded weights."
-        raise PhmrunError(f"there is no graph of this network: {program.untraceable}", where=trained.run.id, hint=hint)
+        raise PhmrunError(f"this network cannot be traced: {program.untraceable}", where=trained.run.id, hint=hint)
     facts = {"run": trained.run.id, "weights": label}
     if kind == "onnx" and program.parts:
         vocabularies = cast(Vocabularies, trained.vocabulary)
@@ -75,7 +74,7 @@ def export(trained: TrainedModel, path: Path | None, kind: str, **weights: Any) 
 
 
 def _export_file(program: ExportGraph, path: Path, kind: str, facts: Mapping[str, str]) -> Exported:
-    """Writes one file, and checks it."""
+    """Write one file and compare its outputs with the trained model's."""
     write = {"safetensors": _write_safetensors, "torch-export": _write_torch_export, "onnx": _write_onnx}[kind]
     with replacing(path) as temporary:
         run = write(program, temporary, {**facts, **program.facts})
@@ -89,7 +88,7 @@ def _export_file(program: ExportGraph, path: Path, kind: str, facts: Mapping[str
 def _export_parts(
     program: ExportGraph, directory: Path, vocabularies: Vocabularies, facts: Mapping[str, str]
 ) -> Exported:
-    """Writes the graphs that a search calls into a directory, with the vocabularies and a page about them."""
+    """Write the graphs that a search calls into a directory, with the vocabularies and token names."""
     with replacing_directory(directory) as beside:
         parts = {
             name: _export_file(part, beside / f"{name}.onnx", "onnx", facts) for name, part in program.parts.items()
@@ -105,19 +104,22 @@ def _export_parts(
 
 @torch.no_grad()
 def largest_difference(program: ExportGraph, run: Run) -> float:
-    """Largest difference between the trained network's outputs and those of ``run`` over all examples."""
+    """Largest relative difference between the trained network's outputs and those of ``run``, over all examples.
+
+    Infinity if shapes differ.
+    """
     worst = 0.0
     for inputs in program.examples:
-        wanted, found = outputs_of(program.reference, inputs), outputs_of(run, inputs)
-        if [output.shape for output in wanted] != [output.shape for output in found]:
+        expected, outputs = outputs_of(program.reference, inputs), outputs_of(run, inputs)
+        if [output.shape for output in expected] != [output.shape for output in outputs]:
             return float("inf")
-        for right, output in zip(wanted, found, strict=True):
+        for right, output in zip(expected, outputs, strict=True):
             worst = max(worst, float((output - right).abs().max() / right.abs().max()))
     return worst
 
 
 def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """Folded weights by name; a tied table is written once, under its first name."""
+    """Write folded weights by name; a tied table is stored once, and its other names in the metadata."""
     from safetensors.torch import load_file, save
 
     weights: dict[str, Tensor] = {}
@@ -129,7 +131,7 @@ def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str
             weights[name] = weight.detach().contiguous()
         else:
             aliases[name] = owner
-    path.write_bytes(save(weights, {**facts, "tied": json.dumps(aliases)}))  # save_file lets the owner alone read it
+    path.write_bytes(save(weights, {**facts, "tied": json.dumps(aliases)}))  # save_file would set mode 0600
     read = load_file(path)
     read.update({name: read[owner] for name, owner in aliases.items()})
     program.network.load_state_dict(read)
@@ -137,9 +139,9 @@ def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str
 
 
 def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """A program that ``torch.export.load`` reads."""
+    """Write a program for ``torch.export.load``."""
     exported = torch.export.export(program.function, program.examples[0], dynamic_shapes=_free_sizes(program))
-    # torch.export.save refuses other endings than its own.
+    # torch.export.save requires the ending .pt2.
     beside = path.with_suffix(".pt2")
     try:
         torch.export.save(exported, beside, extra_files={"phmrun.json": json.dumps(facts)})
@@ -152,11 +154,11 @@ def _write_torch_export(program: ExportGraph, path: Path, facts: Mapping[str, st
 
 
 def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> Run:
-    """An ONNX graph, run once in onnxruntime."""
+    """Write an ONNX graph; return a function that runs the file in onnxruntime."""
     try:
         import onnx
         import onnxruntime
-        import onnxscript  # noqa: F401  (what torch's exporter needs)
+        import onnxscript  # noqa: F401  (required by torch's exporter)
     except ImportError as error:
         hint = 'Run: pip install "phmrun[export]"'
         raise PhmrunError(f"the package {error.name!r} is not installed", hint=hint) from error
@@ -173,13 +175,13 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> R
             dynamic_shapes=_free_sizes(program),
         )
     if exported is None:
-        raise PhmrunError("torch could not make an ONNX graph of this model", code=ExitCode.BUG)
+        raise PhmrunError("torch could not export this model to ONNX", code=ExitCode.BUG)
     proto = exported.model_proto
     for key, value in facts.items():
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
     onnx.save(proto, path)
-    # From the file: the difference that is reported is then that of what was written.
+    # Loaded from the file, so that the reported difference is that of the written model.
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
 
     def run(*inputs: Tensor) -> tuple[Tensor, ...]:
@@ -190,9 +192,9 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str]) -> R
 
 
 def _free_sizes(program: ExportGraph) -> tuple[Any, ...]:
-    """For each input, which of its sizes are free; the same name is the same size.
+    """Free dimensions of each input for torch's exporter; equal names mean equal sizes.
 
-    Those of inputs that the function takes as ``*args`` stand in a tuple of their own, as torch wants it.
+    Dimensions of ``*args`` inputs form a nested tuple, as torch requires.
     """
     sizes = {name: torch.export.Dim(name, min=1, max=most) for name, most in program.largest.items()}
     free = [

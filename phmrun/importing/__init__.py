@@ -1,1 +1,1 @@
-"""Trained models from elsewhere as runs."""
+"""Import of third-party checkpoints as runs."""

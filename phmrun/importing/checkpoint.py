@@ -1,4 +1,4 @@
-"""A directory with a checkpoint of Hugging Face's: what is in it, read without executing anything."""
+"""Reader of Hugging Face checkpoint directories; it never executes code from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ WRITTEN = "Give a directory that save_pretrained has written."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a directory holds."""
+    """Content of a checkpoint directory."""
 
     directory: Path
     config: Mapping[str, Any]  # its `config.json`
@@ -27,23 +27,23 @@ class Checkpoint:
     sha256: str  # checksum of the file of weights
 
     def tensor(self, *names: str, shape: tuple[int, ...] | None = None) -> Tensor:
-        """The weights that have the first of some names that there is.
+        """Tensor of the first name that exists, as float32.
 
         Raises:
-            PhmrunError: None of them is there, or it has another shape.
+            PhmrunError: None of the names exists, or the tensor has another shape.
         """
-        found = next((self.tensors[name] for name in names if name in self.tensors), None)
-        if found is None:
+        tensor = next((self.tensors[name] for name in names if name in self.tensors), None)
+        if tensor is None:
             raise _damaged(self.directory / WEIGHTS, f"it holds no {names[0]}")
-        if shape is not None and tuple(found.shape) != shape:
-            raise _damaged(self.directory / WEIGHTS, f"{names[0]} is {list(found.shape)}, not {list(shape)}")
-        return found.float()
+        if shape is not None and tuple(tensor.shape) != shape:
+            raise _damaged(self.directory / WEIGHTS, f"{names[0]} is {list(tensor.shape)}, not {list(shape)}")
+        return tensor.float()
 
     def file(self, name: str) -> bytes:
-        """The bytes of another file of the directory.
+        """Content of another file in the directory.
 
         Raises:
-            PhmrunError: It is missing.
+            PhmrunError: (exit 3) The file is missing.
         """
         path = self.directory / name
         if not path.is_file():
@@ -52,16 +52,16 @@ class Checkpoint:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
-    """Reads ``config.json`` and ``model.safetensors``.
+    """Read ``config.json`` and ``model.safetensors``.
 
     Raises:
-        PhmrunError: (exit 3) The directory or a file is missing or damaged, or holds pickles, which can execute code
-            when they are read and are never opened.
+        PhmrunError: (exit 3) The directory or a file is missing or damaged, or the weights are pickles. Pickles can
+            execute code when they are read, and are never opened.
     """
     if not directory.is_dir():
-        raise PhmrunError("there is no such directory", where=str(directory), code=ExitCode.DATA)
+        raise PhmrunError("no such directory", where=str(directory), code=ExitCode.DATA)
     weights = directory / WEIGHTS
-    # Asked before config.json: where the weights are pickles or in parts, that is what the user should be told.
+    # Checked before config.json, so that the message names pickled or sharded weights first.
     if not weights.is_file():
         raise _without_weights(directory)
     path = directory / "config.json"
@@ -72,7 +72,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     except (OSError, ValueError) as error:
         raise _damaged(path, str(error)) from error
     if not isinstance(config, dict):
-        raise _damaged(path, "it is no JSON object")
+        raise _damaged(path, "it is not a JSON object")
     try:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -87,14 +87,14 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
 
 def _without_weights(directory: Path) -> PhmrunError:
-    """Why a directory cannot be read, and the safe way."""
+    """Error for a directory without ``model.safetensors``, with the safe way to make one."""
     pickles = sorted(path.name for pattern in PICKLES for path in directory.glob(pattern))
     if (directory / f"{WEIGHTS}.index.json").is_file():
         what, hint = "the weights are in several files, which is not supported", f"Save them as one: {SAFELY}"
     elif pickles:
         what = f"{pickles[0]} is a pickle, which can execute code when it is read; it was not opened"
-        hint = f"Of Hugging Face's, make a safe copy where you trust it: {SAFELY}. "
-        hint += "Those of fairseq and JoeyNMT go through their own converters first."
+        hint = f"If you trust it, convert a Hugging Face checkpoint: {SAFELY}. "
+        hint += "Convert fairseq and JoeyNMT checkpoints with their own tools first."
     else:
         what, hint = f"there is no {WEIGHTS} here", WRITTEN
     return PhmrunError(what, where=str(directory), hint=hint, code=ExitCode.DATA)

@@ -1,7 +1,7 @@
-"""Hugging Face's T5 and Marian as our Transformer: the config, the vocabulary, and every weight in its place.
+"""Conversion of Hugging Face T5 and Marian checkpoints to our Transformer: config, vocabulary and weights.
 
-Their special tokens have other numbers than ours, so that the rows of the embeddings change places. Our beginning token
-has a row of its own, a copy of the one that their decoders start with; its output is ruled out by its bias.
+Special tokens have other ids than in phmrun, so embedding rows are reordered. The beginning-of-sentence token gets a
+copy of the row that their decoders start with; a bias of ``RULED_OUT`` keeps it from being generated.
 """
 
 import math
@@ -24,43 +24,43 @@ from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, SPECIALS
 
 T5_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-"""Any of the names that T5's table of word vectors has."""
-SHARED = {"attention_maps": "separate", "output_bias": True, "tie": "all"}  # of our config's model section
+"""Alternative names of T5's shared embedding table."""
+SHARED = {"attention_maps": "separate", "output_bias": True, "tie": "all"}  # keys of the model section
 DECODING = {"penalty": "power", "alpha": 1.0}
-RULED_OUT = -1e9  # the bias of tokens that are never an output
+RULED_OUT = -1e9  # output bias of tokens that are never generated
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A checkpoint in our terms."""
+    """Description of a checkpoint as phmrun settings."""
 
-    model: Mapping[str, Any]  # keys of our config's model section
-    decoding: Mapping[str, Any]  # keys of our config's decoding section
-    vocabularies: Vocabularies  # of both sides
-    order: Sequence[int]  # for each of our tokens, the number that it has in the checkpoint
+    model: Mapping[str, Any]  # keys of the model section
+    decoding: Mapping[str, Any]  # keys of the decoding section
+    vocabularies: Vocabularies
+    order: Sequence[int]  # token id in the checkpoint, by phmrun's token id
 
 
 def describe(checkpoint: Checkpoint) -> Imported:
-    """What a checkpoint is in our terms.
+    """Translate a checkpoint's config and vocabulary into phmrun settings.
 
     Raises:
-        PhmrunError: It is of another kind of model, or has something that our Transformer has not.
+        PhmrunError: (exit 3) The model type is unknown, or it uses a feature that our Transformer lacks.
     """
     kind = checkpoint.config.get("model_type")
     if kind == "t5":
         return _t5(checkpoint)
     if kind == "marian":
         return _marian(checkpoint)
-    what, where = f"there is no import of the model type {kind!r}", str(checkpoint.directory / "config.json")
+    what, where = f"the model type {kind!r} cannot be imported", str(checkpoint.directory / "config.json")
     raise PhmrunError(what, where=where, valid=("t5", "marian"), code=ExitCode.DATA)
 
 
 @torch.no_grad()
 def load_weights(checkpoint: Checkpoint, imported: Imported, network: Transformer) -> None:
-    """Puts the weights of a checkpoint into the network that its description asks for.
+    """Copy the weights of a checkpoint into ``network``, in place.
 
     Raises:
-        PhmrunError: A tensor is missing or has another shape.
+        PhmrunError: (exit 3) A tensor is missing or has another shape.
     """
     load = _load_t5 if checkpoint.config["model_type"] == "t5" else _load_marian
     load(checkpoint, torch.tensor(imported.order), network)
@@ -89,7 +89,7 @@ def _t5(checkpoint: Checkpoint) -> Imported:
     except UnicodeDecodeError as error:
         raise _unlike(checkpoint, "its SentencePiece model is damaged") from error
     size = _size(checkpoint, "vocab_size")
-    checkpoint.tensor(*T5_TABLES, shape=(size, width))  # before names are made for so many
+    checkpoint.tensor(*T5_TABLES, shape=(size, width))  # checked before a list of so many names is made
     names = [*pieces, *(f"<extra {number}>" for number in range(len(pieces), size))][:size]
     vocabulary, order = _renumbered(checkpoint, spiece, names, _token(checkpoint, "unk_token_id", processor.unk_id()))
     return Imported(model, DECODING, Vocabularies(vocabulary, vocabulary), order)
@@ -122,10 +122,10 @@ def _marian(checkpoint: Checkpoint) -> Imported:
         names = [piece for piece, _ in sorted(numbers.items(), key=lambda item: int(item[1]))]
         unknown_token = int(numbers.get("<unk>", 1))
     except (ArithmeticError, ValueError, AttributeError, TypeError) as error:
-        raise _unlike(checkpoint, f"vocab.json is no list of pieces: {error}") from error
+        raise _unlike(checkpoint, f"vocab.json is not a list of pieces: {error}") from error
     if len(names) != _size(checkpoint, "vocab_size"):
         raise _unlike(checkpoint, f"vocab.json has {len(names)} pieces, config.json {config['vocab_size']}")
-    # Two SentencePiece models, but one list of pieces: either side's order is that of the shared table.
+    # Two SentencePiece models share one list of pieces, so both sides have the order of the shared table.
     sides = []
     for name in ("source.spm", "target.spm"):
         spm = checkpoint.file(name)
@@ -138,7 +138,7 @@ def _marian(checkpoint: Checkpoint) -> Imported:
 def _renumbered(
     checkpoint: Checkpoint, model: bytes, names: Sequence[str], unknown_token: int
 ) -> tuple[PieceVocabulary, list[int]]:
-    """The vocabulary with our special tokens first, and where its rows stand in the checkpoint."""
+    """Vocabulary with our special tokens first, and the checkpoint's token id of each entry."""
     pad = _token(checkpoint, "pad_token_id", 0)
     start = _token(checkpoint, "decoder_start_token_id", pad)
     special = [pad, unknown_token, start, _token(checkpoint, "eos_token_id", 1)]
@@ -152,7 +152,7 @@ def _renumbered(
 def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
     width, heads = network.width, cast(MultiheadAttention, cast(EncoderLayer, network.encoder[0]).attention.block)
     table = checkpoint.tensor(*T5_TABLES, shape=(int(order.max()) + 1, width))
-    # T5 divides what a tied output reads by √width and leaves inputs as they are; ours multiplies inputs by √width.
+    # T5 divides the input of a tied output by √width and leaves embeddings unscaled; ours multiplies embeddings.
     _set_tables(network, table / math.sqrt(width), order, None)
     for kind, part, sublayer, number, place in _sublayers(network):
         prefix = f"{kind}.block.{number}.layer.{place}"
@@ -179,7 +179,7 @@ def _load_marian(checkpoint: Checkpoint, order: Tensor, network: Transformer) ->
     size = (int(order.max()) + 1, network.width)
     table = checkpoint.tensor(*(f"model.{place}.weight" for place in places), "lm_head.weight", shape=size)
     bias = checkpoint.tensor("final_logits_bias", shape=(1, len(table)))[0]
-    # A table that is scaled on its way in is not on its way out: ours is scaled in both places or in none.
+    # Marian scales embeddings but not outputs; our network scales embeddings only, too.
     _set_tables(network, table, order, bias)
     for kind, part, sublayer, number, _ in _sublayers(network):
         prefix = f"model.{kind}.layers.{number}"
@@ -192,7 +192,7 @@ def _load_marian(checkpoint: Checkpoint, order: Tensor, network: Transformer) ->
 
 
 def _sublayers(network: Transformer) -> Iterator[tuple[str, str, Sublayer, int, int]]:
-    """Every sublayer after "encoder" or "decoder" and its own name; then its layer's number, and its place in that."""
+    """Yield (side, name, sublayer, layer number, position in the layer) for every sublayer."""
     for kind, parts in (("encoder", ("attention", "feedforward")), ("decoder", ("attention", "cross", "feedforward"))):
         for number, layer in enumerate(getattr(network, kind)):
             for place, part in enumerate(parts):
@@ -202,7 +202,7 @@ def _sublayers(network: Transformer) -> Iterator[tuple[str, str, Sublayer, int, 
 def _set_attention(
     checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str, scale: float = 1.0
 ) -> None:
-    """Sets the maps of queries, keys, values and outputs, from these places; ``scale`` multiplies queries."""
+    """Load query, key, value and output maps and their norm; ``scale`` multiplies the query map."""
     block = cast(MultiheadAttention, sublayer.block)
     for linear, place, factor in zip((*block.project, block.output), places, (scale, 1.0, 1.0, 1.0), strict=True):
         _set(checkpoint, linear, place, factor)
@@ -210,7 +210,7 @@ def _set_attention(
 
 
 def _set_feedforward(checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str) -> None:
-    """Sets the two maps of a feed-forward block."""
+    """Load the two maps of a feed-forward block and its norm."""
     block = cast(FeedForward, sublayer.block)
     for linear, place in zip((block.expand, block.contract), places, strict=True):
         _set(checkpoint, linear, place)
@@ -218,7 +218,7 @@ def _set_feedforward(checkpoint: Checkpoint, sublayer: Sublayer, places: Sequenc
 
 
 def _set_tables(network: Transformer, table: Tensor, order: Tensor, bias: Tensor | None) -> None:
-    """The shared table in our order, and the output's bias, by which the beginning is no output."""
+    """Load the shared table in our order, and an output bias that rules the beginning token out."""
     matrix = cast(Dense, cast(Any, network.source_embedding).structure).matrix
     matrix.copy_(table[order])
     output_bias = cast(nn.Parameter, network.output.bias)
@@ -249,18 +249,18 @@ def _processor(checkpoint: Checkpoint, model: bytes) -> sentencepiece.SentencePi
 
 
 def _size(checkpoint: Checkpoint, key: str) -> int:
-    """A positive whole number of the config."""
+    """Positive integer of the checkpoint's config."""
     value = checkpoint.config.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**24:
-        raise _unlike(checkpoint, f"{key} is {value!r}, and not a size")
+        raise _unlike(checkpoint, f"{key} is {value!r}, not a size")
     return value
 
 
 def _rate(checkpoint: Checkpoint, key: str) -> float:
-    """A share of the config that is dropped."""
+    """Dropout rate of the checkpoint's config."""
     value = checkpoint.config.get(key, 0.1)
     if not isinstance(value, int | float) or not 0 <= value < 1:
-        raise _unlike(checkpoint, f"{key} is {value!r}, and not a share")
+        raise _unlike(checkpoint, f"{key} is {value!r}, not a share")
     return float(value)
 
 
@@ -272,8 +272,8 @@ def _token(checkpoint: Checkpoint, key: str, otherwise: int) -> int:
 def _refuse(checkpoint: Checkpoint, key: str, default: Any, supported: tuple[Any, ...]) -> None:
     value = checkpoint.config.get(key, default)
     if value not in supported:
-        choices = " or ".join(repr(one) for one in supported)
-        raise _unlike(checkpoint, f"{key} is {value!r}, of which our Transformer knows {choices} only")
+        choices = " or ".join(map(repr, supported))
+        raise _unlike(checkpoint, f"{key} is {value!r}; phmrun's Transformer supports {choices}")
 
 
 def _unlike(checkpoint: Checkpoint, reason: str) -> PhmrunError:

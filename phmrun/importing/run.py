@@ -1,4 +1,4 @@
-"""A checkpoint of somebody else's as a run directory, which all verbs take like one of ours."""
+"""Import of a third-party checkpoint as a run directory, on which all verbs work."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,29 +24,32 @@ ORIGIN = "imported.json"
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """What an import made."""
+    """Result of an import."""
 
     run: Run
-    kind: str  # what was imported: "t5", "marian"
-    parameters: int  # the number of weights
+    kind: str  # model type: "t5", "marian"
+    parameters: int  # number of parameters
 
 
 def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mapping[str, Any]) -> ImportedRun:
-    """Makes a run of a checkpoint.
+    """Create a finished run from a checkpoint.
 
     Args:
-        directory: What ``save_pretrained`` of Hugging Face's library has written.
-        task: A sequence-to-sequence task.
-        runs_dir: The directory of all runs.
-        data: Keys of the config's data section: what the run is scored on and trained on later.
+        directory: Directory written by Hugging Face's ``save_pretrained``.
+        task: Name of a sequence-to-sequence task.
+        runs_dir: Directory of all runs.
+        data: Keys of the data section, for later scoring and training.
 
     Raises:
-        PhmrunError: The checkpoint is damaged, a pickle, or of another kind, or the task is of another one.
+        PhmrunError: The task is not sequence-to-sequence (exit 2); the checkpoint is damaged, pickled, or of an
+            unsupported kind (exit 3).
     """
     description: Task = TASKS.get(task)
     if not description.converts:
         able = [name for name in TASKS.names() if TASKS.get(name).converts]
-        raise PhmrunError(f"checkpoints become translators, and {task} is none", where="--task", valid=able)
+        raise PhmrunError(
+            f"checkpoints can be imported for translation tasks only, not {task}", where="--task", valid=able
+        )
     checkpoint = read_checkpoint(directory)
     imported = describe(checkpoint)
     kind = str(checkpoint.config["model_type"])
@@ -55,7 +58,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     config = resolve(description.load("schema"), [Source(f"the checkpoint {kind}", values)], options_of).config
     counts = count_parameters(config, imported.vocabularies.sizes)
     held = sum(tensor.numel() for tensor in checkpoint.tensors.values())
-    if counts["total"] > 2 * held:  # not built: it might take all memory
+    if counts["total"] > 2 * held:  # checked before building, which might exhaust the memory
         what = f"config.json describes {counts['total']:,} parameters, not the {held:,} that {WEIGHTS} holds"
         raise PhmrunError(what, where=str(directory), code=ExitCode.DATA)
     module = build_module(config, *imported.vocabularies.sizes)
@@ -77,7 +80,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
 
 
 def with_vocabulary(config: Experiment, directory: Path) -> Experiment:
-    """The config with a vocabulary that is used as it is, also for other data."""
+    """Config whose vocabulary is read from ``directory`` unchanged, whatever the data are."""
     data: Any = config.data
     vocabulary = data.vocabulary.model_copy(update={"path": directory.resolve()})
     return config.model_copy(update={"data": data.model_copy(update={"vocabulary": vocabulary})})

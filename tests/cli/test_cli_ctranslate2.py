@@ -48,7 +48,7 @@ def test_a_run_is_exported_scored_by_both_engines_and_used(phmrun, runs, tmp_pat
     (tmp_path / "mine" / "file").write_text("precious")
     taken = phmrun("export", "latest", "--format", "ctranslate2", "--out", str(tmp_path / "mine"), *runs)
     assert taken.code == 2
-    assert "something else" in taken.err
+    assert "other files would be overwritten" in taken.err
     assert (tmp_path / "mine" / "file").read_text() == "precious"
 
     alone = phmrun("predict", "latest", "--quantization", "int8", *runs)

@@ -87,7 +87,7 @@ def test_tables_are_replaced_where_that_is_asked_for(parent):
     for name, structure in structures_of(found.module.network).items():
         assert structure.name == "low-rank", name
         torch.testing.assert_close(structure.materialize(), plan.structures[name].materialize())
-    with pytest.raises(PhmrunError, match="no dense matrix of its own there: output"):
+    with pytest.raises(PhmrunError, match="no separate dense matrix for output"):
         make_plan(trained, layer, budget=None, batches=0, fixed=True, tables={"output": layer})
 
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_is_said(parent):
     trained, _ = parent
     with pytest.raises(PhmrunError, match=r"no map of the run fits the layer 'phm': .*7"):
         make_plan(trained, layer_of("phm", {"n": 7}), budget=None, batches=0, fixed=True)
-    with pytest.raises(PhmrunError, match="smallest choices"):
+    with pytest.raises(PhmrunError, match="smallest structures"):
         make_plan(trained, layer_of("phm", {"n": 2}), budget=Fraction(1, 50), batches=1, fixed=True)
     with pytest.raises(PhmrunError, match="option"):
         layer_of("phm", {"rank": 3})

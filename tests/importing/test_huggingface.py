@@ -204,5 +204,5 @@ def test_what_is_damaged_is_refused_with_one_message(checkpoint, tmp_path, harm,
 
 
 def test_only_translators_are_imported(tmp_path):
-    with pytest.raises(PhmrunError, match="sva is none"):
+    with pytest.raises(PhmrunError, match="not sva"):
         import_checkpoint(tmp_path, "sva", runs_dir=tmp_path / "runs", data={})
