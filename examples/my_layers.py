@@ -25,6 +25,7 @@ class Toeplitz(Structure):
     formula = "W[i, j] = scale · t[i - j + d - 1]"
     count_formula = "k + d - 1"
     source = "an example"
+    examples = ({"scale": 2.0},)
 
     def __init__(
         self, out_features: int, in_features: int, *, scale: Annotated[float, "Factor on all of W."] = 1.0

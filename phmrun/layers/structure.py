@@ -66,6 +66,8 @@ class Structure(nn.Module):
     count_formula: ClassVar[str] = ""
     constraint: ClassVar[str] = "none"
     source: ClassVar[str] = ""
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    """Options worth testing, which fit sizes that are multiples of 16; the generic tests run over each."""
     application: Application = "dense"
     """How ``Linear`` applies it unless told otherwise; "factored" where that is cheaper in training too."""
     pays_from: float = 640 * 2**10

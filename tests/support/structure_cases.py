@@ -11,22 +11,6 @@ from phmrun.registry import STRUCTURES, load_plugin
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my_layers.py"
 load_plugin(EXAMPLE)  # a user's own layer, which every generic test takes like one of ours
 
-OPTIONS: dict[str, list[dict[str, Any]]] = {
-    "blast": [{"blocks": 4, "rank": 8}],
-    "block-circulant": [{}],
-    "dense": [{}],
-    "group": [{"groups": 4}, {"groups": 2, "shared": True}],
-    "group-shuffle": [{"groups": 4}],
-    "hypercomplex": [{}, {"algebra": "octonion", "layout": "blocks", "init": "quaternion"}],
-    "kronecker": [{"rank": 3}],
-    "mine": [{"scale": 2.0}],
-    "monarch": [{"blocks": 4, "rank": 2}],
-    "sparse-low-rank": [{"rank": 3}],
-    "low-rank": [{"rank": 4}, {"budget": "1/3"}],
-    "phm": [{"n": 2}, {"n": 4, "variant": "released"}, {"n": 4, "share": "model", "dual": True}],
-}
-"""Options of a structure by its name; a structure that is not listed is tested with its defaults."""
-
 SQUARE = tuple(name for name in STRUCTURES.names() if STRUCTURES.get(name).square)
 """Structures of square matrices only, which cannot stand for every map of a network."""
 
@@ -35,7 +19,7 @@ def _cases(names: Iterable[str]) -> list[Any]:
     return [
         pytest.param(name, options, id="-".join([name, *(str(value) for value in options.values())]))
         for name in names
-        for options in OPTIONS.get(name, [{}])
+        for options in STRUCTURES.get(name).examples
     ]
 
 
@@ -52,7 +36,7 @@ IN_TASKS = {
 """Structures that are not trained in every task of the tests, but in these."""
 
 CASES = _cases(name for name in STRUCTURES.names() if name not in (*SQUARE, "guided"))
-"""``(structure, options)``; the options fit sizes that are multiples of 16."""
+"""``(structure, options)``, the examples on each class; they fit sizes that are multiples of 16."""
 
 SQUARE_CASES = _cases(SQUARE)
 """``(structure, options)`` of those that fit squares only."""

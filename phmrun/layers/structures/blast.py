@@ -32,6 +32,7 @@ class Blast(Structure):
     count_formula = "r·(k + d + b²)"
     constraint = "none; padded where b does not divide k and d"
     source = "Lee et al. 2024"
+    examples = ({"blocks": 4, "rank": 8},)
     application: Application = "factored"
     pays_from: float = 4 * 2**20
 

@@ -29,6 +29,7 @@ class Group(Structure):
     count_formula = "k·d/g"
     constraint = "g divides k and d"
     source = "Mehta et al. 2018; 2020"
+    examples = ({"groups": 4}, {"groups": 2, "shared": True})
     application: Application = "factored"
     shuffle: ClassVar[bool] = False
     """Whether the outputs are dealt out: output j of group i goes to place j·g + i."""

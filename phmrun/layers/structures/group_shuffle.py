@@ -21,4 +21,5 @@ class GroupShuffle(Group):
 
     formula = "W = P diag(B_1, …, B_g)"
     source = "Zhang et al. 2018; Li et al. 2018"
+    examples = ({"groups": 4},)
     shuffle: ClassVar[bool] = True

@@ -39,6 +39,7 @@ class Guided(Structure):
     count_formula = "that of Ŵ; in training k·d more"
     constraint = "that of Ŵ"
     source = "Wei et al. 2024, section 4"
+    examples = ({"of": "phm", "options": "n=2"}, {"of": "low-rank"}, {"of": "monarch", "until": 1.0})
     temporary: ClassVar[tuple[str, ...]] = ("dense",)
 
     alpha: Tensor

@@ -43,6 +43,7 @@ class Hypercomplex(Structure):
     count_formula = "k·d/n"
     constraint = "n divides k and d; n = 2, 4, 8, 16"
     source = "Tay et al. 2019; Parcollet et al. 2019"
+    examples = ({}, {"algebra": "octonion", "layout": "blocks", "init": "quaternion"})
 
     a: Tensor
 

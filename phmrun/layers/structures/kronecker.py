@@ -59,6 +59,7 @@ class Kronecker(Structure):
     count_formula = "2·r·⌈√k⌉·⌈√d⌉; divisors: r·(a + b), a·b = k·d"
     constraint = "none"
     source = "Shapeshifter 2021, section 4"
+    examples = ({"rank": 3},)
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ class LowRank(Structure):
     count_formula = "r·(k + d)"
     constraint = "r ≤ min(k, d)"
     source = "Shapeshifter 2021, section 5.3"
+    examples = ({"rank": 4}, {"budget": "1/3"})
     application: Application = "factored"
 
     def __init__(

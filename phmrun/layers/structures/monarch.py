@@ -34,6 +34,7 @@ class Monarch(Structure):
     count_formula = "r·b·(k + d)"
     constraint = "none; padded where b does not divide k and d"
     source = "Dao et al. 2022; Qiu et al. 2024"
+    examples = ({"blocks": 4, "rank": 2},)
     application: Application = "factored"
     pays_from: float = 2 * 2**20
 

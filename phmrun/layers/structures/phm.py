@@ -38,6 +38,7 @@ class PHM(Structure):
     count_formula = "k·d/n + n³"
     constraint = "n divides k and d"
     source = "Zhang et al. 2021, eq. 4"
+    examples = ({"n": 2}, {"n": 4, "variant": "released"}, {"n": 4, "share": "model", "dual": True})
     shareable: ClassVar[tuple[str, ...]] = ("a", "b")
 
     def __init__(

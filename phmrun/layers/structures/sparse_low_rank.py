@@ -33,6 +33,7 @@ class SparseLowRank(Structure):
     count_formula = "r·(k + d) + k·m, m = density·d"
     constraint = "r ≤ min(k, d)"
     source = "Han et al. 2024"
+    examples = ({"rank": 3},)
 
     places: Tensor
 

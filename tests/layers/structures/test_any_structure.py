@@ -1,6 +1,7 @@
 """Every structure at random sizes and options: its count, its refusals, and each of its ways to be used."""
 
 import copy
+from typing import Literal, get_args, get_origin
 
 import pytest
 import torch
@@ -10,60 +11,32 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import build_structure, options_of
-from phmrun.registry import STRUCTURES
+from phmrun.registry import FREEZE, STRUCTURES
 
-SIZES = st.integers(1, 40)
-ORDERS = st.sampled_from([1, 2, 3, 4, 5, 8])
+SHARES = ["1/4", "1/16", 0.5, 1, "0", "x", 2.0]
+VALUES = {int: st.integers(-1, 9), float: st.sampled_from([0.0, 0.03, 0.5, 1.0]), bool: st.booleans()}
+"""Values of an option by its type, valid or not."""
 
-BLOCKS = st.fixed_dictionaries(
-    {
-        "blocks": st.integers(-1, 9),
-        "rank": st.integers(-1, 4),
-        "budget": st.sampled_from(["1/4", "1/8", 0.5, "0"]),
-    }
-)
 
-OPTIONS = {
-    "blast": BLOCKS,
-    "block-circulant": st.fixed_dictionaries({"size": st.integers(0, 9)}),
-    "guided": st.fixed_dictionaries(
-        {"of": st.sampled_from(["low-rank", "monarch", "dense"]), "until": st.sampled_from([0.0, 0.5, 1.0])}
-    ),
-    "monarch": BLOCKS.flatmap(lambda options: st.booleans().map(lambda on: {**options, "normalize": on})),
-    "sparse-low-rank": st.fixed_dictionaries(
-        {
-            "rank": st.integers(-1, 4),
-            "density": st.sampled_from([0.03, 0.5, 1.0, 0.0]),
-            "budget": st.sampled_from(["1/4", "x"]),
-            "seed": st.integers(-1, 3),
-        }
-    ),
-    "circulant": st.just({}),
-    "dense": st.just({}),
-    "group": st.fixed_dictionaries({"groups": ORDERS, "shared": st.booleans()}),
-    "group-shuffle": st.fixed_dictionaries({"groups": ORDERS, "shared": st.booleans()}),
-    "hypercomplex": st.fixed_dictionaries(
-        {
-            "algebra": st.sampled_from(["complex", "quaternion", "octonion", "sedenion"]),
-            "layout": st.sampled_from(["interleaved", "blocks"]),
-            "init": st.sampled_from(["uniform", "quaternion"]),
-        }
-    ),
-    "kronecker": st.fixed_dictionaries({"rank": st.integers(0, 6)}),
-    "low-rank": st.one_of(
-        st.fixed_dictionaries({"rank": st.integers(-1, 45)}),
-        st.fixed_dictionaries({"budget": st.sampled_from(["1/4", "1/16", 0.5, 1, "0", "x", 2.0])}),
-    ),
-    "phm": st.fixed_dictionaries(
-        {
-            "n": ORDERS,
-            "variant": st.sampled_from(["paper", "released"]),
-            "dual": st.booleans(),
-            "share": st.sampled_from(["none", "model", "kind"]),
-        }
-    ),
-    "symmetric": st.just({}),
-}
+def values(option, examples):
+    """Values of one option: of its type, its default, and those of the examples."""
+    shown = st.sampled_from([option.default, *(each[option.name] for each in examples if option.name in each)])
+    if get_origin(option.annotation) is Literal:
+        return st.sampled_from(get_args(option.annotation))
+    if option.annotation == float | str:
+        return shown | st.sampled_from(SHARES)
+    return shown | VALUES.get(option.annotation, st.nothing())
+
+
+def any_options(name):
+    """Options of a structure: an example on its class, or its defaults, with any values of options that are no text."""
+    examples = STRUCTURES.get(name).examples
+    own = [option for option in options_of(name) if option.name != FREEZE.name and option.annotation is not str]
+    changes = st.fixed_dictionaries({}, optional={option.name: values(option, examples) for option in own})
+    return st.builds(lambda example, changed: {**example, **changed}, st.sampled_from([{}, *examples]), changes)
+
+
+OURS = [name for name in STRUCTURES.names() if STRUCTURES.get(name).__module__.startswith("phmrun.layers")]
 
 
 @st.composite
@@ -75,16 +48,18 @@ def sizes(draw):
     return rows, columns
 
 
-def test_every_structure_of_ours_has_its_options_here():
-    ours = {name for name in STRUCTURES.names() if STRUCTURES.get(name).__module__.startswith("phmrun.layers")}
-    assert ours == OPTIONS.keys()
+@pytest.mark.parametrize("name", OURS)
+def test_examples_on_the_class_fit_multiples_of_16(name):
+    structure = STRUCTURES.get(name)
+    assert structure.examples
+    assert all(structure.misfit(16, 16, **options) is None for options in structure.examples)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", OURS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), size=sizes())
 def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, size):
-    options = data.draw(OPTIONS[name])
+    options = data.draw(any_options(name))
     structure_class = STRUCTURES.get(name)
     reason = structure_class.misfit(*size, **options)
     if reason is not None:
@@ -117,11 +92,11 @@ def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, s
         assert not any(parameter.requires_grad for parameter in packed.parameters())
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", OURS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), size=sizes())
 def test_gradients_do_not_depend_on_the_way(name, data, size):
-    options = data.draw(OPTIONS[name])
+    options = data.draw(any_options(name))
     assume(STRUCTURES.get(name).misfit(*size, **options) is None)
     structure = build_structure(name, *size, **options)
     structure.reset_parameters(0.7)
@@ -140,7 +115,7 @@ def test_gradients_do_not_depend_on_the_way(name, data, size):
     torch.testing.assert_close(rows, table)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", OURS)
 def test_no_tokens_any_strides_and_copies(name):
     structure = build_structure(name, 16, 16).eval()
     structure.reset_parameters(1.0)
@@ -159,7 +134,7 @@ def test_no_tokens_any_strides_and_copies(name):
         torch.testing.assert_close(same.materialize(), structure.materialize())
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", OURS)
 def test_it_is_counted_without_memory(name):
     with torch.device("meta"):
         structure = build_structure(name, 16, 16)
@@ -167,7 +142,7 @@ def test_it_is_counted_without_memory(name):
     assert all(tensor.is_meta for tensor in structure.state_dict().values())
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", OURS)
 def test_a_choice_that_there_is_not_is_refused(name):
     choices = [option for option in options_of(name) if "Literal" in str(option.annotation)]
     for option in choices:
