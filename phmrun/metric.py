@@ -55,6 +55,8 @@ class Metric:
             (:class:`phmrun.metrics.items.Items`), or ``None`` if it has none.
         floors: Baselines that a trained model must beat. An upper bound, or a mere reference, is none.
         version: Raise it when the metric's mathematics change: runs of its tasks then get other ids.
+        tasks: Tasks whose runs are scored with it, beside those that list it. A score that the task's predictor does
+            not compute is measured from the counts of the items.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Metric:
     read_items: Reader | None = None
     floors: tuple[str, ...] = ()
     version: int = 1
+    tasks: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -125,6 +128,13 @@ def find_metric(score: str, task: str | None = None) -> Metric | None:
 def metric_of(score: str, task: str | None = None) -> Metric:
     """As :func:`find_metric`; a metric that nobody has announced is taken as better when higher, with no unit."""
     return find_metric(score, task) or Metric(score.rpartition("/")[2].partition(OF)[0], hub_name="")
+
+
+def metrics_of(task: str) -> list[Metric]:
+    """Metrics of a task: its own, then those that name it."""
+    own = list(TASKS.get(task).metrics)
+    others = (METRICS.get(name) for name in METRICS.names())
+    return own + [metric for metric in others if task in metric.tasks and metric not in own]
 
 
 def part_of(score: str, metric: Metric) -> str:

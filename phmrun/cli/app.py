@@ -92,6 +92,7 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "layers": "Weight structures and embeddings: formulas, options, constraints.",
         "data": "List, inspect, fetch, import and check datasets.",
         "runs": "Run directories: list, show, compare, archive, remove.",
+        "new": "Write a new structure, task, network or metric with its test: a working template to change.",
         "plot": "Pictures of runs, PNG, SVG or PDF.",
         "results": "Finished runs as small files without weights, which a project can carry: tables are made of them.",
     },

@@ -1,7 +1,7 @@
 """A run that has been trained: its weights, its vocabulary, its scores, its use."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -35,6 +35,7 @@ from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.run import HISTORY
 from phmrun.ledger.segment import read_segments
+from phmrun.metric import metrics_of
 from phmrun.metrics import Score
 from phmrun.progress import note
 from phmrun.registry import TASKS
@@ -335,6 +336,7 @@ def evaluate_run(
         value["signature"] += f"|data:{mark}" if mark else ""
     try:
         run.write(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
+        metrics |= _scores_of_items(run, config.task, name, mark, metrics)
         for key, value in metrics.items():
             run.update_metrics(key, value)
         if not name.startswith(OTHER_FILE):
@@ -347,6 +349,21 @@ def evaluate_run(
         reason = error if isinstance(error, OSError) else error.what
         note(f"the scores could not be kept in {run.path}: {reason}")
     return metrics
+
+
+def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collection[str]) -> dict[str, Any]:
+    """Return the scores of metrics that no predictor computes: measured from the predictions, item by item."""
+    found = {}
+    for metric in metrics_of(task):
+        key = f"{name}/{metric.name}"
+        if key in scores or metric.measure is None or metric.read_items is None:
+            continue
+        items = metric.read_items(run, name, "")
+        if items is not None and len(items.counts):
+            value = float(metric.measure(items.counts.sum(axis=0, keepdims=True))[0])
+            signature = f"items:{metric.name}" + (f"|data:{mark}" if mark else "")
+            found[key] = Score(metric.words, value, signature, len(items.counts), "items").to_json()
+    return found
 
 
 def _scored(

@@ -1,6 +1,7 @@
 """A small experiment of every task, for tests that train: a second or two on one core."""
 
 import random
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,7 @@ SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "style": style,
     "sva": sva,
 }
-"""What is particular to a task, given a directory for its corpus. A new task adds itself here."""
+"""What is particular to a task, given a directory for its corpus. A new task has ``tiny_<task>.py`` with its tests."""
 
 NO_DROPOUT: dict[str, dict[str, float]] = {
     "lm": {"dropout": 0.0, "input_dropout": 0.0, "output_dropout": 0.0},
@@ -177,6 +178,11 @@ NO_DROPOUT: dict[str, dict[str, float]] = {
     "parse": {"dropout": 0.0, "recurrent_dropout": 0.0, "embedding_dropout": 0.0},
 }
 """Keys of a task's model that turn its dropout off, where they are not the Transformer's."""
+
+for _path in sorted((Path(__file__).parents[1] / "tasks").glob("*/tiny_*.py")):
+    _tiny = runpy.run_path(str(_path))
+    SETTINGS[_tiny["TASK"]] = _tiny["settings"]
+    NO_DROPOUT[_tiny["TASK"]] = _tiny["NO_DROPOUT"]
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {"parse": ("tags", "letters", "arc_classifier", "label_classifier")}
 """Scopes of a task's network, beside embedding and output, that have the structure of one of these two."""

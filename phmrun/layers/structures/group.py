@@ -11,7 +11,8 @@ It is always applied group by group, in training too: that costs k·d/g multipli
 """
 
 import math
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,7 @@ class Group(Structure):
     count_formula = "k·d/g"
     constraint = "g divides k and d"
     source = "Mehta et al. 2018; 2020"
-    examples = ({"groups": 4}, {"groups": 2, "shared": True})
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"groups": 4}, {"groups": 2, "shared": True})
     application: Application = "factored"
     shuffle: ClassVar[bool] = False
     """Whether the outputs are dealt out: output j of group i goes to place j·g + i."""
