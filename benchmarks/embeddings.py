@@ -29,7 +29,7 @@ REFERENCE = "nn.Embedding"
 
 @dataclass(frozen=True)
 class Lookup(Result):
-    """What a lookup takes of time."""
+    """Time of a lookup."""
 
     embedding: str  # its name and options
     words: int  # entries of the vocabulary

@@ -36,7 +36,7 @@ TRAINING = "training"
 
 @dataclass(frozen=True)
 class Measured(Result):
-    """One network."""
+    """A measured network."""
 
     preset: str  # its sizes
     layer: str  # structure and options of the blocks' matrices
@@ -48,7 +48,7 @@ class Measured(Result):
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is measured."""
+    """Extent of the measurement."""
 
     vocabulary: int = 8000  # tokens that there are
     length: int = 24  # tokens of every sentence, of both sides

@@ -1,8 +1,8 @@
 """Measure the readability of docstrings, help texts and pages: ``python -m benchmarks.readability FOLDER …``.
 
-For each folder: number of docstrings, mean words of their first lines, share that begins with a word that
-``tests/words/rules.yaml`` bans, mean and 95th percentile of words per sentence in docstrings and help texts, and the
-Flesch–Kincaid grade of docstrings and of the Markdown pages. Run it on installed packages for comparison:
+Each folder's row has the number of docstrings, the mean words of their first lines, and how many begin with a word that
+``tests/words/rules.yaml`` bans. It also has the mean and 95th percentile of words per sentence in docstrings and help
+texts, and the Flesch–Kincaid grade of docstrings and of the Markdown pages. For comparison with installed packages:
 ``python -m benchmarks.readability phmrun .venv/lib/python3.11/site-packages/sacrebleu``.
 """
 

@@ -30,7 +30,7 @@ def missing() -> list[str]:
 
 
 def installed(package: str) -> bool:
-    """Whether a package is installed; it is not imported."""
+    """True if a package is installed; it is not imported."""
     try:
         version(package)
     except PackageNotFoundError:
@@ -39,7 +39,7 @@ def installed(package: str) -> bool:
 
 
 def other_layers(kind: ModuleKind, orders: Sequence[int], shapes: Sequence[Shape] = ()) -> list[Case]:
-    """What the installed packages have for a kind of module, for each n, at some sizes or at the kind's own."""
+    """Modules of installed packages of one kind, for each n, at the given or the kind's default sizes."""
     kinds: dict[str, dict[str, Callable[..., nn.Module]]] = {
         "nn.Linear": {"adapters": adapters_linear, "tensorly-torch": tensorly_linear},
         "nn.Embedding": {"tensorly-torch": tensorly_embedding},

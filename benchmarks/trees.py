@@ -32,7 +32,7 @@ SUPAR = "supar"
 
 @dataclass(frozen=True)
 class Trees(Result):
-    """One line of the result."""
+    """Row of the result."""
 
     scores: Kind  # their kind
     words: int  # words of each sentence
@@ -53,10 +53,10 @@ def measure(
         for kind in KINDS:
             scores = drawn(kind, words, sentences)
             counts = torch.full((sentences,), words + 1)
-            found: dict[str, Callable[[], object]] = {OURS: partial(spanning_trees, scores, counts)}
+            actual: dict[str, Callable[[], object]] = {OURS: partial(spanning_trees, scores, counts)}
             if has_supar():
-                found[SUPAR] = _supar(scores)
-            timings = interleave(found, rounds=rounds, at_least=at_least)
+                actual[SUPAR] = _supar(scores)
+            timings = interleave(actual, rounds=rounds, at_least=at_least)
             rates = {name: sentences / timing.median for name, timing in timings.items()}
             # Ratios of rates, and so the reciprocals of those of the times.
             ratios = {name: 1 / timings[OURS].ratio(timings[name]) for name in timings if name != OURS}
@@ -80,7 +80,7 @@ def drawn(kind: Kind, words: int, sentences: int, seed: int = 0) -> Tensor:
 
 
 def has_supar() -> bool:
-    """Whether supar, or what it needs itself, is installed."""
+    """True if supar and its requirements are installed."""
     if find_spec(SUPAR) is None:
         return False
     try:
@@ -91,7 +91,7 @@ def has_supar() -> bool:
 
 
 def _supar(scores: Tensor) -> Callable[[], object]:
-    """As supar's parsers call it."""
+    """Call in the way of supar's parsers."""
     from supar.structs.fn import mst
     from supar.utils.common import MIN
 
@@ -105,8 +105,8 @@ def _supar(scores: Tensor) -> Callable[[], object]:
 
 def _searched(scores: Tensor, counts: Tensor) -> float:
     """The share of sentences whose best heads differ from the best tree's."""
-    own = torch.eye(scores.shape[1], dtype=torch.bool)
-    best = scores.masked_fill(own, -math.inf).argmax(2)
+    ours = torch.eye(scores.shape[1], dtype=torch.bool)
+    best = scores.masked_fill(ours, -math.inf).argmax(2)
     best[:, 0] = 0
     return float((best != spanning_trees(scores, counts)).any(1).float().mean())
 

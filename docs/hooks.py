@@ -1,4 +1,4 @@
-"""What the documentation takes in when it is built: the reference of the command line, and the results' pictures."""
+"""Generated pages of the documentation: the command line, and the pictures of results."""
 
 from pathlib import Path
 from typing import Any

@@ -42,14 +42,14 @@ class Model:
         if not words:
             return ""
         tokens = self.search([*(self.numbers.get(word, UNK) for word in words), EOS], beam, alpha, ratio, offset)
-        found = [self.names[token] for token in tokens]
-        return target_pieces.decode(found) if target_pieces else " ".join(found)
+        actual = [self.names[token] for token in tokens]
+        return target_pieces.decode(actual) if target_pieces else " ".join(actual)
 
     def search(self, tokens: list[int], beam: int, alpha: float, ratio: float, offset: int) -> list[int]:
         """The best output of a source, as token numbers without the end."""
         source = np.array([tokens])
         memory = self.encoder.run(None, {"source": source})
-        source, (memory_keys, memory_values) = source.repeat(beam, 0), (one.repeat(beam, 1) for one in memory)
+        source, (memory_keys, memory_values) = source.repeat(beam, 0), (item.repeat(beam, 1) for item in memory)
         keys = values = memory_keys[:, :, :, :0]
         prefixes: list[list[int]] = [[]] * beam
         totals = np.array([0.0] + [-np.inf] * (beam - 1))  # at first all hypotheses are one

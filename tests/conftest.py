@@ -1,4 +1,4 @@
-"""What every test gets: one thread, one directory of prepared corpora, no W&B unless asked for, no waiting for the
+"""Fixtures of every test: one thread, one directory of prepared corpora, no W&B unless asked for, no waiting for the
 disk, and phmrun's logger as the program finds it at its start.
 
 Properties are tried at any speed: a machine that other work shares is slow, which says nothing of them.

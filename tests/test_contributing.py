@@ -165,9 +165,9 @@ def phmrun(tree, *commands):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert all(found), done.stderr
-    return found
+    actual = json.loads(done.stdout.splitlines()[-1])
+    assert all(actual), done.stderr
+    return actual
 
 
 def test_the_recipes_work_as_they_are_written(tree):
@@ -190,7 +190,7 @@ def test_the_recipes_work_as_they_are_written(tree):
         ["train", "mood", "--model", "bag", *items, *small],
         ["data", "formats", "mood", "--json"],
     )
-    assert [each["name"] for each in json.loads(formats)] == ["lines", "table"]
+    assert [load["name"] for load in json.loads(formats)] == ["lines", "table"]
     assert "W[i, i] = a[i]" in shown
     result = json.loads(translated)
     assert "made-up-diagonal" in result["run_id"]

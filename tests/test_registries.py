@@ -109,8 +109,8 @@ def test_names_are_listed_without_importing_torch():
 @pytest.mark.parametrize("family", ["lm", "sequence_to_sequence", "sva"])
 def test_every_announced_name_can_be_loaded(family):
     registries = [registry.METRICS, registry.LOSSES, registry.OPTIMIZERS, registry.SCHEDULES, registry.networks(family)]
-    assert all(known.get(name) is not None for known in registries for name in known.names())
-    assert all(known.names() for known in registries)
+    assert all(item.get(name) is not None for item in registries for name in item.names())
+    assert all(item.names() for item in registries)
 
 
 def test_every_schedule_is_a_rate_above_zero():

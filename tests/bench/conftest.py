@@ -39,6 +39,6 @@ def run(corpus, tmp_path_factory):
         patch.setenv("PHMRUN_CACHE", str(tmp_path_factory.mktemp("cache")))
         data = build_data(config)
         data.prepare()
-        made = Run.create(tmp_path_factory.mktemp("runs"), "nmt-files-phm-1-0123456789ab", to_yaml(config))
-        data.vocabulary.save(made.vocabulary)
-        yield made
+        created = Run.create(tmp_path_factory.mktemp("runs"), "nmt-files-phm-1-0123456789ab", to_yaml(config))
+        data.vocabulary.save(created.vocabulary)
+        yield created

@@ -30,7 +30,7 @@ def test_without_the_extra_one_clear_error(run, monkeypatch):
 
 
 def test_as_many_weights_as_our_dense_model(run):
-    """But for the biases of its attention and the four norms' worth that ours has elsewhere, none here."""
+    """Every parameter except attention biases and four norms, which phmrun's network has elsewhere."""
     from phmrun.config import LayerConfig
 
     marian = marian_of(run)
@@ -73,7 +73,7 @@ def test_every_parameter_is_trained(run, tie):
     marian = marian_of(run, tie=tie)
     batch = next(iter(build_data(open_run(run).config).train_dataloader()))
     marian.loss(batch).backward()
-    missing = [name for name, one in marian.network.named_parameters() if one.requires_grad and one.grad is None]
+    missing = [name for name, first in marian.network.named_parameters() if first.requires_grad and first.grad is None]
     assert missing == []
     tied = marian.model.get_output_embeddings().weight is marian.model.model.decoder.embed_tokens.weight
     assert tied == (tie != "none")

@@ -15,8 +15,8 @@ SHAPE = (16, 32)
 
 
 def labels(structures, orders=(2, 4), shapes=(SHAPE,)):
-    found, left_out = cases(LINEAR, structures, orders, shapes)
-    return [case.label for case in found], left_out
+    actual, left_out = cases(LINEAR, structures, orders, shapes)
+    return [case.label for case in actual], left_out
 
 
 def test_structures_with_an_order_are_taken_at_every_order():
@@ -26,28 +26,28 @@ def test_structures_with_an_order_are_taken_at_every_order():
 
 
 def test_sizes_that_do_not_fit_are_left_out_and_said():
-    found, left_out = labels([("phm", {})], orders=(2, 3))
-    assert found == ["phm n=2"]
+    actual, left_out = labels([("phm", {})], orders=(2, 3))
+    assert actual == ["phm n=2"]
     assert len(left_out) == 1
     assert "linear, phm n=3, 16 → 32" in left_out[0]
 
 
 def test_all_maps_of_a_module_must_fit():
     """An LSTM of 20 inputs and 30 hidden numbers has square recurrent maps, but no square input maps."""
-    found, left_out = cases(MODULE_KINDS["lstm"], [("circulant", {}), ("phm", {"n": 10})], (), [(20, 30)])
-    assert [case.label for case in found] == ["phm n=10"]
+    actual, left_out = cases(MODULE_KINDS["lstm"], [("circulant", {}), ("phm", {"n": 10})], (), [(20, 30)])
+    assert [case.label for case in actual] == ["phm n=10"]
     assert "circulant matrix is square" in left_out[0]
     assert cases(MODULE_KINDS["lstm"], [("circulant", {})], (), [(30, 30)])[1] == []
 
 
 def test_a_kinds_own_sizes_unless_given():
-    found, _ = cases(MODULE_KINDS["biaffine"], [("symmetric", {})])
-    assert [case.shape for case in found] == [(400, 1), (100, 37)]
+    actual, _ = cases(MODULE_KINDS["biaffine"], [("symmetric", {})])
+    assert [case.shape for case in actual] == [(400, 1), (100, 37)]
 
 
 def test_what_has_no_lower_precision_is_left_out():
-    found, left_out = cases(LINEAR, [("circulant", {}), ("dense", {})], (), [(16, 16)], torch.bfloat16)
-    assert [case.label for case in found] == ["dense"]
+    actual, left_out = cases(LINEAR, [("circulant", {}), ("dense", {})], (), [(16, 16)], torch.bfloat16)
+    assert [case.label for case in actual] == ["dense"]
     assert len(left_out) == 1
 
 
@@ -64,8 +64,8 @@ def test_unknown_names_and_values(structure, text):
 def test_copies_exceed_the_size_and_share_no_memory():
     linear = nn.Linear(*SHAPE)
     copies = copies_of(linear, 10_000)
-    each = 4 * (SHAPE[0] * SHAPE[1] + SHAPE[1])
-    assert len(copies) == math.ceil(10_000 / each)
+    item = 4 * (SHAPE[0] * SHAPE[1] + SHAPE[1])
+    assert len(copies) == math.ceil(10_000 / item)
     assert len({copy.weight.data_ptr() for copy in copies}) == len(copies)
     assert len(copies_of(linear, 0)) == 1
     assert len(copies_of(nn.Linear(1, 1), 10**9)) == layers.MOST_COPIES
@@ -89,9 +89,9 @@ def rows():
 
 
 def test_every_setting_is_measured_once(rows):
-    found = [(row.layer, row.mode, row.weights, row.batch) for row in rows]
+    actual = [(row.layer, row.mode, row.weights, row.batch) for row in rows]
     inference = [("inference", weights, (tokens,)) for weights in ("hot", "cold") for tokens in (1, FEW_TOKENS + 1)]
-    assert found == [
+    assert actual == [
         (layer, *setting) for layer in ("dense", "phm n=2") for setting in [("training", "hot", (8,)), *inference]
     ]
 

@@ -1,4 +1,4 @@
-"""What is measured computes one function in all its forms; references are what torch's users have."""
+"""All forms of a measured module compute the same function; torch's modules are the reference."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""How far a step moves a layer's output, against steps taken by torch's own optimizer."""
+"""Movement of a layer's output by one step, compared with steps of torch's optimizer."""
 
 import pytest
 import torch
@@ -15,8 +15,8 @@ def test_a_dense_matrix_moves_as_far_as_itself():
 
 @pytest.mark.parametrize(("name", "optimizer"), [("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)])
 def test_a_step_is_the_optimizers(name, optimizer):
-    found = {each.factor: each for each in movements("phm", {"n": 2}, (8, 12), name, draws=1)}
-    for factor, moved in found.items():
+    actual = {movement.factor: movement for movement in movements("phm", {"n": 2}, (8, 12), name, draws=1)}
+    for factor, moved in actual.items():
         torch.manual_seed(0)
         inputs, gradient = torch.randn(64, 12), torch.randn(64, 8)
         distances = []
@@ -24,13 +24,13 @@ def test_a_step_is_the_optimizers(name, optimizer):
             layer = Linear(12, 8, bias=False, structure=structure, **options)
             before = layer(inputs)
             before.backward(gradient)
-            one = [p for n, p in layer.named_parameters() if structure == "dense" or n.endswith(f".{factor}")]
-            optimizer(one, lr=1e-4).step()
+            first = [p for n, p in layer.named_parameters() if structure == "dense" or n.endswith(f".{factor}")]
+            optimizer(first, lr=1e-4).step()
             distances.append(float((layer(inputs) - before).detach().norm()))
         assert moved.one == pytest.approx(distances[1] / distances[0], rel=1e-2)
 
 
 def test_rates_by_structure_bring_factors_together():
-    one = {each.factor: each for each in movements("phm", {"n": 4}, (64, 64), draws=2)}
-    assert one["a"].one < one["s"].one / 4
-    assert one["a"].structure == pytest.approx(64 / 4 / 2 * one["a"].one, rel=0.01)
+    first = {movement.factor: movement for movement in movements("phm", {"n": 4}, (64, 64), draws=2)}
+    assert first["a"].one < first["s"].one / 4
+    assert first["a"].structure == pytest.approx(64 / 4 / 2 * first["a"].one, rel=0.01)

@@ -86,8 +86,8 @@ def test_the_engine_generates_just_so_many_tokens(trained, tmp_path):
     pytest.importorskip("ctranslate2")
     network, vocabularies = trained.module.network, trained.vocabulary
     model = converted_model(network, vocabularies, tmp_path / "model", "none")
-    found = model.search([[4, 5, 6], [7]], [9, 9], beam=2, alpha=0.6, at_least=9)
-    assert [len(best[0].tokens) for best in found] == [9, 9]
+    actual = model.search([[4, 5, 6], [7]], [9, 9], beam=2, alpha=0.6, at_least=9)
+    assert [len(best[0].tokens) for best in actual] == [9, 9]
 
 
 def test_json(run):
@@ -211,8 +211,8 @@ def test_lengths_are_the_references_beside_others_and_the_search_s_own_otherwise
     for exact in (False, True):
         for _, prepare in bench._decoding(ours, data, Amount(sentences=64, single=70), exact=exact):
             prepare(ours)
-    own, _, _, _, single, _, together, _ = seen
+    original, _, _, _, single, _, together, _ = seen
     # The test set's targets have as many words as its sources.
-    assert all(batch.limits == [math.floor(1.5 * batch.tokens.shape[1]) + 3] for batch in own)
+    assert all(batch.limits == [math.floor(1.5 * batch.tokens.shape[1]) + 3] for batch in original)
     assert all(batch.exact and batch.limits == [batch.tokens.shape[1]] for batch in single)
     assert [len(set(batch.limits)) for batch in together] == [1]

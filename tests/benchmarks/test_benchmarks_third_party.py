@@ -12,8 +12,8 @@ from phmrun.layers.structures.phm import PHM
 def made(name, package, shape, n):
     if package in third_party.missing():
         pytest.skip(f"{package} is not installed")
-    found = {other.label: other for other in third_party.other_layers(MODULE_KINDS[name], [n], [shape])}
-    return found[f"{package} n={n}"]
+    actual = {other.label: other for other in third_party.other_layers(MODULE_KINDS[name], [n], [shape])}
+    return actual[f"{package} n={n}"]
 
 
 @pytest.mark.parametrize("package", third_party.PACKAGES)

@@ -119,11 +119,11 @@ def test_debug_shows_the_traceback_wherever_it_stands(phmrun, experiment, place)
 
 
 def test_verbosity_reaches_the_verb(phmrun, experiment):
-    said = []
+    messages = []
     for flag in ([], ["-v"], ["-q"]):
         phmrun("train", "nmt", *flag)
-        said.append(experiment.calls[-1][2]["verbosity"])
-    assert said == [0, 1, -1]
+        messages.append(experiment.calls[-1][2]["verbosity"])
+    assert messages == [0, 1, -1]
 
 
 def test_global_options_move_to_the_front():

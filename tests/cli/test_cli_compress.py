@@ -16,7 +16,7 @@ def test_a_run_is_compressed(phmrun, tmp_path):
     assert "phm n=4 " in shown.out
     assert "encoder.attention.project" in shown.out
     assert len(list((tmp_path / "runs").iterdir())) == 1
-    made = phmrun(
+    created = phmrun(
         "compress",
         "latest",
         "--layer",
@@ -30,8 +30,8 @@ def test_a_run_is_compressed(phmrun, tmp_path):
         "--json",
         *where,
     )
-    assert made.code == 0, made.err
-    report = json.loads(made.out)
+    assert created.code == 0, created.err
+    report = json.loads(created.out)
     assert report["plan"]["parameters"] <= report["plan"]["dense_parameters"] / 2
     assert "test/bleu" in report["metrics"]
     assert (tmp_path / "runs" / report["run_id"] / "metrics.json").is_file()
@@ -41,7 +41,7 @@ def test_a_run_is_compressed(phmrun, tmp_path):
         for more in (("--sequences",), ("--sequences",), ("--no-teacher",))
     )
     assert [first.code, second.code, alone.code] == [0, 0, 0], first.err + alone.err
-    ids = [json.loads(one.out)["run_id"] for one in (first, second, alone)]
+    ids = [json.loads(item.out)["run_id"] for item in (first, second, alone)]
     assert ids[0] == ids[1] != ids[2]
     config = (tmp_path / "runs" / ids[0] / "config.yaml").read_text()
     (outputs,) = (tmp_path / "runs" / report["parent"] / "outputs").iterdir()
@@ -59,14 +59,14 @@ def test_a_run_is_compressed(phmrun, tmp_path):
         phmrun("compress", report["parent"], "--layer", "phm", "--n", "2", "--dry-run", "--json", *more, *where)
         for more in ((), ("--prefix", f"{other}/"))
     ]
-    assert [one.code for one in plans] == [0, 0], plans[1].err
-    before, elsewhere = (json.loads(one.out)["plan"]["loss_before"] for one in plans)
+    assert [item.code for item in plans] == [0, 0], plans[1].err
+    before, elsewhere = (json.loads(item.out)["plan"]["loss_before"] for item in plans)
     assert before != elsewhere  # the calibration batches are those of the other data
     parent = ("--config", str(tmp_path / "runs" / report["parent"] / "config.yaml"), "--teacher", report["parent"])
     learnt = phmrun("train", "nmt", *parent, "--set", "distillation.weight=1", "--max-steps", "2", "--json", *where)
     assert learnt.code == 0, learnt.err
     assert json.loads(learnt.out)["run_id"] not in (report["parent"], *ids)
-    for arguments, said in (
+    for arguments, messages in (
         (("--layer", "phmm"), "phm"),
         (("--layer", "phm", "--budget", "2"), "no share"),
         (("--layer", "phm", "--budget", "1e-999999999"), "no share"),
@@ -77,4 +77,4 @@ def test_a_run_is_compressed(phmrun, tmp_path):
     ):
         refused = phmrun("compress", report["parent"], *arguments, *where)
         assert refused.code == 2
-        assert said in refused.err
+        assert messages in refused.err

@@ -89,7 +89,7 @@ def test_a_paper(phmrun):
 
 
 def test_a_task_without_training_data_is_counted_by_what_is_asked_for(phmrun, monkeypatch):
-    """As a task of an installed package is that has no built-in corpus."""
+    """Task of an installed package without a built-in corpus."""
     monkeypatch.setattr(agreement, "corpus", lambda section, cache: agreement._corpus({}, {}, {}))
     result = phmrun("count-params", "sva", "--json")
     assert result.code == 0

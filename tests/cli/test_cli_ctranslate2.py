@@ -61,11 +61,11 @@ def test_other_tasks_are_referred_to_onnx(phmrun, tmp_path):
     result = phmrun("export", "latest", "--format", "ctranslate2", "--runs-dir", str(tmp_path / "runs"))
     assert result.code == 2
     assert "--format onnx" in result.err
-    for arguments, said in (
+    for arguments, messages in (
         (("eval", "latest", "--engine", "ctranslate2"), "CTranslate2 translates, and sva"),
         (("export", "latest", "--quantization", "int8"), "'safetensors' has no quantization"),
         (("export", "latest", "--format", "ctranslate3"), "'ctranslate2'"),
     ):
         refused = phmrun(*arguments, "--runs-dir", str(tmp_path / "runs"))
         assert refused.code == 2
-        assert said in refused.err
+        assert messages in refused.err

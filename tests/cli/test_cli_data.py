@@ -34,7 +34,7 @@ def fill(data):
 
 
 def marks(*arguments):
-    """What ``data list`` says of each dataset: here, in part, not here."""
+    """State of each dataset in ``data list``: complete, incomplete or missing."""
     return {line.split()[1]: line[0] for line in run("list", *arguments).splitlines() if line[0] in "✓◐–"}
 
 

@@ -5,9 +5,9 @@ def test_overrides_reach_the_evaluation(phmrun, experiment, run_dir):
     options = ["--split", "dev", "--beam", "3", "--alpha", "0.5", "--average", "4", "--checkpoint", "last"]
     result = phmrun("eval", "nmt-b", *options, "--batch-size", "9", "--runs-dir", str(run_dir.parent))
     assert result.code == 0
-    [(_, (run,), given)] = experiment.calls
+    [(_, (run,), arguments)] = experiment.calls
     assert run.path == run_dir
-    assert given == {
+    assert arguments == {
         "split": "dev", "decoding": {"beam": 3, "alpha": 0.5}, "checkpoint": "last", "average": 4, "batch_size": 9,
         "device": "auto", "files": [],
     }  # fmt: skip
@@ -16,8 +16,13 @@ def test_overrides_reach_the_evaluation(phmrun, experiment, run_dir):
 
 def test_what_is_not_said_is_the_run_s_own(phmrun, experiment, run_dir):
     phmrun("eval", str(run_dir))
-    given = experiment.calls[0][2]
-    assert (given["split"], given["decoding"], given["average"], given["checkpoint"]) == ("test", {}, None, None)
+    arguments = experiment.calls[0][2]
+    assert (arguments["split"], arguments["decoding"], arguments["average"], arguments["checkpoint"]) == (
+        "test",
+        {},
+        None,
+        None,
+    )
 
 
 def test_json(phmrun, experiment, run_dir):

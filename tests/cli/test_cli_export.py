@@ -10,16 +10,16 @@ from phmrun.export import formats as exporting
 @pytest.fixture
 def calls(monkeypatch, tmp_path):
     """The arguments of each call in place of a run's export."""
-    made = []
+    created = []
 
     def export(trained, path, kind, **weights):
-        made.append((path, kind, weights))
+        created.append((path, kind, weights))
         inputs = {"word": ("batch",), "h0": ("batch", 24)}
         return exporting.Exported(tmp_path / "model.onnx", kind, 3 << 20, 2.5e-7, inputs, ["log_probabilities"])
 
     monkeypatch.setattr(exporting, "export", export)
     monkeypatch.setattr("phmrun.engine.trained_model.open_run", lambda run: run)
-    return made
+    return created
 
 
 def test_what_the_file_is_a_function_of(phmrun, calls, run_dir, tmp_path):

@@ -10,8 +10,8 @@ ROWS = [("a|b & c_1", 1234567, "50.0%"), ("†", None, "–")]
 
 
 def test_csv_reads_back_with_bare_numbers():
-    found = list(csv.reader(io.StringIO(formatted(COLUMNS, ROWS, Format.CSV))))
-    assert found == [["name", "count", "share"], ["a|b & c_1", "1234567", "50.0%"], ["†", "", "–"]]
+    actual = list(csv.reader(io.StringIO(formatted(COLUMNS, ROWS, Format.CSV))))
+    assert actual == [["name", "count", "share"], ["a|b & c_1", "1234567", "50.0%"], ["†", "", "–"]]
 
 
 def test_markdown():

@@ -45,7 +45,7 @@ def test_every_flag_sets_a_key_of_some_task(key):
 
 
 def has(section, key):
-    """Whether a schema has a dotted key."""
+    """True if a schema has a dotted key."""
     *parents, name = key.split(".")
     for parent in parents:
         section = section.model_fields[parent].annotation

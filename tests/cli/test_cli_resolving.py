@@ -61,8 +61,8 @@ def test_files_settings_and_flags_are_reported_together(tmp_path):
     file.write_text("seed: 1\nmodle: {width: 3}\n")
     with pytest.raises(ConfigError) as caught:
         resolve(config=[str(file)], set_=["model.widht=3"], n=8, lr=-1.0)
-    found = {problem.key: problem.source for problem in caught.value.problems}
-    assert found == {
+    actual = {problem.key: problem.source for problem in caught.value.problems}
+    assert actual == {
         "modle": f"{file}:2",
         "model.widht": "--set model.widht=3",
         "layer.n": "--n",
@@ -146,8 +146,8 @@ def test_files_on_the_command_line_win_over_the_dataset_of_a_recipe(given, tmp_p
     recipe = ["configs/sva/linzen-small.yaml"]
     data = resolve_options(ExperimentOptions("sva", config=recipe, **files)).resolved.config.data
     assert (data.name, str(data.train), data.reduced) == ("files", files["train"], False)
-    said = [f"data.{key}={value}" for key, value in files.items()]
-    assert resolve_options(ExperimentOptions("sva", config=recipe, set_=said)).resolved.config.data == data
+    messages = [f"data.{key}={value}" for key, value in files.items()]
+    assert resolve_options(ExperimentOptions("sva", config=recipe, set_=messages)).resolved.config.data == data
     whole = [f"data={{train: {files['train']}, dev: {files['dev']}}}"]
     assert resolve_options(ExperimentOptions("sva", config=recipe, set_=whole)).resolved.config.data == data
     with pytest.raises(ConfigError, match="needs name=files"):

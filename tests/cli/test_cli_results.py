@@ -43,7 +43,7 @@ def test_the_page_is_what_the_results_say_and_pictures_are_drawn_again_the_same(
     result = phmrun("results", "build", "--check")
     assert (result.code, result.err) == (0, "")
     records = {path.name: json.loads(path.read_text()) for path in Path("results").glob("*/*.json")}  # a copy is one
-    hours = sum(part["cpu_seconds"] for each in records.values() for part in each["environment"]) / 3600
+    hours = sum(part["cpu_seconds"] for record in records.values() for part in record["environment"]) / 3600
     assert f"{len(records)} runs, trials of the tuning among them; {hours:.1f} CPU hours in all." in page.text
     before = {picture: picture.read_bytes() for picture in page.pictures}
     for picture in before:
@@ -54,28 +54,28 @@ def test_the_page_is_what_the_results_say_and_pictures_are_drawn_again_the_same(
 
 
 def test_tables_are_made_of_results_alone(phmrun, clone):
-    one = clone / "results" / SWEEP
+    first = clone / "results" / SWEEP
     for folder in (clone / "results").iterdir():
         if folder.is_dir() and folder.name not in (SWEEP, "ptb-small"):
             shutil.rmtree(folder)
     restored = phmrun("results", "restore", "results", "--runs-dir", "runs", "--json")
     assert len(json.loads(restored.out)["runs"]) == len(list((clone / "results").glob("*/*.json")))
-    alone = phmrun("results", "restore", str(one), "--runs-dir", "of one sweep")
-    assert alone.out == f"{len(list(one.glob('*.json')))} runs in of one sweep\n"
+    alone = phmrun("results", "restore", str(first), "--runs-dir", "of one sweep")
+    assert alone.out == f"{len(list(first.glob('*.json')))} runs in of one sweep\n"
     options = ["--max-seeds", "6", "--runs-dir", "runs", "--json"]
-    cells = json.loads(phmrun("table", str(one / "sweep.yaml"), *options).out)["cells"]
+    cells = json.loads(phmrun("table", str(first / "sweep.yaml"), *options).out)["cells"]
     by_n = {cell["layer.n"]: cell for cell in cells}
-    recorded = [json.loads(path.read_text()) for path in one.glob("*.json")]
+    recorded = [json.loads(path.read_text()) for path in first.glob("*.json")]
     rate = {"dense": "", "phm": by_n["2"]["training.optimizer.lr"]}
     values = [
-        each["metrics"]["test/accuracy"]["value"]
-        for each in sorted(recorded, key=lambda each: each["config"]["seed"])
-        if each["config"]["layer"].get("n") == 2
-        and float(each["config"]["training"]["optimizer"]["lr"]) == float(rate["phm"])
+        item["metrics"]["test/accuracy"]["value"]
+        for item in sorted(recorded, key=lambda record: record["config"]["seed"])
+        if item["config"]["layer"].get("n") == 2
+        and float(item["config"]["training"]["optimizer"]["lr"]) == float(rate["phm"])
     ]
     assert by_n["2"]["values"] == values
     assert by_n["8"]["verdict"] == "different"
-    assert phmrun("report", str(one / "sweep.yaml"), *options[:-1], "--out", "page.html").code == 0
+    assert phmrun("report", str(first / "sweep.yaml"), *options[:-1], "--out", "page.html").code == 0
     assert "phm n=8, lr 0.00949: different, worse" in Path("page.md").read_text()
     refused = phmrun("eval", by_n["2"]["runs"][0], "--runs-dir", "runs")
     assert refused.code == ExitCode.DATA
@@ -95,8 +95,8 @@ def test_table_and_picture_show_every_seed_that_has_a_run(phmrun, clone, monkeyp
     means = {layer: fmean(values) for layer, values in scores.items()}
     cells = json.loads(phmrun("table", str(folder / "sweep.yaml"), "--runs-dir", "runs", "--json").out)["cells"]
     assert {cell["layer"].split()[0]: cell["values"] for cell in cells} == scores
-    one = phmrun("table", str(folder / "sweep.yaml"), "--only", "seed=1", "--runs-dir", "runs", "--json").out
-    assert [cell["planned"] for cell in json.loads(one)["cells"]] == [1] * 5
+    first = phmrun("table", str(folder / "sweep.yaml"), "--only", "seed=1", "--runs-dir", "runs", "--json").out
+    assert [cell["planned"] for cell in json.loads(first)["cells"]] == [1] * 5
     drawn = []
     monkeypatch.setattr(pictures, "draw_pareto", lambda points, *_, **more: drawn.extend(points) or Figure())
     assert phmrun("plot", "pareto", str(folder / "sweep.yaml"), "--runs-dir", "runs", "--out", "a.svg").code == 0
@@ -108,7 +108,7 @@ def test_a_wrong_folder_or_run_says_what_goes_on(phmrun, clone):
     assert "no such folder\n`phmrun results add" in phmrun("results", "restore", "none").err
     assert phmrun("results", "build", f"results/{SWEEP}").err.endswith("phmrun results build results\n")
     for path in (clone / "results" / SWEEP).glob("*.json"):
-        if path.name != sorted(each.name for each in path.parent.glob("*.json"))[0]:
+        if path.name != sorted(item.name for item in path.parent.glob("*.json"))[0]:
             path.unlink()
     assert phmrun("results", "restore", f"results/{SWEEP}", "--runs-dir", "runs").out == "1 run in runs\n"
     refused = phmrun("report", "latest", "--runs-dir", "runs")

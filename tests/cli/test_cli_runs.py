@@ -67,10 +67,10 @@ def test_list_shows_the_main_score_unless_others_are_named(runs_dir: Path) -> No
 
 
 def test_list_filters(runs_dir: Path) -> None:
-    found = json.loads(phmrun(runs_dir, "runs", "list", "--layer", "dense", "--state", "done", "--json")[0])
-    assert [run["run_id"] for run in found] == [DENSE]
-    assert found[0]["metrics"]["test/bleu"]["signature"] == "nrefs:1|tok:13a"
-    assert found[0]["seed"] == 1
+    actual = json.loads(phmrun(runs_dir, "runs", "list", "--layer", "dense", "--state", "done", "--json")[0])
+    assert [run["run_id"] for run in actual] == [DENSE]
+    assert actual[0]["metrics"]["test/bleu"]["signature"] == "nrefs:1|tok:13a"
+    assert actual[0]["seed"] == 1
     assert phmrun(runs_dir, "runs", "list", "--task", "parse")[1].startswith("no run fits; there are: nmt ")
 
 

@@ -133,7 +133,7 @@ def test_pictures_of_the_same_runs(phmrun, runs_dir, tmp_path):
 
 
 def test_what_differs_in_more_than_the_seed_is_never_pooled(phmrun, runs_dir):
-    """Of one seed: another corpus under the same name, other lengths of training, other parts of the network."""
+    """Runs of one seed: another corpus under the same name, other step counts, other parts of the network."""
 
     def make(name, extra, marks=None):
         run = Run.create(runs_dir.parent / "mixed", f"sva-files-dense-1-{name * 12}", f"task: sva\nseed: 1\n{extra}")
@@ -168,7 +168,7 @@ def test_a_score_that_no_run_has(phmrun, runs_dir):
 
 
 def test_no_verdict_between_unequal_step_counts(phmrun, runs_dir):
-    """As runs that --max-time ended have them: they are compared only with runs of as many steps."""
+    """Runs that --max-time ended are compared only with runs of the same number of steps."""
     for run in list_runs(runs_dir):
         if run.id.startswith("sva-builtin-x"):
             Run(run.path).set_state(State.INTERRUPTED, "the time limit", step=100 if "phm" in run.network else 128)

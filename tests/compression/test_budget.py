@@ -23,25 +23,25 @@ def test_a_spread_keeps_within_the_budget_and_is_near_the_best(damages, budget):
     choices = {
         str(number): [
             choice(str(number), 100, 0.0),
-            *(choice(str(number), *one) for one in zip(sizes, found, strict=True)),
+            *(choice(str(number), *item) for item in zip(sizes, actual, strict=True)),
         ]
-        for number, found in enumerate(damages)
+        for number, actual in enumerate(damages)
     }
     most = int(budget * 100 * len(damages))
-    found = spread(choices, budget)
-    assert sum(one.parameters for one in found.values()) <= most
-    reached = sum(one.damage for one in found.values())
+    actual = spread(choices, budget)
+    assert sum(item.parameters for item in actual.values()) <= most
+    reached = sum(item.damage for item in actual.values())
     best = min(
-        sum(one.damage for one in combination)
+        sum(item.damage for item in combination)
         for combination in itertools.product(*choices.values())
-        if sum(one.parameters for one in combination) <= most
+        if sum(item.parameters for item in combination) <= most
     )
     assert reached >= best - 1e-12
     # Beside the best spread of as many parameters, at most one map has less than it could.
-    assert reached <= best + max(max(one) for one in damages)
+    assert reached <= best + max(max(item) for item in damages)
 
 
 def test_what_is_free_is_taken():
     choices = {name: [choice(name, 100, 0.0), choice(name, 25, 0.5)] for name in "ab"}
-    assert [one.parameters for one in spread(choices, Fraction(1)).values()] == [100, 100]
-    assert sorted(one.parameters for one in spread(choices, Fraction(13, 20)).values()) == [25, 100]
+    assert [item.parameters for item in spread(choices, Fraction(1)).values()] == [100, 100]
+    assert sorted(item.parameters for item in spread(choices, Fraction(13, 20)).values()) == [25, 100]

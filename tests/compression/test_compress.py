@@ -36,13 +36,13 @@ def test_a_full_rank_child_is_its_parent(parent):
     trained, weights = parent
     layer = layer_of("phm", {"n": 1})
     plan = make_plan(trained, layer, budget=None, batches=2, fixed=True)
-    assert all(one.energy > 0.99999 and one.output_energy > 0.99999 for one in plan.maps)
+    assert all(item.energy > 0.99999 and item.output_energy > 0.99999 for item in plan.maps)
     assert plan.loss[1] == pytest.approx(plan.loss[0], abs=1e-4)
     result = child_of(trained, weights, plan, layer, 0)
     assert result.state == "done"
-    wanted, found = evaluate_run(open_run(trained.run)), evaluate_run(open_run(run_of(result)))
+    wanted, actual = evaluate_run(open_run(trained.run)), evaluate_run(open_run(run_of(result)))
     key = next(name for name in wanted if name.startswith("test/") and "per_second" not in name)
-    assert found[key]["value"] == pytest.approx(wanted[key]["value"], rel=1e-3)
+    assert actual[key]["value"] == pytest.approx(wanted[key]["value"], rel=1e-3)
     again = child_of(trained, weights, plan, layer, 0)
     assert again.run_id == result.run_id != trained.run.id
 
@@ -52,7 +52,7 @@ def test_the_child_begins_with_the_fits_and_trains_on(parent):
     layer = layer_of("low-rank", {"rank": 2})
     plan = make_plan(trained, layer, budget=None, batches=0, fixed=True)
     assert plan.loss is None
-    assert all(0 < one.energy < 1 and one.output_energy is None for one in plan.maps)
+    assert all(0 < item.energy < 1 and item.output_energy is None for item in plan.maps)
     still = open_run(run_of(child_of(trained, weights, plan, layer, 0, 0)))
     still.load()
     theirs = structures_of(still.module.network)
@@ -68,10 +68,10 @@ def test_a_budget_leaves_dense_what_costs_most(parent):
     layer = layer_of("low-rank", {})
     plan = make_plan(trained, layer, budget=Fraction(1, 2), batches=2, fixed=False)
     assert plan.parameters <= plan.dense_parameters / 2
-    assert len({tuple(one.layer.items()) for one in plan.maps}) > 1
+    assert len({tuple(item.layer.items()) for item in plan.maps}) > 1
     result = child_of(trained, weights, plan, layer, 0)
     config = open_run(run_of(result)).config
-    assert {one.name for one in config.maps} <= set(plan.structures)
+    assert {item.name for item in config.maps} <= set(plan.structures)
     total = run_of(result).parameters()["total"]
     assert (
         total == sum(p.numel() for p in trained.module.network.parameters()) - plan.dense_parameters + plan.parameters
@@ -82,9 +82,9 @@ def test_tables_are_replaced_where_that_is_asked_for(parent):
     trained, weights = parent
     layer, tables = layer_of("low-rank", {}), {"embedding": layer_of("low-rank", {"budget": "1/2"})}
     plan = make_plan(trained, layer, budget=None, batches=1, fixed=True, tables=tables)
-    found = open_run(run_of(child_of(trained, weights, plan, layer, 0, 1)))
-    found.load()
-    for name, structure in structures_of(found.module.network).items():
+    actual = open_run(run_of(child_of(trained, weights, plan, layer, 0, 1)))
+    actual.load()
+    for name, structure in structures_of(actual.module.network).items():
         assert structure.name == "low-rank", name
         torch.testing.assert_close(structure.materialize(), plan.structures[name].materialize())
     with pytest.raises(PhmrunError, match="no separate dense matrix for output"):
@@ -98,18 +98,18 @@ def test_a_layer_that_fits_some_maps_and_a_run_that_has_some_already(parent):
     plan = make_plan(trained, square, budget=None, batches=0, fixed=True)
     child = open_run(run_of(child_of(trained, weights, plan, square, 0, 0)))
     weights = child.load()
-    names = {name: one.name for name, one in structures_of(child.module.network).items()}
+    names = {name: item.name for name, item in structures_of(child.module.network).items()}
     assert {"dense", "circulant"} == set(names.values())
     layer = layer_of("phm", {"n": 2})
     again = make_plan(child, layer, budget=None, batches=0, fixed=True)
-    assert {one.name for one in again.maps}.isdisjoint(name for name, one in names.items() if one == "circulant")
+    assert {item.name for item in again.maps}.isdisjoint(name for name, item in names.items() if item == "circulant")
     grandchild = open_run(run_of(child_of(child, weights, again, layer, 0, 0)))
     grandchild.load()
-    found = structures_of(grandchild.module.network)
+    actual = structures_of(grandchild.module.network)
     for name, structure in (plan.structures | again.structures).items():
         wanted = structure if name in again.structures else plan.structures[name]
-        assert found[name].name == wanted.name
-        torch.testing.assert_close(found[name].materialize(), wanted.materialize())
+        assert actual[name].name == wanted.name
+        torch.testing.assert_close(actual[name].materialize(), wanted.materialize())
     with pytest.raises(PhmrunError, match="fits the layer 'phm': all are circulant, phm already"):
         make_plan(grandchild, layer, budget=None, batches=0, fixed=True)
 

@@ -51,10 +51,10 @@ def schema() -> type[ToyExperiment]:
 @pytest.fixture(scope="session")
 def options_of() -> OptionsOf:
     def options(name: str, *, table: bool = False) -> tuple[Option, ...]:
-        known = {**STRUCTURES, **EMBEDDINGS} if table else STRUCTURES
-        if name not in known:
-            raise unknown("layer", name, known)
-        return known[name]
+        reference = {**STRUCTURES, **EMBEDDINGS} if table else STRUCTURES
+        if name not in reference:
+            raise unknown("layer", name, reference)
+        return reference[name]
 
     return options
 

@@ -158,14 +158,14 @@ def test_order_of_keys_does_not_matter(schema, options_of, order):
 @settings(deadline=None)
 @given(chosen=st.sets(st.sampled_from(range(len(SEMANTIC)))), silent=st.sets(st.sampled_from(range(len(SILENT)))))
 def test_only_semantic_keys_matter(schema, options_of, chosen, silent):
-    said = [SEMANTIC[index] for index in sorted(chosen)]
+    messages = [SEMANTIC[index] for index in sorted(chosen)]
     unsaid = [SILENT[index] for index in sorted(silent)]
     names = [
         run_id(resolve(schema, [Source("x", tree(pairs))], options_of).config, fingerprints={})
-        for pairs in (said, said + unsaid, [])
+        for pairs in (messages, messages + unsaid, [])
     ]
     assert names[0] == names[1]
-    assert (names[0] == names[2]) == (not said)
+    assert (names[0] == names[2]) == (not messages)
 
 
 @pytest.mark.parametrize(("key", "value"), SEMANTIC)

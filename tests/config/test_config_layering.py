@@ -86,7 +86,7 @@ def test_later_preset_overrides_earlier_width_and_is_overridden_later(schema, op
 
 
 def test_all_problems_at_once(schema, options_of):
-    found = problems(
+    actual = problems(
         schema,
         options_of,
         Source(
@@ -102,20 +102,20 @@ def test_all_problems_at_once(schema, options_of):
         ),
         Source("--output", {"output": "pmh"}),
     )
-    assert set(found) == {
+    assert set(actual) == {
         "sed", "model.widht", "model.depth", "model.preset", "layer.m", "layer.n", "batch",
         "training.optimizer.name", "output.structure",
     }  # fmt: skip
-    assert found["sed"].suggestion == ["seed"]
-    assert found["model.widht"].suggestion == ["width"]
-    assert found["model.widht"].source == "a.yaml:7"
-    assert found["model.depth"].valid == [">= 1", "<= 9"]
-    assert found["model.preset"].suggestion == ["big"]
-    assert found["layer.m"].valid == ["n", "variant"]
-    assert found["layer.n"].what == "must be a whole number, not 'x'"
-    assert found["training.optimizer.name"].valid[:3] == ["adam", "adamax", "adamw"]
-    assert found["output.structure"].suggestion[0] == "phm"
-    assert found["output.structure"].source == "--output"
+    assert actual["sed"].suggestion == ["seed"]
+    assert actual["model.widht"].suggestion == ["width"]
+    assert actual["model.widht"].source == "a.yaml:7"
+    assert actual["model.depth"].valid == [">= 1", "<= 9"]
+    assert actual["model.preset"].suggestion == ["big"]
+    assert actual["layer.m"].valid == ["n", "variant"]
+    assert actual["layer.n"].what == "must be a whole number, not 'x'"
+    assert actual["training.optimizer.name"].valid[:3] == ["adam", "adamax", "adamw"]
+    assert actual["output.structure"].suggestion[0] == "phm"
+    assert actual["output.structure"].source == "--output"
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_bad_embeddings(schema, options_of, values, key):
 
 
 def test_option_choices_are_listed_with_the_nearest(schema, options_of):
-    found = problems(schema, options_of, Source("a", {"layer": {"structure": "phm", "variant": "papr"}}))
-    assert found["layer.variant"].suggestion == ["paper"]
-    assert found["layer.variant"].valid == ["paper", "released"]
+    actual = problems(schema, options_of, Source("a", {"layer": {"structure": "phm", "variant": "papr"}}))
+    assert actual["layer.variant"].suggestion == ["paper"]
+    assert actual["layer.variant"].valid == ["paper", "released"]
 
 
 def test_options_take_their_own_type(schema, options_of):

@@ -20,11 +20,11 @@ def test_paths_lead_from_this_folder_or_else_from_the_data_directory(tmp_path, m
     monkeypatch.chdir(tmp_path / "cwd")
     monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "data"))
     data = {"name": "files", "source": "en", "target": "de"}
-    given = TranslationExperiment(task="nmt", data={**data, "prefix": prefix.format(root=tmp_path)})
+    arguments = TranslationExperiment(task="nmt", data={**data, "prefix": prefix.format(root=tmp_path)})
     absolute = str(tmp_path) if found.startswith(("cwd", "data")) else ""
     expected = f"{absolute}/{found}" if absolute else found.format(root=tmp_path)
-    assert with_absolute_paths(given).data.prefix == expected
+    assert with_absolute_paths(arguments).data.prefix == expected
     if found == "data/only/":
         files = ("train_source", "train_target", "dev_source", "dev_target")
-        one = TranslationExperiment(task="nmt", data={**data, **dict.fromkeys(files, "only/train.de")})
-        assert with_absolute_paths(one).data.train_source == tmp_path / "data/only/train.de"
+        first = TranslationExperiment(task="nmt", data={**data, **dict.fromkeys(files, "only/train.de")})
+        assert with_absolute_paths(first).data.train_source == tmp_path / "data/only/train.de"

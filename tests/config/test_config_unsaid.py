@@ -1,19 +1,19 @@
-"""What a paper does not say: marks are added up over the sources, and go where a later source sets the key itself."""
+"""Settings that a paper leaves open: marks add up over sources, and vanish when a later source sets the key."""
 
 from phmrun.config import Source, resolve
 from phmrun.config.experiment import unsaid_values
 
 
 def unsaid(schema, options_of, *values):
-    sources = [Source(f"file {number}", each) for number, each in enumerate(values)]
+    sources = [Source(f"file {number}", item) for number, item in enumerate(values)]
     return resolve(schema, sources, options_of).config.unsaid_values()
 
 
 def test_marks_add_up(schema, options_of):
     first = {"training": {"clip": 2.0}, "unsaid": {"training.clip": "ours"}}
     second = {"batch": {"size": 7}, "unsaid": {"batch.size": "a guess"}}
-    found = unsaid(schema, options_of, first, second)
-    assert found == {"training.clip": (2.0, "ours"), "batch.size": (7, "a guess")}
+    actual = unsaid(schema, options_of, first, second)
+    assert actual == {"training.clip": (2.0, "ours"), "batch.size": (7, "a guess")}
 
 
 def test_a_later_source_says_it(schema, options_of):

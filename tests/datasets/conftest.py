@@ -1,4 +1,4 @@
-"""What tests of downloads share."""
+"""Fixtures shared by the tests of downloads."""
 
 import shutil
 import subprocess

@@ -41,7 +41,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """One request."""
+    """Handler of one request."""
 
     def log_message(self, *arguments):
         """Nothing is printed."""

@@ -61,9 +61,9 @@ def test_what_is_written_can_be_read_and_nothing_is_lost(tmp_path_factory, pairs
     assert len(left) == len(right) == kept or kept == 0
     if kept:
         assert len(list(read_parallel(folder / "out.d0", folder / "out.d1"))) == kept
-    one, _ = built(folder, sides, {"markup": "lines", "every": every})
+    first, _ = built(folder, sides, {"markup": "lines", "every": every})
     rest, _ = built(folder, sides, {"markup": "lines", "but_every": every})
-    assert (one[0] + rest[0], one[1] + rest[1]) == (kept, dropped)
+    assert (first[0] + rest[0], first[1] + rest[1]) == (kept, dropped)
 
 
 def test_segments_and_talks(tmp_path):

@@ -230,11 +230,11 @@ def test_what_has_no_address_is_brought_by_hand(server):
 
 def test_two_processes_do_not_fetch_twice(server):
     dataset = single(server.url("cut/t.en"))
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(fetch(dataset, pause=0.2))) for _ in range(2)]
+    actual = []
+    threads = [threading.Thread(target=lambda: actual.append(fetch(dataset, pause=0.2))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(map(len, found)) == [0, 1]
+    assert sorted(map(len, actual)) == [0, 1]
     assert len(server.asked) == 2

@@ -21,7 +21,7 @@ KNOWN = hashlib.sha256(DEV.encode()).hexdigest()
 
 @pytest.fixture(autouse=True)
 def mine(tmp_path, monkeypatch):
-    """Where the user's files are; the data directory is elsewhere."""
+    """Folder of the user's files, outside the data directory."""
     monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "data"))
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -106,8 +106,8 @@ def test_a_plain_file_is_compressed_where_the_catalogues_is(mine):
     dataset = pairs(splits={"all": (single,)}, sizes={})
     (path,) = import_files(dataset, [put(mine, "all.tsv", TRAIN)]).paths
     assert gzip.decompress(path.read_bytes()).decode() == TRAIN
-    known = pairs(splits={"all": (File("b.tsv.gz", ("https://one.org/b",), "0" * 64, role="pairs"),)}, sizes={})
-    assert "the compressed file b.tsv.gz" in refused(known, put(mine, "b.tsv", TRAIN))
+    reference = pairs(splits={"all": (File("b.tsv.gz", ("https://one.org/b",), "0" * 64, role="pairs"),)}, sizes={})
+    assert "the compressed file b.tsv.gz" in refused(reference, put(mine, "b.tsv", TRAIN))
 
 
 def test_a_file_can_be_said_to_be_a_split(mine):

@@ -1,4 +1,4 @@
-"""Where data are, and what is said when they are not."""
+"""Location of data, and the errors if they are missing."""
 
 import gzip
 import hashlib
@@ -37,10 +37,10 @@ def test_the_data_directory_follows_the_variable_or_the_platform(data, monkeypat
 
 def test_paths_by_split_and_role(data):
     fill(CATALOGUE.get("multi30k"), data)
-    found = locate("multi30k")
-    assert found["train"] == {"en": data / "multi30k/train.en.gz", "de": data / "multi30k/train.de.gz"}
-    assert found["test"]["de"].name == "test_2016_flickr.de.gz"
-    assert set(found) == {"train", "dev", "test", "test_2017_flickr"}
+    actual = locate("multi30k")
+    assert actual["train"] == {"en": data / "multi30k/train.en.gz", "de": data / "multi30k/train.de.gz"}
+    assert actual["test"]["de"].name == "test_2016_flickr.de.gz"
+    assert set(actual) == {"train", "dev", "test", "test_2017_flickr"}
 
 
 def test_what_is_missing_is_named_with_the_next_command(data):
@@ -67,9 +67,9 @@ def put(data, *paths):
 def test_splits_that_are_here_can_be_used_without_the_others(data):
     put(data, "snli/snli_1.0_dev.jsonl.gz", "snli/snli_1.0_test.jsonl")
     assert splits_here(CATALOGUE.get("snli")) == ("dev", "test")
-    found = locate("snli", ["test", "dev"])
-    assert list(found) == ["test", "dev"]
-    assert found["dev"]["pairs"].name == "snli_1.0_dev.jsonl.gz"
+    actual = locate("snli", ["test", "dev"])
+    assert list(actual) == ["test", "dev"]
+    assert actual["dev"]["pairs"].name == "snli_1.0_dev.jsonl.gz"
     with pytest.raises(PhmrunError) as caught:
         locate("snli", ["train", "dev"])
     message = str(caught.value)

@@ -1,4 +1,4 @@
-"""What datasets hold, counted and set beside what their owners publish."""
+"""Counts of datasets, compared with the published counts."""
 
 import gzip
 import logging
@@ -57,9 +57,9 @@ def test_a_malformed_file_is_placed(tmp_path):
 
 
 def test_counts_are_compared_with_what_is_published(data):
-    found = {"sentences": 5, "words": 90, "tokens": 7}
-    counted = compare(dataset("conllu", sentences=5, words=100), "train", found)
-    assert [(each.unit, each.verdict) for each in counted] == [
+    actual = {"sentences": 5, "words": 90, "tokens": 7}
+    counted = compare(dataset("conllu", sentences=5, words=100), "train", actual)
+    assert [(item.unit, item.verdict) for item in counted] == [
         ("sentences", "as published"),
         ("words", "too few"),
         ("tokens", "no published count"),

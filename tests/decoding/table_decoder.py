@@ -13,7 +13,7 @@ Prefix = tuple[int, ...]
 
 
 class TableState:
-    """What the decoder knows of each live hypothesis: its source and the tokens that it was fed."""
+    """State of each live hypothesis: its source and the tokens read so far."""
 
     def __init__(self, sources: list[Prefix], prefixes: list[list[Prefix]]) -> None:
         self.sources = sources
@@ -104,7 +104,7 @@ def exhaustive(decoder: TableDecoder, source: Prefix, max_length: int, alpha: fl
 def slow_beam_search(
     decoder: TableDecoder, source: Prefix, beam: int, alpha: float, max_length: int
 ) -> list[tuple[float, list[int]]]:
-    """One sentence, dictionaries and lists, no early stop by a bound: the definition of the search."""
+    """Reference search of one sentence with dictionaries and lists, without an early stop by a bound."""
     live: dict[Prefix, float] = {(BOS,): 0.0}
     finished: dict[Prefix, float] = {}
     for length in range(1, max_length + 1):

@@ -44,8 +44,8 @@ def test_a_wide_beam_is_exhaustive(vocabulary, length, alpha):
         decoder = TableDecoder(vocabulary, seed)
         sources = sources_of(3, seed)
         wide = vocabulary**length
-        found = run(decoder, sources, beam=wide, alpha=alpha, limits=[length] * 3, nbest=min(wide, 5))
-        for source, hypotheses in zip(sources, found, strict=True):
+        actual = run(decoder, sources, beam=wide, alpha=alpha, limits=[length] * 3, nbest=min(wide, 5))
+        for source, hypotheses in zip(sources, actual, strict=True):
             expected = exhaustive(decoder, source, length, alpha)[:5]
             assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for _, tokens in expected]
             assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx([score for score, _ in expected])
@@ -60,8 +60,8 @@ def test_equals_the_slow_search(beam, alpha):
         sources = sources_of(4, seed)
         limits = [draw.randrange(1, 9) for _ in sources]
         nbest = draw.randrange(1, beam + 1)
-        found = run(decoder, sources, beam=beam, alpha=alpha, limits=limits, nbest=nbest)
-        for source, limit, hypotheses in zip(sources, limits, found, strict=True):
+        actual = run(decoder, sources, beam=beam, alpha=alpha, limits=limits, nbest=nbest)
+        for source, limit, hypotheses in zip(sources, limits, actual, strict=True):
             expected = slow_beam_search(decoder, source, beam, alpha, limit)[:nbest]
             assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for _, tokens in expected]
             assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx([score for score, _ in expected])
@@ -89,8 +89,8 @@ def test_a_hypothesis_has_the_probability_that_the_model_gives_it():
     """Fails if tokens, parents and the decoder's state ever part."""
     decoder = TableDecoder(40, 3, ending=2.0)
     sources = sources_of(20)
-    found = run(decoder, sources, beam=5, alpha=0.6, limits=[12] * 20, nbest=5)
-    for source, hypotheses in zip(sources, found, strict=True):
+    actual = run(decoder, sources, beam=5, alpha=0.6, limits=[12] * 20, nbest=5)
+    for source, hypotheses in zip(sources, actual, strict=True):
         for hypothesis in hypotheses:
             assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
             assert len(hypothesis.tokens) < 12
@@ -101,12 +101,12 @@ def test_a_hypothesis_has_the_probability_that_the_model_gives_it():
 
 
 def test_nbest_is_sorted_and_without_repetitions():
-    found = run(TableDecoder(12, 5), sources_of(10), beam=6, alpha=1.0, limits=[9] * 10, nbest=6)
-    for hypotheses in found:
+    actual = run(TableDecoder(12, 5), sources_of(10), beam=6, alpha=1.0, limits=[9] * 10, nbest=6)
+    for hypotheses in actual:
         scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == sorted(scores, reverse=True)
         assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == len(hypotheses)
-    assert any(len(hypotheses) == 6 for hypotheses in found)
+    assert any(len(hypotheses) == 6 for hypotheses in actual)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
@@ -115,10 +115,10 @@ def test_greedy_is_the_chain_of_best_tokens_and_a_beam_of_one(alpha):
         decoder = TableDecoder(9, seed)
         sources = sources_of(6, seed)
         limits = [random.Random(seed).randrange(1, 12) for _ in sources]
-        found = run(decoder, sources, beam=1, alpha=alpha, limits=limits)
+        actual = run(decoder, sources, beam=1, alpha=alpha, limits=limits)
         with torch.inference_mode():
             general = _search(decoder, padded(sources), _Book(1, alpha, 1, limits, "gnmt"), BOS, EOS, PAD)
-        for source, limit, one, other in zip(sources, limits, found, general, strict=True):
+        for source, limit, first, other in zip(sources, limits, actual, general, strict=True):
             chain: list[int] = []
             while len(chain) < limit - 1:
                 scores = decoder.log_probs(source, (BOS, *chain))
@@ -126,10 +126,10 @@ def test_greedy_is_the_chain_of_best_tokens_and_a_beam_of_one(alpha):
                 if best == EOS:
                     break
                 chain.append(best)
-            assert one[0].tokens == other[0].tokens == chain
-            assert one[0].log_prob == pytest.approx(log_prob_of(decoder, source, chain))
-            assert one[0].score == pytest.approx(one[0].log_prob / penalty(len(chain) + 1, alpha))
-            assert one == other
+            assert first[0].tokens == other[0].tokens == chain
+            assert first[0].log_prob == pytest.approx(log_prob_of(decoder, source, chain))
+            assert first[0].score == pytest.approx(first[0].log_prob / penalty(len(chain) + 1, alpha))
+            assert first == other
 
 
 class Fixed:
@@ -156,9 +156,9 @@ class Fixed:
 def test_an_empty_output_is_allowed():
     decoder = Fixed([0.01, 0.01, 0.01, 0.9, 0.07])
     for beam in (1, 3):
-        found = run(decoder, [(4,)], beam=beam, alpha=0.0, limits=[10])[0][0]
-        assert found.tokens == []
-        assert found.log_prob == pytest.approx(torch.tensor(0.9, dtype=torch.float64).log().item())
+        actual = run(decoder, [(4,)], beam=beam, alpha=0.0, limits=[10])[0][0]
+        assert actual.tokens == []
+        assert actual.log_prob == pytest.approx(torch.tensor(0.9, dtype=torch.float64).log().item())
 
 
 def test_it_stops_when_nothing_better_can_follow():
@@ -169,22 +169,22 @@ def test_it_stops_when_nothing_better_can_follow():
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_padding_and_beginning_are_never_generated(beam):
-    found = run(Fixed([0.5, 0.01, 0.4, 0.01, 0.08]), [(4,)], beam=beam, alpha=1.0, limits=[6], nbest=beam)
-    for hypothesis in found[0]:
+    actual = run(Fixed([0.5, 0.01, 0.4, 0.01, 0.08]), [(4,)], beam=beam, alpha=1.0, limits=[6], nbest=beam)
+    for hypothesis in actual[0]:
         assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_model_that_cannot_end_gives_its_likeliest_prefix(beam):
-    found = run(Fixed([0.0, 0.3, 0.0, 0.0, 0.7]), [(4,), (5,)], beam=beam, alpha=0.6, limits=[4, 2])
-    assert [hypotheses[0].tokens for hypotheses in found] == [[4, 4, 4], [4]]
-    assert found[0][0].log_prob == float("-inf")
+    actual = run(Fixed([0.0, 0.3, 0.0, 0.0, 0.7]), [(4,), (5,)], beam=beam, alpha=0.6, limits=[4, 2])
+    assert [hypotheses[0].tokens for hypotheses in actual] == [[4, 4, 4], [4]]
+    assert actual[0][0].log_prob == float("-inf")
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_model_that_allows_nothing_gives_the_empty_output(beam):
-    found = run(Fixed([0.5, 0.0, 0.5, 0.0, 0.0]), [(4,)], beam=beam, alpha=0.6, limits=[4])
-    assert found[0][0].tokens == []
+    actual = run(Fixed([0.5, 0.0, 0.5, 0.0, 0.0]), [(4,)], beam=beam, alpha=0.6, limits=[4])
+    assert actual[0][0].tokens == []
 
 
 def test_finished_sentences_leave_the_batch():
@@ -200,13 +200,13 @@ def test_finished_sentences_leave_the_batch():
 def test_when_finished_sentences_leave_does_not_matter(beam, monkeypatch):
     """A penalty this large would make a finished sentence that is not left alone find better and better outputs."""
     sources = sources_of(30)
-    found = []
+    actual = []
     for part in (1e-9, 1 / 8, 2.0):
         monkeypatch.setattr("phmrun.decoding.beam.LEAVING_PART", part)
         decoder = TableDecoder(10, 6, ending=1.0)
-        found.append(run(decoder, sources, beam=beam, alpha=2.0, limits=[25] * 30, nbest=beam))
+        actual.append(run(decoder, sources, beam=beam, alpha=2.0, limits=[25] * 30, nbest=beam))
         assert (decoder.selects > 0) == (part < 1)
-    assert found[0] == found[1] == found[2]
+    assert actual[0] == actual[1] == actual[2]
 
 
 def test_lengths_may_be_a_list_and_no_sentence_is_no_work():
@@ -239,8 +239,8 @@ def test_greedy_leaves_no_sentence_behind():
     decoder = TableDecoder(30, 4)
     sources = sources_of(40)
     limits = [1 + i % 13 for i in range(40)]
-    found = greedy_search(decoder, padded(sources), alpha=0.0, bos=BOS, eos=EOS, pad=PAD, max_lengths=limits)
-    for source, limit, hypothesis in zip(sources, limits, found, strict=True):
+    actual = greedy_search(decoder, padded(sources), alpha=0.0, bos=BOS, eos=EOS, pad=PAD, max_lengths=limits)
+    for source, limit, hypothesis in zip(sources, limits, actual, strict=True):
         alone = greedy_search(decoder, padded([source]), alpha=0.0, bos=BOS, eos=EOS, pad=PAD, max_lengths=[limit])
         assert [hypothesis] == alone
     assert decoder.selects > 0
@@ -251,8 +251,8 @@ def test_the_power_penalty_divides_by_the_length(beam):
     decoder, sources = TableDecoder(8, 3), sources_of(5, 3)
     settings = {"beam": beam, "bos": BOS, "eos": EOS, "pad": PAD, "max_lengths": [9] * 5}
     with torch.inference_mode():
-        found = beam_search(decoder, padded(sources), alpha=0.8, penalty="power", **settings)
+        actual = beam_search(decoder, padded(sources), alpha=0.8, penalty="power", **settings)
         gnmt = beam_search(decoder, padded(sources), alpha=0.8, **settings)
-    for power, usual in zip(found, gnmt, strict=True):
+    for power, usual in zip(actual, gnmt, strict=True):
         for best, divisor in ((power[0], len(power[0].tokens) + 1), (usual[0], (6 + len(usual[0].tokens)) / 6)):
             assert best.score == pytest.approx(best.log_prob / divisor**0.8)

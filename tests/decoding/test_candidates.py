@@ -40,11 +40,11 @@ def test_equals_a_sort_with_ties(vocabulary, levels, search):
         count = min(count, beam * vocabulary)
         scores, parents, tokens = top_candidates(log_probs, totals, count)
         expected = sorted_candidates(log_probs, totals, count)
-        found = [
+        actual = [
             [(-score, parent, token) for score, parent, token in zip(*row, strict=True)]
             for row in zip(scores.tolist(), parents.tolist(), tokens.tolist(), strict=True)
         ]
-        assert found == expected
+        assert actual == expected
 
 
 def test_the_best_are_found_wherever_they_are(search):

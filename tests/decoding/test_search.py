@@ -15,33 +15,33 @@ SETTINGS = {"beam": 3, "alpha": 0.6, "bos": BOS, "eos": EOS, "pad": PAD}
 def test_order_and_batches_do_not_matter():
     decoder = TableDecoder(20, 0, ending=2.0)
     sources = sources_of(23)
-    found = translate(decoder, sources, batch=8, nbest=2, **SETTINGS)
+    actual = translate(decoder, sources, batch=8, nbest=2, **SETTINGS)
     for size in (1, 5, 100):
-        assert translate(decoder, sources, batch=size, nbest=2, **SETTINGS) == found
-    assert translate(decoder, sources[::-1], batch=8, nbest=2, **SETTINGS) == found[::-1]
-    assert len({tuple(hypotheses[0].tokens) for hypotheses in found}) > 10
+        assert translate(decoder, sources, batch=size, nbest=2, **SETTINGS) == actual
+    assert translate(decoder, sources[::-1], batch=8, nbest=2, **SETTINGS) == actual[::-1]
+    assert len({tuple(hypotheses[0].tokens) for hypotheses in actual}) > 10
 
 
 def test_lengths_follow_the_source():
     decoder = TableDecoder(5, 1, ending=-30.0)
     sources = [(4,), (4, 5, 6), (5, 5, 5, 5)]
-    found = translate(decoder, sources, max_length_ratio=1.5, max_length_offset=1, **SETTINGS | {"beam": 2})
-    assert [len(hypotheses[0].tokens) + 1 for hypotheses in found] == [2, 5, 7]
+    actual = translate(decoder, sources, max_length_ratio=1.5, max_length_offset=1, **SETTINGS | {"beam": 2})
+    assert [len(hypotheses[0].tokens) + 1 for hypotheses in actual] == [2, 5, 7]
 
 
 def test_the_best_output_of_a_small_model():
     decoder = TableDecoder(5, 2)
     source = (4, 4)
     settings = SETTINGS | {"beam": 100}
-    found = translate(decoder, [np.array(source)], max_length_ratio=1, max_length_offset=1, nbest=4, **settings)[0]
-    assert [hypothesis.tokens for hypothesis in found] == [out for _, out in exhaustive(decoder, source, 3, 0.6)[:4]]
+    actual = translate(decoder, [np.array(source)], max_length_ratio=1, max_length_offset=1, nbest=4, **settings)[0]
+    assert [hypothesis.tokens for hypothesis in actual] == [out for _, out in exhaustive(decoder, source, 3, 0.6)[:4]]
 
 
 def test_an_empty_source_has_the_empty_output():
     decoder = TableDecoder(8, 0)
-    found = translate(decoder, [(), (4, 5), ()], **SETTINGS)
-    assert found[0] == found[2] == [Hypothesis([], 0.0, 0.0)]
-    assert found[1] == translate(decoder, [(4, 5)], **SETTINGS)[0]
+    actual = translate(decoder, [(), (4, 5), ()], **SETTINGS)
+    assert actual[0] == actual[2] == [Hypothesis([], 0.0, 0.0)]
+    assert actual[1] == translate(decoder, [(4, 5)], **SETTINGS)[0]
     assert translate(decoder, [], **SETTINGS) == []
 
 

@@ -41,7 +41,7 @@ def totals(scores, trees):
 
 
 def best_total(scores, single_root):
-    """Of all trees: the fewest impossible arcs, and the highest sum of the others."""
+    """Fewest impossible arcs over all trees, and the highest sum of the other arcs."""
     trees = TREES[len(scores) - 1]
     if single_root:
         trees = trees[(trees[:, 1:] == 0).sum(1) <= 1]
@@ -50,7 +50,7 @@ def best_total(scores, single_root):
 
 
 def check(scores, heads, single_root):
-    """That the heads are a tree of the highest total."""
+    """Assert that the heads form a tree with the highest total."""
     assert len(heads) == len(scores)
     assert heads[0] == 0
     assert comes_to_the_root(heads)
@@ -74,8 +74,8 @@ def test_equals_a_search_through_all_trees(words, single_root):
     scores[20:40] *= 100
     scores[40:50, :, 0] += 3  # many roots
     scores[50:, :, 0] += 1e6
-    found = spanning_trees(scores, torch.full((60,), words + 1), single_root=single_root)
-    for sentence, heads in zip(scores.numpy(), found.tolist(), strict=True):
+    actual = spanning_trees(scores, torch.full((60,), words + 1), single_root=single_root)
+    for sentence, heads in zip(scores.numpy(), actual.tolist(), strict=True):
         check(sentence, heads, single_root)
         check(sentence, _best_tree(sentence, single_root), single_root)  # also where the first look would do
 
@@ -114,22 +114,22 @@ def test_long_sentences_equal_the_best_of_all_roots(words, single_root):
     scores = torch.randn(4, words + 1, words + 1, generator=generator, dtype=torch.float64)
     scores[2:, :, 0] += 1
     lengths = torch.full((4,), words + 1)
-    found = spanning_trees(scores, lengths, single_root=single_root)
+    actual = spanning_trees(scores, lengths, single_root=single_root)
     candidates = []
     for root in range(1, words + 1):
-        one = scores.clone()
-        one[:, :, 0] = -math.inf
-        one[:, root, 0] = scores[:, root, 0]
-        heads = spanning_trees(one, lengths, single_root=False)
+        first = scores.clone()
+        first[:, :, 0] = -math.inf
+        first[:, root, 0] = scores[:, root, 0]
+        heads = spanning_trees(first, lengths, single_root=False)
         assert (heads == 0).sum(1).tolist() == [2] * 4
         candidates.append(scores.gather(2, heads.unsqueeze(-1))[:, 1:].sum((1, 2)))
     best = torch.stack(candidates).amax(0)
-    total = scores.gather(2, found.unsqueeze(-1))[:, 1:].sum((1, 2))
+    total = scores.gather(2, actual.unsqueeze(-1))[:, 1:].sum((1, 2))
     if single_root:
         torch.testing.assert_close(total, best)
     else:
         assert (total >= best - 1e-9).all()
-    assert all(comes_to_the_root(heads) for heads in found.tolist())
+    assert all(comes_to_the_root(heads) for heads in actual.tolist())
 
 
 def test_one_root_where_a_penalty_for_more_would_swallow_the_scores():
@@ -148,9 +148,9 @@ def test_one_root_where_a_penalty_for_more_would_swallow_the_scores():
 def test_other_types_and_scores_that_need_gradients(dtype):
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(8, 6, 6, generator=generator).to(dtype).requires_grad_()
-    found = spanning_trees(scores, torch.full((8,), 6))
-    assert found.dtype == torch.long
-    for sentence, heads in zip(scores.detach().double().numpy(), found.tolist(), strict=True):
+    actual = spanning_trees(scores, torch.full((8,), 6))
+    assert actual.dtype == torch.long
+    for sentence, heads in zip(scores.detach().double().numpy(), actual.tolist(), strict=True):
         check(sentence, heads, single_root=True)
 
 

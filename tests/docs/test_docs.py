@@ -23,7 +23,7 @@ def blocks(page):
 
 
 def run_command(line, monkeypatch):
-    """One line of a console block: a command of ours, perhaps with text piped into it."""
+    """Run one line of a console block: a phmrun command, possibly with text piped into it."""
     *before, command = line.split(" | ")
     words = shlex.split(command)
     assert words[0] == "phmrun", line

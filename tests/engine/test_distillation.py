@@ -47,14 +47,14 @@ def test_what_is_ruled_out_for_both_costs_nothing():
 def test_gradients_are_those_of_the_weighted_sum():
     student, module = Classifier(1), Classifier(2)
     inputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(3))
-    own = student.network(inputs).square().sum()
+    ours = student.network(inputs).square().sum()
     teacher = Teacher(module, 0.25, 2.0)
-    teacher.taught(own, student.predictions(inputs), inputs).backward()
-    found = student.network.weight.grad.clone()
+    teacher.taught(ours, student.predictions(inputs), inputs).backward()
+    actual = student.network.weight.grad.clone()
     student.zero_grad()
     loss = 0.75 * student.network(inputs).square().sum()
     (loss + 0.25 * divergence(student.network(inputs), module.network(inputs).detach(), 2.0)).backward()
-    torch.testing.assert_close(found, student.network.weight.grad)
+    torch.testing.assert_close(actual, student.network.weight.grad)
     assert module.network.weight.grad is None
 
 

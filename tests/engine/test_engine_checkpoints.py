@@ -224,8 +224,8 @@ def test_another_runs_checkpoints_become_this_runs(tmp_path):
     assert [path.name for path in step_checkpoints(child)] == [f"step-{step:09d}.ckpt" for step in (6, 8, 10)]
     straight = tmp_path / "straight"
     train_toy(straight, max_steps=10, keep_last=3)
-    one, other = (load_checkpoint(path / "last.ckpt")["state_dict"] for path in (child, straight))
-    assert torch.equal(one["network.weight"], other["network.weight"])
+    first, other = (load_checkpoint(path / "last.ckpt")["state_dict"] for path in (child, straight))
+    assert torch.equal(first["network.weight"], other["network.weight"])
 
 
 def test_a_started_child_goes_on_from_its_own(tmp_path):

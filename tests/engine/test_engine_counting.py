@@ -115,10 +115,10 @@ def test_a_run_tells_what_count_params_tells(tmp_path, monkeypatch):
     training = {"training": {"optimizer": {"name": "sgd"}, "max_steps": 1}}
     config = configured("nmt", tmp_path / "corpus", everywhere("phm", n=2), training)
     run = run_of(run_experiment(config, tmp_path / "runs"))
-    told = json.loads((run.path / "parameters.json").read_text(encoding="utf-8"))
-    size = next(module["shape"][0] for module in told["modules"] if module["scope"] == "embedding")
-    assert told["memory"] == count_parameters(config, (size, size))["memory"]
-    assert told["memory"]["optimizer"] == 0
+    output = json.loads((run.path / "parameters.json").read_text(encoding="utf-8"))
+    size = next(module["shape"][0] for module in output["modules"] if module["scope"] == "embedding")
+    assert output["memory"] == count_parameters(config, (size, size))["memory"]
+    assert output["memory"]["optimizer"] == 0
 
 
 def test_nothing_is_allocated(monkeypatch):
@@ -146,7 +146,7 @@ def test_a_network_of_ones_own():
         {"embedding": table, "body": nn.Linear(4, 4), "output": Linear(4, 10, structure=table.structure)}
     )
     counts = count_network(network)
-    sizes = {scope: {key: found[key] for key in ("count", "dense")} for scope, found in counts["by_scope"].items()}
+    sizes = {scope: {key: actual[key] for key in ("count", "dense")} for scope, actual in counts["by_scope"].items()}
     assert sizes == {
         "embedding": {"count": 10 * 4 // 2 + 8, "dense": 40},
         "body": {"count": 20, "dense": 20},

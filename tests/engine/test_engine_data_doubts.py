@@ -1,4 +1,4 @@
-"""What is odd in the figures of some data."""
+"""Warnings about odd data statistics."""
 
 import pytest
 
@@ -20,6 +20,6 @@ from phmrun.engine.data import odd_figures
     ],
 )
 def test_unknown_words_and_labels_that_are_never_seen_are_odd(splits, said):
-    found = list(odd_figures({"splits": splits}))
-    assert len(found) == len(said)
-    assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
+    actual = list(odd_figures({"splits": splits}))
+    assert len(actual) == len(said)
+    assert all(text.startswith(start) for text, start in zip(actual, said, strict=True))

@@ -47,8 +47,8 @@ def forked(command: list[str], environment: dict[str, str], output: Path) -> int
 def test_two_processes_equal_one_with_their_batches(task, tmp_path):
     still, alone_has, each_has = ALIKE[task]
     length = {"training": {"max_steps": None, "max_epochs": 2, "validate_every": 3}}
-    one = configured(task, tmp_path / "corpus", still, length, alone_has)
-    alone = run_of(run_experiment(one, tmp_path / "alone"))
+    first = configured(task, tmp_path / "corpus", still, length, alone_has)
+    alone = run_of(run_experiment(first, tmp_path / "alone"))
 
     values = configured(task, tmp_path / "corpus", still, length, each_has, TWO).model_dump(mode="json")
     (tmp_path / "two.yaml").write_text(json.dumps({key: value for key, value in values.items() if key != "task"}))

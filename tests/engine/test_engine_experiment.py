@@ -145,10 +145,10 @@ def test_extending_a_run(tmp_path):
     assert child.run_id not in (parent.run_id, straight.run_id)
     assert snapshot(run_of(parent)) == before
     assert [row["step"] for row in run_of(child).history.read() if "val/loss" in row] == [12, 14]
-    one, other = (
+    first, other = (
         torch.load(result.run_dir / "checkpoints" / "last.ckpt")["state_dict"] for result in (child, straight)
     )
-    assert all(torch.equal(one[name], other[name]) for name in other)
+    assert all(torch.equal(first[name], other[name]) for name in other)
     same = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 9}})
     with pytest.raises(PhmrunError, match="10 optimizer steps already"):
         run_experiment(same, tmp_path / "runs", extend=parent.run_id)
@@ -345,8 +345,8 @@ class Scaled(Structure):
 
 
 def test_the_corpus_of_these_tests_is_what_it_says(tmp_path):
-    one, other = write_corpus(tmp_path / "one"), write_corpus(tmp_path / "other")
-    for path in one.iterdir():
+    first, other = write_corpus(tmp_path / "one"), write_corpus(tmp_path / "other")
+    for path in first.iterdir():
         assert path.read_bytes() == (other / path.name).read_bytes()
 
 

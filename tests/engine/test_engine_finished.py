@@ -140,10 +140,10 @@ def test_bleu_equals_sacrebleus_own_command_line(finished):
     assert len(predictions.read_text().splitlines()) == 12
     for metric, name in (("bleu", "test/bleu"), ("chrf", "test/chrf")):
         command = [sys.executable, "-m", "sacrebleu", str(directory / "corpus" / "test.bb"), "-i", str(predictions)]
-        told = subprocess.run(
+        output = subprocess.run(
             [*command, "-m", metric, "-b", "-w", "12"], capture_output=True, text=True, check=True
         ).stdout
-        assert float(told) == pytest.approx(run.metrics()[name]["value"], abs=1e-9)
+        assert float(output) == pytest.approx(run.metrics()[name]["value"], abs=1e-9)
 
 
 def test_the_mirror_lies_in_the_run(finished):
@@ -218,7 +218,7 @@ def test_prediction(finished):
     several = list(
         open_run(run_of(result)).predictor(decoding={"beam": 4, "nbest": 3}, batch_size=1).predict(lines[:2])
     )
-    assert all(len(set(each.text.split("\n"))) == len(each.values["prediction"]) == 3 for each in several)
+    assert all(len(set(item.text.split("\n"))) == len(item.values["prediction"]) == 3 for item in several)
 
 
 def test_a_run_works_without_its_corpus(finished, tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ def test_a_finished_training_is_not_repeated(tmp_path):
 
 @pytest.fixture(scope="module", params=[1, 2])
 def straight(request, tmp_path_factory):
-    """What training that nobody stops ends with, and over how many micro-batches a step goes."""
+    """End state of an uninterrupted training, and micro-batches per step."""
     accumulate = request.param
     directory = tmp_path_factory.mktemp("straight")
     return train_toy(directory, max_steps=12 // accumulate, accumulate=accumulate), accumulate

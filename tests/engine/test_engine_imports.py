@@ -1,4 +1,4 @@
-"""What only counts or uses a network does without Lightning, and without what Lightning brings along."""
+"""Counting and prediction import neither Lightning nor its dependencies."""
 
 import subprocess
 import sys
@@ -18,9 +18,9 @@ def imported(code):
 
 
 def test_training_is_what_brings_lightning():
-    found = imported("import phmrun.engine.fit")
-    assert "pytorch_lightning" in found
-    assert not {"matplotlib", "scipy", "transformers"} & found
+    actual = imported("import phmrun.engine.fit")
+    assert "pytorch_lightning" in actual
+    assert not {"matplotlib", "scipy", "transformers"} & actual
 
 
 COUNTING = """

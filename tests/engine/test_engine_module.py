@@ -1,4 +1,4 @@
-"""One loss for every task: each token weighs the same, however a step is cut into micro-batches."""
+"""The loss of every task weighs each token equally, however a step is divided into micro-batches."""
 
 import pytest
 import torch
@@ -79,7 +79,7 @@ def test_a_step_is_the_gradient_of_one_big_batch(corpus, prepared_corpora, tmp_p
 
 
 class Trainer:
-    """As much of Lightning's trainer as a validation needs."""
+    """Stand-in for Lightning's trainer with all that a validation needs."""
 
     world_size = 1
 

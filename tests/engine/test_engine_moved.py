@@ -111,7 +111,7 @@ def test_a_damaged_status_is_mended_by_starting_over(damage, tmp_path):
     assert "--restart" in str(caught.value)
     asked = []
     assert run_experiment(config, tmp_path / "runs", restart=asked.append).state is State.DONE
-    assert [each.id for each in asked] == [run.id]
+    assert [item.id for item in asked] == [run.id]
 
 
 def test_scores_of_a_run_that_cannot_be_written_to_are_told(tmp_path, monkeypatch, capsys):

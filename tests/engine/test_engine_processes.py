@@ -37,10 +37,10 @@ def wait_for(found) -> None:
 
 def test_the_first_ends_when_another_is_killed(ended, caplog):
     launched = [subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"])]
-    followers, told = list(launched), []
-    with ending_with(follower_died(lambda: launched), told.append):
+    followers, output = list(launched), []
+    with ending_with(follower_died(lambda: launched), output.append):
         time.sleep(0.1)
-        assert launched == []  # taken over from Lightning, which would kill this process unheard
+        assert launched == []  # replaces Lightning's handler, which would kill this process silently
         assert ended == []
         followers[1].kill()
         wait_for(ended)
@@ -48,7 +48,7 @@ def test_the_first_ends_when_another_is_killed(ended, caplog):
     for follower in followers:
         follower.wait()
     assert ended == [4]
-    assert [death.what for death in told] == ["process 3 of those that train together was ended by SIGKILL"]
+    assert [death.what for death in output] == ["process 3 of those that train together was ended by SIGKILL"]
     assert "process 3" in caplog.text
     assert os.environ["PHMRUN_LEADER"] == str(os.getpid())
 

@@ -1,4 +1,4 @@
-"""What a person sees of a training."""
+"""Progress of a training on the terminal."""
 
 import io
 import logging

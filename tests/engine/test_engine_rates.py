@@ -25,26 +25,26 @@ def of(structure, optimizer, **options):
 
 @pytest.mark.parametrize(("name", "options", "expected"), CASES)
 def test_a_factor_gets_the_rate_that_its_shape_asks_for(name, options, expected):
-    found = of(name, "adamw", **options)
-    for label, rate in found.items():
+    actual = of(name, "adamw", **options)
+    for label, rate in actual.items():
         assert rate.rate == pytest.approx(expected.get(label, 1.0))
         factors = max(1, len(expected)) if label in expected else 1
         assert rate.rate * rate.decay == pytest.approx(1 / factors if label in expected else 1.0)
-    assert found["bias"].rate == 1.0
+    assert actual["bias"].rate == 1.0
 
 
 def test_other_optimizers():
     lamb = {label: rate.rate for label, rate in of("low-rank", "lamb", rank=8).items()}
     assert lamb == {"v": 0.5, "u": 0.5, "bias": 1.0}
-    found = of("low-rank", "sgd", rank=8)
-    assert found["v"].rate == pytest.approx((8 / 512) / (2048 / 512) / 2)
-    assert found["u"].rate == pytest.approx((2048 / 8) / (2048 / 512) / 2)
+    actual = of("low-rank", "sgd", rank=8)
+    assert actual["v"].rate == pytest.approx((8 / 512) / (2048 / 512) / 2)
+    assert actual["u"].rate == pytest.approx((2048 / 8) / (2048 / 512) / 2)
     assert all(rate.decay == 1.0 for rate in of("low-rank", "adam", rank=8).values())
 
 
 @pytest.mark.parametrize(("name", "options"), [("phm", {"n": 4}), ("phm", {"n": 8}), ("kronecker", {"rank": 8})])
 def test_the_factors_then_move_the_output_alike(name, options):
-    """One step of a sign: by one rate, one factor moves the output many times as far as the other."""
+    """A sign step: at equal rates, one factor moves the output many times as far as the other."""
     torch.manual_seed(0)
     inputs = torch.randn(64, 256)
     linear = Linear(256, 256, bias=False, structure=name, **options)
@@ -59,10 +59,10 @@ def test_the_factors_then_move_the_output_alike(name, options):
             parameter.sub_(change)
         return distance
 
-    found = [(rate.rate, parameter) for rate, parameter in rates(linear, "adam")]
-    one = [moved(parameter, 1e-4) for _, parameter in found]
-    structured = [moved(parameter, 1e-4 * rate) for rate, parameter in found]
-    assert max(structured) / min(structured) < max(one) / min(one)
+    actual = [(rate.rate, parameter) for rate, parameter in rates(linear, "adam")]
+    first = [moved(parameter, 1e-4) for _, parameter in actual]
+    structured = [moved(parameter, 1e-4 * rate) for rate, parameter in actual]
+    assert max(structured) / min(structured) < max(first) / min(first)
     assert max(structured) / min(structured) < 8
 
 

@@ -20,11 +20,11 @@ SHORT = {"training": {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2
 @pytest.mark.parametrize("task", SETTINGS)
 def test_a_run_of_every_task_is_reproduced_bit_for_bit(task, tmp_path):
     run = run_of(run_experiment(configured(task, tmp_path / "corpus", SHORT), tmp_path / "runs"))
-    found = reproduce(run, tmp_path / "again")
-    assert found.identical
-    assert found.tensors > 5
-    assert f"test/{_main(task)}" in found.compared
-    assert found.again.path == tmp_path / "again" / run.id
+    actual = reproduce(run, tmp_path / "again")
+    assert actual.identical
+    assert actual.tensors > 5
+    assert f"test/{_main(task)}" in actual.compared
+    assert actual.again.path == tmp_path / "again" / run.id
     (entry,) = run.environment()
     assert entry["packages"]["torch"] == torch.__version__.split("+")[0] or entry["packages"]["torch"]
     assert (entry["state"], entry["first_step"], entry["last_step"]) == ("done", 0, 4)
@@ -40,11 +40,11 @@ def test_a_run_of_which_only_the_record_is_left(tmp_path, monkeypatch):
     weights = {LAST: weights_checksum(run.checkpoints / LAST)}
     record = record_of(run, items={}, weights=weights)
     (left,) = restore([write_record(record, tmp_path / "results")], tmp_path / "restored")
-    found = reproduce(left, tmp_path / "again")
-    assert found.identical
-    assert found.tensors > 5
+    actual = reproduce(left, tmp_path / "again")
+    assert actual.identical
+    assert actual.tensors > 5
     (left.path / WEIGHTS).write_text(json.dumps({LAST: "0" * 64}))
-    other = compare(left, found.again)
+    other = compare(left, actual.again)
     assert [row.checkpoint for row in other.weights] == [LAST]
 
 
@@ -68,24 +68,24 @@ def test_other_weights_are_told_and_explained_by_what_is_on_record(tmp_path, mon
         run = run_of(run_experiment(other, tmp_path / "runs"))
     finally:
         torch.set_num_threads(threads)
-    one, two = run.environment()
-    assert (one["state"], one["threads"], two["threads"]) == ("interrupted", threads, threads + 1)
-    assert f"threads: {threads}, then {threads + 1}" in "\n".join(said([one, two]))
+    first, two = run.environment()
+    assert (first["state"], first["threads"], two["threads"]) == ("interrupted", threads, threads + 1)
+    assert f"threads: {threads}, then {threads + 1}" in "\n".join(said([first, two]))
     checkpoint = torch.load(run.checkpoints / LAST, weights_only=False)
-    name, weight = next((name, each) for name, each in checkpoint["state_dict"].items() if each.is_floating_point())
+    name, weight = next((name, item) for name, item in checkpoint["state_dict"].items() if item.is_floating_point())
     weight.view(-1)[0] += 0.5
     torch.save(checkpoint, run.checkpoints / LAST)
     metrics = run.metrics()
     metrics["test/accuracy"]["value"] -= 1.0
     run.update_metrics("test/accuracy", metrics["test/accuracy"])
     again = tmp_path / "again"
-    found = reproduce(run, again)
+    actual = reproduce(run, again)
     torch.set_num_threads(threads)
-    assert not found.identical
-    assert name in {each.name for each in found.weights if each.largest == pytest.approx(0.5)}
-    assert "test/accuracy" in {each.name for each in found.scores}
-    assert any(f"threads: {threads + 1}, then {threads}" in line for line in found.explanations)
-    assert compare(found.again, found.again).identical
+    assert not actual.identical
+    assert name in {item.name for item in actual.weights if item.largest == pytest.approx(0.5)}
+    assert "test/accuracy" in {item.name for item in actual.scores}
+    assert any(f"threads: {threads + 1}, then {threads}" in line for line in actual.explanations)
+    assert compare(actual.again, actual.again).identical
 
 
 def test_what_cannot_be_reproduced(tmp_path):

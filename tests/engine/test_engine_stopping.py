@@ -37,8 +37,8 @@ def test_a_signal_ends_training_after_its_step_with_a_checkpoint(which, number, 
     again = train_toy(tmp_path, max_steps=6, accumulate=2, checkpoint_every=100)
     straight = train_toy(tmp_path / "straight", max_steps=6, accumulate=2, checkpoint_every=100)
     assert again.fitted.complete
-    one, other = again.module.network.weight, straight.module.network.weight
-    assert torch.equal(one, other)
+    first, other = again.module.network.weight, straight.module.network.weight
+    assert torch.equal(first, other)
 
 
 def test_a_signal_in_the_last_step_leaves_a_whole_training(tmp_path):

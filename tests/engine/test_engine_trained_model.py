@@ -23,8 +23,8 @@ def weights_of(path):
 
 
 def holds(trained, weights):
-    own = trained.module.state_dict()
-    return own.keys() == weights.keys() and all(torch.equal(own[name], weights[name]) for name in own)
+    ours = trained.module.state_dict()
+    return ours.keys() == weights.keys() and all(torch.equal(ours[name], weights[name]) for name in ours)
 
 
 @pytest.mark.parametrize(("asked", "label"), [("best", "best@10"), ("last", "last@10")])

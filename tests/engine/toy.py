@@ -55,7 +55,7 @@ class ToyData(DataModule):
 
 
 class ToyModule(TrainingModule):
-    """The loss of batch b is (b + 1)·weight, but for what the script says; the reported one is b.
+    """Module whose loss of batch b is (b + 1)·weight, unless the script overrides it; it reports b.
 
     Args:
         script: What happens at a micro-batch, by its number: a loss to report, or an exception to raise.
@@ -79,11 +79,11 @@ class ToyModule(TrainingModule):
     def loss(self, batch: ToyBatch) -> Loss:
         number = int(batch.number)
         self.seen.append(number)
-        told = self.script.get(number, float(number))
-        if isinstance(told, BaseException):
-            raise told
+        output = self.script.get(number, float(number))
+        if isinstance(output, BaseException):
+            raise output
         total = self.network.weight.sum() * batch.units
-        return Loss(total, torch.tensor(told), batch.units)
+        return Loss(total, torch.tensor(output), batch.units)
 
     def validate(self, batches: Any) -> dict[str, float]:
         return {"loss": self.validations.pop(0) if len(self.validations) > 1 else self.validations[0]}
@@ -97,7 +97,7 @@ def _sgd(network: nn.Module, *, fused: bool = True) -> SGD:
 
 
 class Toy(NamedTuple):
-    """What a toy's training came to."""
+    """Result of a toy's training."""
 
     fitted: Fitted
     rows: list[dict[str, Any]]

@@ -40,11 +40,11 @@ def test_the_engine_gives_the_same_probabilities(name, vocabularies, tmp_path):
     generator = torch.Generator().manual_seed(2)
     sources = [torch.randint(EOS + 1, size, (length,), generator=generator).tolist() for length in (1, 5, 9)]
     outputs = [torch.randint(EOS + 1, size, (length,), generator=generator).tolist() for length in (4, 1, 21)]
-    found = engine.score_batch(
+    actual = engine.score_batch(
         [[names[token] for token in source] for source in sources],
         [[names[token] for token in output] for output in outputs],
     )
-    for source, output, result in zip(sources, outputs, found, strict=True):
+    for source, output, result in zip(sources, outputs, actual, strict=True):
         hidden = ours(torch.tensor([[*source, EOS]]), None, torch.tensor([[BOS, *output]]))
         chances = torch.log_softmax(ours.output(hidden)[0], dim=-1)
         wanted = chances.gather(1, torch.tensor([*output, EOS]).unsqueeze(1)).squeeze(1)
@@ -57,8 +57,8 @@ def test_the_search_of_the_engine_is_ours_with_its_penalty(beam, nbest, vocabula
     settings = {"beam": beam, "nbest": nbest, "alpha": 0.7, "batch": 5, "max_length_offset": 40}
     wanted = Translator(ours, vocabularies, Search(penalty="power", **settings)).hypotheses(lines)
     engine = Translator(ours, vocabularies, Search(engine="ctranslate2", **settings), exports=tmp_path)
-    found = engine.hypotheses(lines)
-    ended = [(a, b) for a, b in zip(wanted, found, strict=True) if all(len(best.tokens) < 40 for best in (*a, *b))]
+    actual = engine.hypotheses(lines)
+    ended = [(a, b) for a, b in zip(wanted, actual, strict=True) if all(len(best.tokens) < 40 for best in (*a, *b))]
     assert len(ended) >= 10  # at its limit, the engine cuts an output off
     assert max(len(best[0].tokens) for best, _ in ended) > 6
     for right, output in ended:
@@ -74,8 +74,8 @@ def test_no_output_is_longer_than_its_own_limit(vocabularies, lines, tmp_path):
     with torch.no_grad():
         endless.output.bias[EOS] -= 100.0
     search = Search(beam=3, engine="ctranslate2", max_length_ratio=1.0, max_length_offset=2)
-    found = Translator(endless, vocabularies, search, exports=tmp_path).hypotheses(lines)
-    for line, output in zip(lines, found, strict=True):
+    actual = Translator(endless, vocabularies, search, exports=tmp_path).hypotheses(lines)
+    for line, output in zip(lines, actual, strict=True):
         words = len(line.split())
         assert len(output[0].tokens) == (words + 1 + 2 - 1 if words else 0)  # the end of source and output count
         assert not {PAD, BOS} & set(output[0].tokens)
@@ -84,13 +84,13 @@ def test_no_output_is_longer_than_its_own_limit(vocabularies, lines, tmp_path):
 def test_a_model_is_converted_once_and_again_when_the_weights_change(vocabularies, tmp_path):
     ours = network(len(vocabularies.source))
     path = converted(ours, vocabularies, tmp_path / "model", "int8", run="r")
-    made = (path / "model.bin").stat().st_mtime_ns
+    created = (path / "model.bin").stat().st_mtime_ns
     assert converted(ours, vocabularies, path, "int8", run="r") == path
-    assert (path / "model.bin").stat().st_mtime_ns == made
+    assert (path / "model.bin").stat().st_mtime_ns == created
     with torch.no_grad():
         next(ours.parameters()).add_(1.0)
     converted(ours, vocabularies, path, "int8", run="r")
-    assert (path / "model.bin").stat().st_mtime_ns != made
+    assert (path / "model.bin").stat().st_mtime_ns != created
     assert json.loads((path / "phmrun.json").read_text())["quantization"] == "int8"
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
 

@@ -19,7 +19,7 @@ pytest.importorskip("safetensors")
 
 
 class Module:
-    """What the exporter asks of a task's module."""
+    """Stand-in for a task's module in an export."""
 
     def __init__(self, network):
         self.transformer = network
@@ -30,7 +30,7 @@ class Module:
 
 @pytest.fixture
 def trained(tmp_path):
-    """What the exporter asks of a trained run, around a small untrained network."""
+    """Stand-in for a trained run, around a small untrained network."""
     torch.manual_seed(3)
     network = Transformer(
         24, 24, width=16, inner=32, heads=2, encoder_layers=1, decoder_layers=1, layer={"structure": "phm", "n": 4}

@@ -73,7 +73,7 @@ def graph_of(name):
 
 
 def trained(name, directory):
-    """What the exporter asks of a trained run."""
+    """Stand-in for a trained run in an export."""
     program = graph_of(name)
     return SimpleNamespace(
         run=SimpleNamespace(id="a-run", path=directory),
@@ -135,8 +135,8 @@ def test_word_by_word_is_the_whole_text():
     wanted = network.output.log_prob(network(words).outputs)
     state = [torch.zeros(2, size) for _, size in list(program.inputs.values())[1:]]
     for place in range(words.shape[1]):
-        found, *state = program.function(words[:, place], *state)
-        torch.testing.assert_close(found, wanted[:, place], rtol=1e-4, atol=1e-5)
+        actual, *state = program.function(words[:, place], *state)
+        torch.testing.assert_close(actual, wanted[:, place], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"embedding": PHM}])

@@ -33,7 +33,7 @@ def data_of(tmp_path):
 
 
 def firsts(batch):
-    """What tells the items apart: the first word of the first sentence."""
+    """Identity of an item: the first word of its first sentence."""
     return batch.sentences[0].tokens[:, 0].tolist()
 
 

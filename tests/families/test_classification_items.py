@@ -157,9 +157,9 @@ def test_shares_of_a_file(pairs):
     content = [LeftOut("no gold label", 2), *items]
     shares = {"train": 60, "dev": 15, "test": 25}
     readers = divided(partial(iter, content), shares, without=[lambda: tested])
-    found = {split: list(reader()) for split, reader in readers.items()}
-    kept = {split: [item for item in all_ if isinstance(item, Item)] for split, all_ in found.items()}
-    counted = {split: [item for item in all_ if isinstance(item, LeftOut)] for split, all_ in found.items()}
+    actual = {split: list(reader()) for split, reader in readers.items()}
+    kept = {split: [item for item in all_ if isinstance(item, Item)] for split, all_ in actual.items()}
+    counted = {split: [item for item in all_ if isinstance(item, LeftOut)] for split, all_ in actual.items()}
     assert sorted(item for split in kept.values() for item in split) == sorted(i for i in items if i != tested[0])
     firsts = [{item.sentences[0] for item in split} for split in kept.values()]
     assert sum(map(len, firsts)) == len(set().union(*firsts)), "a first sentence is in two splits"

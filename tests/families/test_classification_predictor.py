@@ -39,13 +39,13 @@ def batch(rows, labels):
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_the_loss_by_hand(smoothing):
     module = ClassificationModule(Scores(3), None, None, smoothing=smoothing)
-    found = module.train().loss(batch([[4, 4], [5], [5, 6, 6]], [0, 1, 1]))
+    actual = module.train().loss(batch([[4, 4], [5], [5, 6, 6]], [0, 1, 1]))
     logits = torch.tensor([[2.0, 0, 0], [0, 1, 0], [0, 1, 2]])
     log = logits.log_softmax(1)
     nll = -(log[0, 0] + log[1, 1] + log[2, 1])
-    torch.testing.assert_close(found.nll, nll)
-    torch.testing.assert_close(found.total, (1 - smoothing) * nll - smoothing * log.mean(1).sum())
-    assert (found.units, int(found.hits["accuracy"])) == (3, 2)
+    torch.testing.assert_close(actual.nll, nll)
+    torch.testing.assert_close(actual.total, (1 - smoothing) * nll - smoothing * log.mean(1).sum())
+    assert (actual.units, int(actual.hits["accuracy"])) == (3, 2)
     torch.testing.assert_close(module.eval().loss(batch([[4, 4]], [0])).total, -log[0, 0])
 
 
@@ -102,8 +102,8 @@ def test_scores_of_a_split():
     ]
     corpus = SimpleNamespace(reading={"format": "mine"}, baselines={"b": lambda items: ["B"] * len(items)})
     data = SimpleNamespace(files={"test": lambda: iter(items)}, corpus=corpus)
-    found = classifier(weights="best@7", batch=2).evaluate(data, "test")
-    assert {name: score.value for name, score in found.scores.items()} == {
+    actual = classifier(weights="best@7", batch=2).evaluate(data, "test")
+    assert {name: score.value for name, score in actual.scores.items()} == {
         "accuracy": 75.0,
         "accuracy-easy": 100.0,
         "accuracy-hard": 0.0,
@@ -114,10 +114,10 @@ def test_scores_of_a_split():
         "accuracy-of-majority-easy": 50.0,
         "accuracy-of-majority-hard": 100.0,
     }
-    assert found.scores["accuracy"].signature == "labels:A+B+C|no-gold-label:2|ci:wilson95|format:mine|weights:best@7"
-    assert found.scores["accuracy-of-b"].signature == "labels:A+B+C|no-gold-label:2|ci:wilson95|format:mine"
-    assert found.scores["accuracy-of-majority"].signature == "always:A|no-gold-label:2|format:mine"
-    rows = [line.split("\t") for line in found.predictions.splitlines()]
+    assert actual.scores["accuracy"].signature == "labels:A+B+C|no-gold-label:2|ci:wilson95|format:mine|weights:best@7"
+    assert actual.scores["accuracy-of-b"].signature == "labels:A+B+C|no-gold-label:2|ci:wilson95|format:mine"
+    assert actual.scores["accuracy-of-majority"].signature == "always:A|no-gold-label:2|format:mine"
+    rows = [line.split("\t") for line in actual.predictions.splitlines()]
     assert rows[0] == ["predicted", "probability", "label", "part"]
     assert [(row[0], row[2], row[3]) for row in rows[1:]] == [
         ("A", "A", "easy"),
@@ -125,9 +125,9 @@ def test_scores_of_a_split():
         ("C", "C", "easy"),
         ("B", "B", ""),
     ]
-    assert (found.ending, found.items, found.units, found.unit) == ("tsv", 4, 10, "tokens")
-    assert found.columns == ("sentence", "label", "predicted", "probability")
-    assert found.samples[0][:3] == ("a", "A", "A")
+    assert (actual.ending, actual.items, actual.units, actual.unit) == ("tsv", 4, 10, "tokens")
+    assert actual.columns == ("sentence", "label", "predicted", "probability")
+    assert actual.samples[0][:3] == ("a", "A", "A")
 
 
 @torch.no_grad()

@@ -33,20 +33,20 @@ def write(tmp_path):
 def test_found_by_word(write, tmp_path, name, header):
     vectors = open_vectors(write(header + LINES, name), tmp_path / "cache")
     assert (vectors.words, vectors.width) == (5, 3)
-    found = vectors.find(["KING", "queen", "King", "the", ". . .", "at name@x.y", "king"])
-    assert found.places.tolist() == [0, 2, 3, 4, 5, 6]
+    actual = vectors.find(["KING", "queen", "King", "the", ". . .", "at name@x.y", "king"])
+    assert actual.places.tolist() == [0, 2, 3, 4, 5, 6]
     expected = [[1, 2, 3], [4, 5, 6], [0.5, -1, 0.2], [7, 8, 9], [0, 0, 1], [1, 2, 3]]
-    np.testing.assert_array_equal(found.vectors, np.array(expected, dtype=np.float32))
+    np.testing.assert_array_equal(actual.vectors, np.array(expected, dtype=np.float32))
 
 
 def test_of_a_word_that_stands_twice_the_first(write, tmp_path):
-    found = open_vectors(write(["a 1", "a 2"]), tmp_path).find(["a"])
-    assert found.vectors.tolist() == [[1.0]]
+    actual = open_vectors(write(["a 1", "a 2"]), tmp_path).find(["a"])
+    assert actual.vectors.tolist() == [[1.0]]
 
 
 def test_no_word_is_found(write, tmp_path):
-    found = open_vectors(write(LINES), tmp_path).find(["none", "of these"])
-    assert (found.places.tolist(), found.vectors.shape) == ([], (0, 3))
+    actual = open_vectors(write(LINES), tmp_path).find(["none", "of these"])
+    assert (actual.places.tolist(), actual.vectors.shape) == ([], (0, 3))
 
 
 def test_read_once_per_content(write, tmp_path, monkeypatch):
@@ -121,9 +121,9 @@ def test_any_words_and_numbers(tmp_path_factory, table):
     folder = tmp_path_factory.mktemp("vectors")
     path = folder / "v.txt"
     path.write_text("".join(f"{word} {a!r} {b!r}\n" for word, (a, b) in table.items()), encoding="utf-8")
-    found = open_vectors(path, folder).find(list(table))
-    assert found.places.tolist() == list(range(len(table)))
-    np.testing.assert_array_equal(found.vectors, np.array(list(table.values()), dtype=np.float32))
+    actual = open_vectors(path, folder).find(list(table))
+    assert actual.places.tolist() == list(range(len(table)))
+    np.testing.assert_array_equal(actual.vectors, np.array(list(table.values()), dtype=np.float32))
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="needs PHMRUN_DATA")

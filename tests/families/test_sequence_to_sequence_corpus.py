@@ -1,4 +1,4 @@
-"""Which files a sequence-to-sequence experiment reads, and what its name must know of them."""
+"""Files of a sequence-to-sequence experiment, and their part in its run id."""
 
 import gzip
 import hashlib
@@ -109,10 +109,10 @@ def test_half_a_test_set_is_no_test_set_to_be_passed_over(directory):
 
 
 def test_fingerprints_are_checksums_of_the_text(directory, tmp_path):
-    found = corpus(config_of(prefix=f"{directory}/").data, tmp_path, no_builtin)
-    assert len(found.fingerprints) == 6
-    assert found.fingerprints["dev.target"] == hashlib.sha256((directory / "dev.bb").read_bytes()).hexdigest()
-    assert found.parts == found.baselines == {}
+    actual = corpus(config_of(prefix=f"{directory}/").data, tmp_path, no_builtin)
+    assert len(actual.fingerprints) == 6
+    assert actual.fingerprints["dev.target"] == hashlib.sha256((directory / "dev.bb").read_bytes()).hexdigest()
+    assert actual.parts == actual.baselines == {}
 
 
 def test_settings_reach_the_data(directory, tmp_path):
@@ -138,21 +138,21 @@ def test_settings_reach_the_data(directory, tmp_path):
 def test_a_real_dataset_where_it_is_at_hand(tmp_path):
     if not (Path(os.environ["PHMRUN_DATA"]) / "multi30k").is_dir():
         pytest.skip("multi30k is not there")
-    found = corpus(config_of(name="multi30k", source="en", target="de").data, tmp_path, no_builtin)
-    assert {"train", "dev", "test"} <= found.files.keys()
-    assert all(path.is_file() for pair in found.files.values() for path in pair)
-    assert found.fingerprints
+    actual = corpus(config_of(name="multi30k", source="en", target="de").data, tmp_path, no_builtin)
+    assert {"train", "dev", "test"} <= actual.files.keys()
+    assert all(path.is_file() for pair in actual.files.values() for path in pair)
+    assert actual.fingerprints
 
 
 def test_the_builtin_corpus_is_the_task_s(directory, tmp_path):
-    made = ParallelCorpus({"train": (directory / "train.aa", directory / "train.bb")}, {"builtin": "1"})
+    created = ParallelCorpus({"train": (directory / "train.aa", directory / "train.bb")}, {"builtin": "1"})
     asked = []
 
     def builtin(data, cache):
         asked.append((data.source, cache))
-        return made
+        return created
 
-    assert corpus(config_of(name="builtin").data, tmp_path, builtin) is made
+    assert corpus(config_of(name="builtin").data, tmp_path, builtin) is created
     assert asked == [("aa", tmp_path)]
 
 

@@ -101,8 +101,8 @@ def test_it_starts_where_a_step_begins_and_draws_nothing(corpus, prepared_corpor
     before = torch.get_rng_state()
     later = data_of(corpus, prepared_corpora, accumulate=2, workers=workers)
     later.start_step = 15
-    for one, other in zip(stream_of(later, 10), expected[30:], strict=True):
-        assert equal(one, other)
+    for first, other in zip(stream_of(later, 10), expected[30:], strict=True):
+        assert equal(first, other)
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -79,11 +79,11 @@ def test_one_at_a_time_answers_at_once(vocabularies):
 
 def test_several_hypotheses(vocabularies):
     answers = list(translator(vocabularies, beam=4, nbest=3).predict(LINES[:2]))
-    assert all(len(each.values["prediction"]) == 3 for each in answers)
-    assert all(each.text.split("\n") == each.values["prediction"] for each in answers)
+    assert all(len(item.values["prediction"]) == 3 for item in answers)
+    assert all(item.text.split("\n") == item.values["prediction"] for item in answers)
     best = list(translator(vocabularies, beam=4).predict(LINES[:2]))
-    assert [each.values["prediction"][0] for each in answers] == [each.text for each in best]
-    assert [each.values for each in best] == [{"prediction": each.text} for each in best]
+    assert [item.values["prediction"][0] for item in answers] == [item.text for item in best]
+    assert [item.values for item in best] == [{"prediction": item.text} for item in best]
 
 
 def test_the_application_is_decided_once_by_batch_and_beam(vocabularies):
@@ -119,24 +119,24 @@ def test_scores_of_a_test_set_and_of_its_parts(vocabularies, tmp_path, monkeypat
         {"test": tmp_path / "part"},
         {"copy": list, "always-right": lambda _: references},
     )
-    found = machine.evaluate(data, "test")
+    actual = machine.evaluate(data, "test")
 
     def expected(rows):
         return pytest.approx(sacrebleu.corpus_bleu([outputs[r] for r in rows], [[references[r] for r in rows]]).score)
 
-    assert found.predictions.splitlines() == outputs
-    assert found.scores["bleu"].value == expected(range(4))
-    assert found.scores["bleu-old"].value == expected([0, 2]) == pytest.approx(100)
-    assert found.scores["bleu-new"].value == expected([1, 3])
-    assert found.scores["bleu-of-always-right"].value == pytest.approx(100)
-    assert found.scores["bleu-of-copy"].value == 0
-    assert found.scores["chrf"].value == pytest.approx(sacrebleu.corpus_chrf(outputs, [references]).score)
+    assert actual.predictions.splitlines() == outputs
+    assert actual.scores["bleu"].value == expected(range(4))
+    assert actual.scores["bleu-old"].value == expected([0, 2]) == pytest.approx(100)
+    assert actual.scores["bleu-new"].value == expected([1, 3])
+    assert actual.scores["bleu-of-always-right"].value == pytest.approx(100)
+    assert actual.scores["bleu-of-copy"].value == 0
+    assert actual.scores["chrf"].value == pytest.approx(sacrebleu.corpus_chrf(outputs, [references]).score)
     for name in ("bleu", "chrf", "bleu-old"):
-        assert found.scores[name].signature.endswith("|application:dense|weights:weights-name")
-    assert found.samples == list(zip(sources, references, outputs, strict=True))
-    assert (found.items, found.unit) == (4, "tokens")
-    assert found.units == sum(len(tokens) + 1 for tokens in encoded)
-    assert found.seconds >= 0
+        assert actual.scores[name].signature.endswith("|application:dense|weights:weights-name")
+    assert actual.samples == list(zip(sources, references, outputs, strict=True))
+    assert (actual.items, actual.unit) == (4, "tokens")
+    assert actual.units == sum(len(tokens) + 1 for tokens in encoded)
+    assert actual.seconds >= 0
 
 
 def test_sentence_scores_where_they_are_asked_for(vocabularies, tmp_path):
@@ -149,7 +149,7 @@ def test_sentence_scores_where_they_are_asked_for(vocabularies, tmp_path):
         *("bleu", "bleu-of-copy", "chrf"),
         *("sentence-bleu", "sentence-bleu-of-copy", "sentence-bleu-nltk", "sentence-bleu-nltk-of-copy"),
     }
-    expected = sum(sacrebleu.sentence_bleu(f"{one} e f g", [f"{two} e f g"]).score for one, two in ("ac", "bd")) / 2
+    expected = sum(sacrebleu.sentence_bleu(f"{first} e f g", [f"{two} e f g"]).score for first, two in ("ac", "bd")) / 2
     assert scores["sentence-bleu-of-copy"].value == pytest.approx(expected)
     assert "weights" not in scores["sentence-bleu-of-copy"].signature
     assert scores["sentence-bleu"].signature.endswith("|mean:sentences|" + machine.search.signature() + "|weights:w")
@@ -160,9 +160,9 @@ def test_sentence_scores_where_they_are_asked_for(vocabularies, tmp_path):
 def test_only_the_first_few_are_samples(vocabularies, tmp_path):
     for name in ("src", "ref"):
         (tmp_path / name).write_text("".join(f"{word}\n" for word in itertools.islice(itertools.cycle("abcd"), 20)))
-    found = translator(vocabularies).evaluate(Data({"dev": (tmp_path / "src", tmp_path / "ref")}), "dev")
-    assert len(found.samples) == translation.SAMPLES
-    assert found.items == len(found.predictions.splitlines()) == 20
+    actual = translator(vocabularies).evaluate(Data({"dev": (tmp_path / "src", tmp_path / "ref")}), "dev")
+    assert len(actual.samples) == translation.SAMPLES
+    assert actual.items == len(actual.predictions.splitlines()) == 20
 
 
 def test_measures_of_outputs_and_their_sources(vocabularies, tmp_path, caplog):

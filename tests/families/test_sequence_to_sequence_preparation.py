@@ -101,9 +101,9 @@ def test_another_content_or_setting_is_another_preparation(files, cache, change)
 
 
 def test_given_vocabularies_are_used_and_no_training_split_is_needed(files, cache):
-    own = prepare_parallel(files, SMALL, cache=cache).vocabulary
-    prepared = prepare_parallel({"dev": files["dev"]}, vocabularies=own, cache=cache)
-    assert prepared.vocabulary.source.sha256 == own.source.sha256
+    ours = prepare_parallel(files, SMALL, cache=cache).vocabulary
+    prepared = prepare_parallel({"dev": files["dev"]}, vocabularies=ours, cache=cache)
+    assert prepared.vocabulary.source.sha256 == ours.source.sha256
     assert prepared.vocabulary.target.decode(prepared.stores["dev"].target[0]) == "THE DOG"
     with pytest.raises(PhmrunError, match="no training split"):
         prepare_parallel({"dev": files["dev"]}, cache=cache)

@@ -63,13 +63,13 @@ def run(name: str) -> Callable[[Path], Read]:
         }[name]  # fmt: skip
 
         def use(path: Path) -> None:
-            found = list_runs(folder / "runs")
+            actual = list_runs(folder / "runs")
             for key in ("name", "state", "seconds", "step", "updated", "seed", "parameters", "task"):
-                sort(found, key)
-            json.dumps([one.to_json() for one in found], ensure_ascii=False).encode()
-            names = score_names(found)
+                sort(actual, key)
+            json.dumps([item.to_json() for item in actual], ensure_ascii=False).encode()
+            names = score_names(actual)
             if names:
-                sort(found, names[0])
+                sort(actual, names[0])
             card(describe(run)).encode()
             faults = []
             for ask in asks:
@@ -101,14 +101,14 @@ def vocabulary_seeds() -> list[bytes]:
     from phmrun.tasks.parse.vocabulary import learn_vocabulary
     from phmrun.text.conllu import loads
 
-    made = {
+    created = {
         "pair": _pair(),
         "labelled": ClassificationVocabulary(_words(), ["yes", "no"]),
         "stream": count_words(["a b a", "c"]),
         "treebank": learn_vocabulary(loads(TREES), min_count=1),
     }
     seeds = []
-    for kind, vocabulary in made.items():
+    for kind, vocabulary in created.items():
         with tempfile.TemporaryDirectory() as folder:
             vocabulary.save(Path(folder))
             files = {}
@@ -280,8 +280,8 @@ def stores(folder: Path) -> Read:
 
     def read(content: bytes) -> None:
         shutil.rmtree(place, ignore_errors=True)
-        for each in content.split(MARK):
-            name, _, rest = each.partition(b"\n")
+        for item in content.split(MARK):
+            name, _, rest = item.partition(b"\n")
             if name.decode("latin-1") in _STORE_FILES:
                 path = place / name.decode()
                 path.parent.mkdir(parents=True, exist_ok=True)

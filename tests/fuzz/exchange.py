@@ -41,8 +41,8 @@ def checkpoints(folder: Path) -> Read:
 
     def read(content: bytes) -> None:
         try:
-            given = parse_json(content)
-            config, names = dict(given["config"]), given["vocab"]
+            arguments = parse_json(content)
+            config, names = dict(arguments["config"]), arguments["vocab"]
         except (ValueError, KeyError, TypeError) as error:
             raise PhmrunError("not an input", code=ExitCode.DATA) from error
         (folder / "vocab.json").write_text(json.dumps(names))
@@ -76,7 +76,7 @@ def results(folder: Path) -> Read:
         runs = folder / "restored"
         try:
             (run,) = restore([path], runs, durable=False)
-            json.dumps([one.to_json() for one in list_runs(runs)], ensure_ascii=False).encode()
+            json.dumps([item.to_json() for item in list_runs(runs)], ensure_ascii=False).encode()
             card(describe(run)).encode()
             run.environment()
             record_of(run, items={}, weights={})

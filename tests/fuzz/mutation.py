@@ -42,7 +42,7 @@ class Mutator:
         self.structured = structured
 
     def damaged(self, draw: random.Random) -> bytes:
-        """One damaged input."""
+        """A damaged input."""
         content = draw.choice(self.seeds)
         if draw.random() < 0.03:
             return content
@@ -127,8 +127,8 @@ def _splice(content: bytes, mutator: Mutator, draw: random.Random) -> bytes:
 
 def _swap_lines(content: bytes, _: Mutator, draw: random.Random) -> bytes:
     lines = content.split(b"\n")
-    one, other = draw.randrange(len(lines)), draw.randrange(len(lines))
-    lines[one], lines[other] = lines[other], lines[one]
+    first, other = draw.randrange(len(lines)), draw.randrange(len(lines))
+    lines[first], lines[other] = lines[other], lines[first]
     return b"\n".join(lines)
 
 

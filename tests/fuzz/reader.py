@@ -1,4 +1,4 @@
-"""What a reader is, for damaged input: how good input is made, and how one input is read."""
+"""Reader under test: generator of good inputs, and the code that reads one input."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Read = Callable[[bytes], Any]
 
 @dataclass(frozen=True)
 class Reader:
-    """One reader.
+    """A reader under test.
 
     Attributes:
         name: For the command line and the table.
@@ -30,7 +30,7 @@ class Reader:
 
 
 def from_file(use: Callable[[Path], Any], name: str = "input") -> Callable[[Path], Read]:
-    """What writes an input to a file of that name and uses the file."""
+    """Return a function that writes an input to a file of that name and reads the file."""
 
     def prepare(folder: Path) -> Read:
         path = folder / name

@@ -40,6 +40,6 @@ def test_a_reader_that_raises_anything_else_is_found():
 
 def test_inputs_follow_from_their_numbers():
     mutator = Mutator([b'{"a": [1, 2], "b": "x"}'], structured=True)
-    made = [[mutator.damaged(random.Random(f"1:{number}")) for number in range(200)] for _ in range(2)]
-    assert made[0] == made[1]
-    assert len(set(made[0])) > 150
+    created = [[mutator.damaged(random.Random(f"1:{number}")) for number in range(200)] for _ in range(2)]
+    assert created[0] == created[1]
+    assert len(set(created[0])) > 150

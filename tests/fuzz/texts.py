@@ -60,7 +60,7 @@ def sweep_seeds() -> list[bytes]:
     }  # fmt: skip
     several = {"tasks": {"sva": {}, "nli": {"data": {"name": "snli"}}}, "seeds": [1, 7], "grid": {"layer": ["dense"]}}
     table = {"table": "configs/papers/phm/table5.yaml", "rows": [], "reduced": "steps", "base": {"training": {}}}
-    return [json.dumps(each).encode() for each in (grid, several, table)]
+    return [json.dumps(item).encode() for item in (grid, several, table)]
 
 
 def read_sweep(path: Path) -> None:
@@ -86,11 +86,11 @@ def read_table(path: Path) -> None:
 def setting_seeds() -> list[bytes]:
     from phmrun.config import leaves
 
-    found = []
+    actual = []
     for task in TASKS:
         leaf = leaves(_defaults(task))
-        found += [f"{task} {key}={json.dumps(value, default=str)}".encode() for key, value in leaf]
-    return found
+        actual += [f"{task} {key}={json.dumps(value, default=str)}".encode() for key, value in leaf]
+    return actual
 
 
 def read_setting(folder: Path) -> Read:

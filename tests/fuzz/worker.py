@@ -1,4 +1,4 @@
-"""One reader's tries, in a process of their own."""
+"""Trials of one reader, in a separate process."""
 
 import os
 import random
@@ -26,7 +26,7 @@ MOST_FAILURES = 20
 
 
 class Tally:
-    """What came of one reader's tries."""
+    """Counts and failures of one reader's trials."""
 
     def __init__(self) -> None:
         self.tried = self.failed = self.refused = 0
@@ -35,7 +35,7 @@ class Tally:
         self.faults: dict[str, str] = {}
 
     def row(self, reader: Reader) -> str:
-        """One line of the table."""
+        """Row of the table."""
         return (
             f"{reader.name:<22} {reader.kind:<6} {self.tried:>8,} {self.refused:>8,} {self.failed:>6,} "
             f"{self.tried / max(self.seconds, 1e-9):>9,.0f} {1000 * self.slowest:>9.1f} {self.memory / 1024:>9.1f}"
@@ -75,7 +75,7 @@ def work(
 
 
 def read_seeds(read: Read, seeds: Sequence[bytes]) -> int:
-    """How many of the (first 50) good inputs are read; they also warm up what is imported on first use."""
+    """Number of good inputs (of the first 50) that are read; this also imports lazy modules."""
     refused = 0
     for seed in seeds[:50]:
         try:
@@ -86,7 +86,7 @@ def read_seeds(read: Read, seeds: Sequence[bytes]) -> int:
 
 
 def tried(read: Read, content: bytes, tally: Tally, number: int) -> bool:
-    """Whether one input is read, or refused as it should be."""
+    """True if an input is read, or refused with the right error."""
     tally.tried += 1
     fault = ""
     began = time.process_time()
@@ -112,7 +112,7 @@ def tried(read: Read, content: bytes, tally: Tally, number: int) -> bool:
 
 
 def _placed(error: BaseException) -> str:
-    """What was raised, and the last place in our code that it passed."""
+    """Description of an exception with its last place in phmrun's code."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "phmrun" in frame.filename or "/tasks/" in frame.filename] or frames
     place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"

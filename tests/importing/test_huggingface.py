@@ -97,10 +97,10 @@ def test_logits_and_greedy_outputs_are_theirs(checkpoint, tmp_path):
     source, target = (torch.randint(EOS + 1, size, (3, length), generator=generator) for length in (9, 6))
     source[:, -1] = EOS
     target[:, 0] = BOS
-    found = network.output(network(source, None, target))
+    actual = network.output(network(source, None, target))
     wanted = theirs(input_ids=order[source], decoder_input_ids=order[target]).logits[..., order]
     kept = [number for number in range(size) if number != BOS]  # the row of our own
-    torch.testing.assert_close(found[..., kept], wanted[..., kept], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(actual[..., kept], wanted[..., kept], rtol=1e-5, atol=1e-5)
 
     translator = trained.predictor(decoding={"beam": 1, "max_length_ratio": 0.1, "max_length_offset": 20}, device="cpu")
     for line, best in zip(TEXT[:4], translator.hypotheses(TEXT[:4]), strict=True):
@@ -121,15 +121,15 @@ def test_an_imported_run_is_scored_compressed_and_served(tmp_path, phmrun):
         for side in ("en", "de"):
             (tmp_path / "data" / f"{split}.{side}").write_text("\n".join(TEXT[:12]) + "\n")
     where = ("--runs-dir", str(tmp_path / "runs"))
-    made = phmrun("import", str(tmp_path), "--task", "nmt", "--prefix", f"{tmp_path}/data/", "--json", *where)
-    assert made.code == 0, made.err
+    created = phmrun("import", str(tmp_path), "--task", "nmt", "--prefix", f"{tmp_path}/data/", "--json", *where)
+    assert created.code == 0, created.err
     scored = [phmrun("eval", "latest", "--json", *settings, *where) for settings in ((), ("--engine", "ctranslate2"))]
-    assert [one.code for one in scored] == [0, 0], scored[1].err
+    assert [item.code for item in scored] == [0, 0], scored[1].err
     small = ("--layer", "phm", "--n", "2", "--calibrate", "1", "--steps", "1")
-    child = phmrun("compress", json.loads(made.out)["run_id"], *small, "--json", *where)
+    child = phmrun("compress", json.loads(created.out)["run_id"], *small, "--json", *where)
     assert child.code == 0, child.err
     assert json.loads(child.out)["plan"]["loss_after"] > 0
-    tuned = phmrun("train", "nmt", "--extend", json.loads(made.out)["run_id"], "--max-steps", "2", "--json", *where)
+    tuned = phmrun("train", "nmt", "--extend", json.loads(created.out)["run_id"], "--max-steps", "2", "--json", *where)
     assert tuned.code == 0, tuned.err
     assert json.loads((tmp_path / "runs" / json.loads(tuned.out)["run_id"] / "status.json").read_text())["step"] == 2
 
@@ -143,7 +143,7 @@ def test_vocabularies_come_back_from_the_run(checkpoint, tmp_path):
 
 
 class Evil:
-    """What a malicious pickle does when it is read."""
+    """Payload of a malicious pickle."""
 
     def __reduce__(self):
         return os.mkdir, ("executed",)

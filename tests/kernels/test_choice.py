@@ -58,9 +58,9 @@ def test_torch_is_never_probed(amd):
 @pytest.mark.parametrize("error", [2e-6, 3e-3, float("nan")])
 def test_inaccurate_products_are_refused(amd, monkeypatch, requested, error):
     monkeypatch.setattr(choice, "largest_error", lambda products: error)
-    found = choose(requested, lambda: SHAPES)
-    assert (found.library, found.refused) == ("torch", requested == "onednn")
-    assert "error" in found.reason
+    actual = choose(requested, lambda: SHAPES)
+    assert (actual.library, actual.refused) == ("torch", requested == "onednn")
+    assert "error" in actual.reason
 
 
 @pytest.mark.parametrize("missing", ["has_switch", "has_avx512"])

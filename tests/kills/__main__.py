@@ -25,24 +25,26 @@ def run() -> int:
     parser.add_argument("--only", action="append", help="cases whose name holds this, nmt-2; may be repeated")
     parser.add_argument("--processes", type=int, action="append", help="of a training; may be repeated (default: 1, 2)")
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     forks.load()
-    draw = random.Random(given.seed)
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="kills-"))
+    draw = random.Random(arguments.seed)
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kills-"))
     os.environ["PHMRUN_CACHE"] = str(folder / "cache")
-    wanted = [case for case in cases(*(given.processes or (1, 2))) if any(map(str(case).count, given.only or [""]))]
+    wanted = [
+        case for case in cases(*(arguments.processes or (1, 2))) if any(map(str(case).count, arguments.only or [""]))
+    ]
     sites: dict[str, Site] = {}
     done = moved = trials = 0
     failed = []
-    while done < given.kills:
+    while done < arguments.kills:
         order = draw.sample(wanted, len(wanted))
         for case in order:
-            if done >= given.kills:
+            if done >= arguments.kills:
                 break
             if str(case) not in sites:
                 sites[str(case)] = Site(folder / str(case), case)
-            trial = attempt(sites[str(case)], draw, signals=given.signals)
+            trial = attempt(sites[str(case)], draw, signals=arguments.signals)
             trials += 1
             done += len(trial.kills)
             moved += trial.moved

@@ -28,7 +28,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
+    inputs = parser.parse_args(arguments)
     torch.set_num_threads(1)
     forks.load()
     folder = Path(tempfile.mkdtemp(prefix="disks-"))
@@ -36,11 +36,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     site = Site(folder / "site", Case("sva", 1, "32"))
     expected, _ = site.straight
     needed = sum(path.stat().st_size for path in site.run("straight").path.rglob("*") if path.is_file())
-    draw = random.Random(given.seed)
+    draw = random.Random(inputs.seed)
     wrong = 0
     disk = site.folder / "disk"
     disk.mkdir()
-    for _ in range(given.sizes):
+    for _ in range(inputs.sizes):
         size = int(draw.uniform(0.02, 1.15) * needed) // 4096 * 4096
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], check=True)
         try:
@@ -52,13 +52,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
             unlike = differences(expected, facts(site.run("disk"))) if then == 0 else [site.said()[-1500:]]
         finally:
             subprocess.run(["umount", str(disk)], check=True)
-        told = code == 0 or (code in (3, 4) and "disk is full" in first)
+        output = code == 0 or (code in (3, 4) and "disk is full" in first)
         clean = not any(word in first for word in ("Traceback", "Logging error", "a bug"))
-        good = told and clean and not unlike
+        good = output and clean and not unlike
         wrong += not good
         print(json.dumps({"size": size, "code": code, "kept": kept, "then": then, "unlike": unlike, "good": good}))
         print("    ", "\n     ".join(first.strip().splitlines()[-3:]) if code else "", flush=True)
-    print(f"{given.sizes} sizes from 2 % to 115 % of {needed:,} bytes, {wrong} wrong")
+    print(f"{inputs.sizes} sizes from 2 % to 115 % of {needed:,} bytes, {wrong} wrong")
     return bool(wrong)
 
 

@@ -40,7 +40,7 @@ def load() -> None:
 
 
 class Forks:
-    """What stands for ``subprocess.Popen``: forks that wait for the command that they become.
+    """Stand-in for ``subprocess.Popen``: forked processes that wait for their command.
 
     Args:
         number: How many.
@@ -63,9 +63,9 @@ class Forks:
         pid, end = self.idle.pop(0)
         arguments = [str(part) for part in command]
         first = next(place for place, part in enumerate(arguments) if part.rpartition("/")[2] == "phmrun") + 1
-        told = {"command": arguments[first:], "env": dict(env), "session": bool(more.get("start_new_session"))}
+        output = {"command": arguments[first:], "env": dict(env), "session": bool(more.get("start_new_session"))}
         with suppress(OSError):  # it has been killed
-            socket.send_fds(end, [json.dumps(told).encode()], [stdout.fileno()] if stdout else [])
+            socket.send_fds(end, [json.dumps(output).encode()], [stdout.fileno()] if stdout else [])
         end.close()
         return Forked(pid)
 
@@ -80,8 +80,8 @@ class Forked:
     def poll(self) -> int | None:
         """The exit code, if it has ended."""
         if self.returncode is None:
-            found, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if found else None
+            actual, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if actual else None
         return self.returncode
 
     def send_signal(self, which: int) -> None:
@@ -95,15 +95,15 @@ def _become(end: socket.socket) -> NoReturn:
     message, descriptors, *_ = socket.recv_fds(end, 1 << 20, 1)
     if not message:
         os._exit(0)
-    told = json.loads(message)
-    if told["session"]:
+    output = json.loads(message)
+    if output["session"]:
         os.setsid()
     for descriptor in descriptors:
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
     os.environ.clear()
-    os.environ.update(told["env"])
-    _be(told["command"])
+    os.environ.update(output["env"])
+    _be(output["command"])
 
 
 def _be(command: Sequence[str]) -> NoReturn:
@@ -159,8 +159,8 @@ def finished(pid: int, limit: float = PATIENCE, *, sweeping: bool = True) -> tup
     """The same, with the CPU time of its group in seconds."""
     deadline, used = time.monotonic() + limit, 0.0
     while time.monotonic() < deadline:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
+        actual, status = os.waitpid(pid, os.WNOHANG)
+        if actual:
             if sweeping:
                 sweep_up(pid)
             return os.waitstatus_to_exitcode(status), used
@@ -196,12 +196,12 @@ def spent(group: int) -> float:
 
 
 def _processes(group: int) -> list[tuple[int, int]]:
-    found = []
+    actual = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[2]) == group and fields[0] not in "ZX":
-            found.append((int(path.parent.name), int(fields[11]) + int(fields[12])))
-    return found
+            actual.append((int(path.parent.name), int(fields[11]) + int(fields[12])))
+    return actual

@@ -59,7 +59,7 @@ def start(folder: Path, runs: str) -> int:
 
 
 def results(folder: Path, runs: str) -> dict[str, Any]:
-    """What every cell came to."""
+    """Result of every cell."""
     from trials import facts
 
     from phmrun.ledger import Run
@@ -69,22 +69,22 @@ def results(folder: Path, runs: str) -> dict[str, Any]:
 
 def workers(planner: int, runs: Path) -> list[int]:
     """The runs at work, as leaders of their groups: of this planner, and of former ones, which their locks name."""
-    found = set()
+    actual = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, parent, group = stat.read_text().rpartition(")")[2].split()[:3]
             if int(parent) == planner and group == stat.parent.name and state not in "ZX":
-                found.add(int(group))
+                actual.add(int(group))
     for lock in runs.glob("*/lock"):
         with suppress(OSError, ValueError, KeyError):
-            found.add(int(json.loads(lock.read_bytes())["pid"]))
-    return sorted(found - {planner})
+            actual.add(int(json.loads(lock.read_bytes())["pid"]))
+    return sorted(actual - {planner})
 
 
 def kill(planner: int, runs: Path, victim: str, draw: random.Random, killed: Counter[str]) -> int | None:
     """Kills what is named, and counts it if it was there; the planner's exit code if it is gone."""
-    found, status = os.waitpid(planner, os.WNOHANG)
-    if found:
+    actual, status = os.waitpid(planner, os.WNOHANG)
+    if actual:
         return os.waitstatus_to_exitcode(status)
     at_work = workers(planner, runs)
     if victim == "worker":
@@ -122,9 +122,9 @@ def attempt(folder: Path, seconds: float, kills: int, draw: random.Random) -> tu
             code = kill(planner, folder / "killed", draw.choice(VICTIMS), draw, killed)
         if code is None:
             code = ended(planner, sweeping=False)
-        said = (folder / "output.txt").read_text(encoding="utf-8", errors="replace")
-        if any(word in said for word in ("Traceback", "a bug")) or code not in (-signal.SIGKILL, 0, 5):
-            wrong.append(f"exit code {code}: {said[-1500:]}")
+        messages = (folder / "output.txt").read_text(encoding="utf-8", errors="replace")
+        if any(word in messages for word in ("Traceback", "a bug")) or code not in (-signal.SIGKILL, 0, 5):
+            wrong.append(f"exit code {code}: {messages[-1500:]}")
         if len(wrong) > MOST_WRONG:
             break
     return killed, wrong
@@ -140,10 +140,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
-    given = parser.parse_args(arguments)
+    inputs = parser.parse_args(arguments)
     torch.set_num_threads(1)
     forks.load()
-    folder, draw = given.folder or Path(tempfile.mkdtemp(prefix="sweeps-")), random.Random(given.seed)
+    folder, draw = inputs.folder or Path(tempfile.mkdtemp(prefix="sweeps-")), random.Random(inputs.seed)
     folder.mkdir(parents=True, exist_ok=True)
     write_sweep(folder)
     began = time.monotonic()
@@ -156,8 +156,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 1
     total: Counter[str] = Counter()
     failed = sweeps = 0
-    while total.total() < given.kills:
-        killed, wrong = attempt(folder, seconds, given.kills - total.total(), draw)
+    while total.total() < inputs.kills:
+        killed, wrong = attempt(folder, seconds, inputs.kills - total.total(), draw)
         wrong += differences(expected, results(folder, "killed"))
         total, sweeps, failed = total + killed, sweeps + 1, failed + bool(wrong)
         print(json.dumps({"killed": killed, "wrong": wrong[:5]}), flush=True)

@@ -1,9 +1,9 @@
-"""``python tests/kills/takeovers.py --trials 100``: two machines whose clocks disagree, one lock, never two writers.
+"""Take-overs of a lock: two machines with different clocks must never write at once.
 
-Each machine is a process of this one that believes to be another host, and dates what it touches by a clock of its own
-that is wrong by up to two hours, as on a network file system whose clients set the times. The first takes the lock and
-writes a run's history and status; then it is killed, stopped and later woken, or left alone. The second tries to take
-the lock all the while. A line of one in the history after the first of another counts as an overlap.
+Run ``python tests/kills/takeovers.py --trials 100``. Each machine is a process that pretends to be another host. It
+dates its files by a clock that is wrong by up to two hours, as clients of a network file system may do. The first takes
+the lock and writes a run's history and status; then it is killed, stopped and later woken, or left alone. The second
+tries to take the lock all the while. A line of one in the history after the first line of the other is an overlap.
 """
 
 import argparse
@@ -31,7 +31,7 @@ FATES = ("killed", "stopped", "left alone")
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of two machines.
+    """Result of a trial with two machines.
 
     Attributes:
         fate: What became of the first.
@@ -47,12 +47,12 @@ class Trial:
 
     @property
     def right(self) -> bool:
-        """Whether nobody wrote beside another, and who was dead was replaced, and only who was."""
+        """True if no two machines wrote at once, and exactly the dead holders were replaced."""
         return not self.overlap and (self.taken != "not") == (self.fate != "left alone")
 
 
 def attempt(folder: Path, draw: random.Random) -> Trial:
-    """One trial in a new folder."""
+    """Run one trial in a new folder."""
     Run.create(folder.parent, folder.name, "task: none\n")
     fate = draw.choice(FATES)
     skews = (draw.uniform(-7200, 7200), draw.uniform(-7200, 7200))
@@ -155,7 +155,7 @@ def _acquired(lock: Lock, seconds: float) -> bool:
 
 
 def _writers(folder: Path) -> list[str]:
-    """Who wrote the rows of the history, in their order."""
+    """Writers of the history's rows, in order."""
     return [row["who"] for row in Run(folder).history.read()]
 
 
@@ -178,17 +178,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    draw = random.Random(given.seed)
+    inputs = parser.parse_args(arguments)
+    draw = random.Random(inputs.seed)
     folder = Path(tempfile.mkdtemp(prefix="takeovers-"))
     wrong = 0
     counts: dict[tuple[str, str], int] = {}
-    for number in range(given.trials):
+    for number in range(inputs.trials):
         trial = attempt(folder / str(number), draw)
         counts[trial.fate, trial.taken] = counts.get((trial.fate, trial.taken), 0) + 1
         wrong += not trial.right
         print(number, trial, "" if trial.right else "WRONG", flush=True)
-    print(f"{given.trials} trials, {wrong} wrong; {counts}")
+    print(f"{inputs.trials} trials, {wrong} wrong; {counts}")
     return bool(wrong)
 
 

@@ -41,7 +41,7 @@ UNLIKE = {"time", "train/units_per_second"}
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained, and how."""
+    """Experiment of a trial, and its settings."""
 
     task: str
     world: int
@@ -91,13 +91,13 @@ class Site:
 
     @cached_property
     def straight(self) -> tuple[dict[str, Any], float]:
-        """What a training comes to that nobody touches, and the seconds of CPU time that it takes."""
+        """Result of an undisturbed training, and its CPU time in seconds."""
         code, seconds = finished(self.start("one", "straight"))
         assert code == 0, self.said()
         return facts(self.run("straight")), seconds
 
     def said(self) -> str:
-        """What the last process said."""
+        """Output of the last process."""
         return (self.folder / "output.txt").read_text(encoding="utf-8", errors="replace")
 
     def run(self, runs: str) -> Run:
@@ -108,7 +108,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Trial:
-    """One experiment that was killed a few times.
+    """An experiment that was killed several times.
 
     Attributes:
         case: The experiment.
@@ -169,14 +169,18 @@ def interrupt(pid: int, which: signal.Signals, site: Site) -> list[str]:
     """Sends a training a signal; what is wrong with its answer."""
     os.kill(pid, which)
     code = ended(pid)
-    said = site.said()
-    if "phmrun.errors" in said or "Traceback" in said or "bug" in said:
-        return [f"{which.name}: {said[-2000:]}"]
+    messages = site.said()
+    if "phmrun.errors" in messages or "Traceback" in messages or "bug" in messages:
+        return [f"{which.name}: {messages[-2000:]}"]
     if code in (-which, 0):  # it came before there was an interpreter to listen, or after the end
         return []
-    wrong = [] if code == 128 + which else [f"{which.name}: exit code {code}: {said[-2000:]}"]
-    if "training ended" not in said and "interrupted" not in said and "to continue: phmrun train" not in said:
-        wrong.append(f"{which.name}: no word of how to continue: {said[-500:]}")
+    wrong = [] if code == 128 + which else [f"{which.name}: exit code {code}: {messages[-2000:]}"]
+    if (
+        "training ended" not in messages
+        and "interrupted" not in messages
+        and "to continue: phmrun train" not in messages
+    ):
+        wrong.append(f"{which.name}: no word of how to continue: {messages[-500:]}")
     return wrong
 
 
@@ -208,29 +212,29 @@ def kill(pid: int, victim: str, site: Site) -> tuple[bool, list[str]]:
         code = ended(pid, SOON, sweeping=False)
     while members(pid) and time.monotonic() < began + SOON:
         time.sleep(0.02)
-    left, seconds, said = members(pid), time.monotonic() - began, site.said()
+    left, seconds, messages = members(pid), time.monotonic() - began, site.said()
     sweep_up(pid)
     wrong = [f"{len(left)} processes outlived {victim} by {seconds:.0f} s"] if left else []
-    if code not in (0, 4) or any(word in said for word in ("Traceback", "this is a bug")):
-        wrong.append(f"{victim} killed, exit code {code}: {said[-1500:]}")
+    if code not in (0, 4) or any(word in messages for word in ("Traceback", "this is a bug")):
+        wrong.append(f"{victim} killed, exit code {code}: {messages[-1500:]}")
     SURVIVALS.append(round(seconds, 2))
     return True, wrong
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """Everything that a training comes to, but for its times."""
-    found: dict[str, Any] = {"state": (run.status.state is State.DONE, run.status.step)}
+    """All results of a training, without its times."""
+    actual: dict[str, Any] = {"state": (run.status.state is State.DONE, run.status.step)}
     for path in sorted(run.checkpoints.glob("*.ckpt")):
         content = torch.load(path, weights_only=True)
         kept = ("state_dict", "global_step", "optimizer_states", "lr_schedulers", "callbacks", "reading")
-        found[path.name] = {name: content[name] for name in kept if name in content}
-    found["history"] = [
+        actual[path.name] = {name: content[name] for name in kept if name in content}
+    actual["history"] = [
         {name: value for name, value in row.items() if name not in UNLIKE} for row in run.history.read()
     ]
-    found["metrics"] = {name: score for name, score in run.metrics().items() if "per_second" not in name}
-    found["predictions"] = {path.name: path.read_bytes() for path in sorted(run.predictions.iterdir())}
-    found["left over"] = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*.tmp"))
-    return found
+    actual["metrics"] = {name: score for name, score in run.metrics().items() if "per_second" not in name}
+    actual["predictions"] = {path.name: path.read_bytes() for path in sorted(run.predictions.iterdir())}
+    actual["left over"] = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*.tmp"))
+    return actual
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:

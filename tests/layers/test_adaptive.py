@@ -33,7 +33,7 @@ def torchs(softmax):
 
 
 def dense_log_prob(softmax, hidden):
-    """One word at a time, in plain Python over plain vectors."""
+    """Reference for one word at a time, in plain Python."""
     rows = []
     for vector in hidden:
         inner = [p.weight.t() @ vector if isinstance(p, Linear) else vector for p in softmax.projections]
@@ -100,11 +100,11 @@ def test_log_probabilities_equal_a_dense_softmax(options, tied):
     if softmax.cluster_bias is not None:
         nn.init.normal_(softmax.cluster_bias)
     hidden = torch.randn(3, 41, 64)
-    found = softmax.log_prob(hidden)
-    torch.testing.assert_close(found.exp().sum(-1), torch.ones(3, 41))
-    torch.testing.assert_close(found.view(-1, 41), dense_log_prob(softmax, hidden.view(-1, 64)), rtol=1e-4, atol=1e-5)
+    actual = softmax.log_prob(hidden)
+    torch.testing.assert_close(actual.exp().sum(-1), torch.ones(3, 41))
+    torch.testing.assert_close(actual.view(-1, 41), dense_log_prob(softmax, hidden.view(-1, 64)), rtol=1e-4, atol=1e-5)
     targets = torch.stack([torch.randperm(41) for _ in range(3)])
-    picked = found.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    picked = actual.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(softmax.nll(hidden, targets), -picked)
     torch.testing.assert_close(softmax(hidden, targets).loss, -picked.sum())
 

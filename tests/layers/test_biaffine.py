@@ -51,9 +51,9 @@ def test_scores_equal_a_loop_over_pairs(structure, options, terms, labels, size)
             for xs, ys in zip(x, y, strict=True)
         ]
     ).permute(0, 3, 1, 2)
-    found = module(x, y)
-    assert found.shape == ((2, 5, 3) if labels == 1 else (2, labels, 5, 3))
-    torch.testing.assert_close(found.view(2, labels, 5, 3), expected)
+    actual = module(x, y)
+    assert actual.shape == ((2, 5, 3) if labels == 1 else (2, labels, 5, 3))
+    torch.testing.assert_close(actual.view(2, labels, 5, 3), expected)
     heads = torch.randint(0, 3, (2, 5))
     aligned = module.pairs(x, y.gather(1, heads.unsqueeze(-1).expand(-1, -1, size)))
     wanted = expected.gather(3, heads[:, None, :, None].expand(-1, labels, -1, 1)).squeeze(3).transpose(1, 2)
@@ -152,9 +152,9 @@ def test_half_precision(structure, options, labels):
     module = Biaffine(12, labels, structure=structure, **options)
     x, y = torch.randn(2, 4, 12).bfloat16(), torch.randn(2, 3, 12).bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
-        found, aligned = module(x, y), module.pairs(x, x)
-    (found.float().sum() + aligned.float().sum()).backward()
-    torch.testing.assert_close(found.float(), module(x.float(), y.float()), rtol=0.05, atol=0.05)
+        actual, aligned = module(x, y), module.pairs(x, x)
+    (actual.float().sum() + aligned.float().sum()).backward()
+    torch.testing.assert_close(actual.float(), module(x.float(), y.float()), rtol=0.05, atol=0.05)
     torch.testing.assert_close(aligned.float(), module.pairs(x.float(), x.float()), rtol=0.05, atol=0.05)
 
 

@@ -44,7 +44,7 @@ def forget():
 
 
 def plugin(folder, **methods):
-    """A plug-in file whose class is sound but for ``methods``; empty text leaves one out."""
+    """Plug-in file whose class is sound except for ``methods``; empty text removes a method."""
     path = folder / "own.py"
     body = "".join({**SOUND, **methods}.values())
     header = "import torch\nfrom torch import nn\nfrom typing import *\nfrom phmrun.layers import Structure, register\n"
@@ -155,7 +155,7 @@ def square_structure(squares: bool) -> str:
 
     @register(name)
     class Diagonal(Structure):
-        """One number, a multiple of the identity."""
+        """A multiple of the identity, with one parameter."""
 
         square = squares
 
@@ -186,8 +186,8 @@ def test_a_parser_over_a_users_square_structure_has_the_terms_of_the_reduced_one
         sizes = {"word_width": 4, "tag_width": 4, "character_width": 4, "character_hidden": 4, "hidden": 4, "layers": 1}
         parser = BiaffineParser(9, 5, 7, 3, arc_width=8, label_width=8, classifier={"structure": structure}, **sizes)
         return [
-            (each.u is not None, each.v is not None, each.c is not None)
-            for each in (parser.arc_classifier, parser.label_classifier)
+            (item.u is not None, item.v is not None, item.c is not None)
+            for item in (parser.arc_classifier, parser.label_classifier)
         ]
 
     assert terms(square_structure(True)) == terms("symmetric") == terms("circulant") == [(True, True, False)] * 2

@@ -47,7 +47,7 @@ def test_a_structure_and_the_way_back(model, tokens):
     copy = convert(model, "phm", n=4)
     assert copy.output.structure is copy.table.structure
     a, b = 4 * 4 * 4, 4 * (12 // 4) * (8 // 4)
-    assert sum(each.numel() for each in copy.table.parameters()) == a + b
+    assert sum(parameter.numel() for parameter in copy.table.parameters()) == a + b
     plain = folded(copy)
     assert [type(part) for part in plain.children()] == [type(part) for part in model.children()]
     torch.testing.assert_close(plain(tokens), copy(tokens))
@@ -62,8 +62,8 @@ def test_patterns_choose(model):
 def test_training_and_freezing_stay_as_they_are(model):
     model.narrow.requires_grad_(False)
     copy = convert(model.train(), "low-rank", rank=2, names=("narrow", "lstm"))
-    assert not any(each.requires_grad for each in copy.narrow.parameters())
-    assert all(each.requires_grad for each in copy.lstm.parameters())
+    assert not any(parameter.requires_grad for parameter in copy.narrow.parameters())
+    assert all(parameter.requires_grad for parameter in copy.lstm.parameters())
     assert copy.lstm.training
 
 

@@ -93,10 +93,10 @@ def test_repeated_tokens_are_computed_once_and_sum_their_gradients(monkeypatch):
     tokens = torch.tensor([[4, 7, 4], [4, 9, 7]])
     weights = torch.randn(2, 3, 12)
     (module(tokens) * weights).sum().backward()
-    found = [parameter.grad.clone() for parameter in module.parameters()]
+    actual = [parameter.grad.clone() for parameter in module.parameters()]
     module.zero_grad()
     (module.embed(tokens.flatten()).view(2, 3, 12) * weights).sum().backward()
-    for ours, parameter in zip(found, module.parameters(), strict=True):
+    for ours, parameter in zip(actual, module.parameters(), strict=True):
         torch.testing.assert_close(ours, parameter.grad, rtol=1e-4, atol=1e-5)
     embed, calls = module.embed, []
     monkeypatch.setattr(module, "embed", lambda tokens: calls.append(len(tokens)) or embed(tokens))

@@ -113,7 +113,7 @@ def test_options():
     assert names["hgt"] == names["define"] - {"connection", "shuffle"}
     assert names["glt"] == names["hgt"] - {"schedule"} == names["glt-shuffle"]
     assert names["linear"] == names["glt"] - {"max_groups"}
-    assert all("inside" in each for each in names.values())
+    assert all("inside" in item for item in names.values())
     assert all(option.help for name in SMALL for option in options_of(name, table=True))
     assert options_of("phm", table=True) == options_of("phm")
 

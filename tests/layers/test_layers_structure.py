@@ -142,11 +142,11 @@ def test_a_taken_name_is_refused():
 
 
 def own_structure() -> type[Structure]:
-    """What a user writes in a file of their own: W = u vᵀ, rank one."""
+    """A user's structure: W = u vᵀ, rank one."""
 
     @register("test-rank-one")
     class RankOne(Structure):
-        """One outer product."""
+        """An outer product."""
 
         formula, count_formula, source = "W = α u vᵀ", "k + d", "these tests"
 
@@ -246,11 +246,11 @@ def test_a_structure_s_own_option_freeze_keeps_its_own_default():
 
 def test_parameters_of_any_structure_may_stay_as_they_were_drawn():
     linear = Linear(8, 8, structure="low-rank", rank=2, freeze="v")
-    assert [name for name, each in linear.named_parameters() if not each.requires_grad] == ["structure.v"]
+    assert [name for name, parameter in linear.named_parameters() if not parameter.requires_grad] == ["structure.v"]
     assert linear.structure.options["freeze"] == "v"
     assert "freeze" not in Linear(8, 8, structure="low-rank", rank=2).structure.options
     both = Linear(8, 8, structure="monarch", freeze="left, right").structure
-    assert not any(each.requires_grad for each in both.parameters())
+    assert not any(parameter.requires_grad for parameter in both.parameters())
     assert STRUCTURES.get("low-rank").misfit(8, 8, rank=2, freeze="v") is None
     with pytest.raises(PhmrunError, match="no parameter of layer 'low-rank' to freeze 'a'") as caught:
         Linear(8, 8, structure="low-rank", rank=2, freeze="a")

@@ -101,7 +101,7 @@ def test_without_a_state_it_starts_from_zeros():
 
 
 def test_coupled_gates_sum_to_one():
-    """One step by hand: c = f∘c₀ + (1 - f)∘g."""
+    """A step by hand: c = f∘c₀ + (1 - f)∘g."""
     torch.manual_seed(1)
     lstm = LSTM(3, 4, coupled=True)
     cell = lstm.cells[0]
@@ -233,12 +233,12 @@ def test_an_observer_is_told_what_the_gates_read(padded):
     torch.manual_seed(0)
     lstm = LSTM(3, 4, 2, batch_first=True, bidirectional=True).eval()
     inputs, lengths = torch.randn(2, 5, 3), torch.tensor([5, 3] if padded else [5, 5])
-    told = {}
-    lstm.observer = lambda number, read, before: told.update({number: (read, before)})
-    found = outputs(lstm, inputs, lengths) if padded else lstm(inputs)[0]
-    assert sorted(told) == [0, 1, 2, 3]
+    output = {}
+    lstm.observer = lambda number, read, before: output.update({number: (read, before)})
+    actual = outputs(lstm, inputs, lengths) if padded else lstm(inputs)[0]
+    assert sorted(output) == [0, 1, 2, 3]
     for number in (2, 3):
-        read, before = told[number]
+        read, before = output[number]
         assert len(read) == len(before) == int(lengths.sum())
         weights = lstm.cells[number].build()
         gates = read @ weights.input.t() + before @ weights.recurrent.t() + weights.input_bias + weights.recurrent_bias
@@ -249,10 +249,10 @@ def test_an_observer_is_told_what_the_gates_read(padded):
             for step in range(length):
                 cell = f[first + step] * cell + i[first + step] * g[first + step]
                 place = length - 1 - step if number == 3 else step
-                wanted = found[row, place].chunk(2)[number - 2]
+                wanted = actual[row, place].chunk(2)[number - 2]
                 torch.testing.assert_close(o[first + step] * cell.tanh(), wanted)
     lstm.observer = None
-    torch.testing.assert_close(found, outputs(lstm, inputs, lengths) if padded else lstm(inputs)[0])
+    torch.testing.assert_close(actual, outputs(lstm, inputs, lengths) if padded else lstm(inputs)[0])
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -264,15 +264,15 @@ def test_outputs_over_padding_equal_those_of_packed_sequences(bidirectional, cou
     lengths = torch.tensor([3, 5, 1, 4])
     inputs = torch.randn(4, 5, 6, dtype=torch.float64, requires_grad=True)
     weights = torch.randn(4, 5, 4 * lstm.directions, dtype=torch.float64)
-    found = []
+    actual = []
     for run in (lambda: outputs(lstm, inputs, lengths), lambda: packed_outputs(lstm, inputs, lengths)):
         inputs.grad = None
         lstm.zero_grad()
-        said = run()
-        (said * weights).sum().backward()
-        found.append([said, inputs.grad, *(parameter.grad for parameter in lstm.parameters())])
-    torch.testing.assert_close(found[0], found[1])
-    torch.testing.assert_close(outputs(folded(lstm), inputs, lengths), found[0][0])
+        messages = run()
+        (messages * weights).sum().backward()
+        actual.append([messages, inputs.grad, *(parameter.grad for parameter in lstm.parameters())])
+    torch.testing.assert_close(actual[0], actual[1])
+    torch.testing.assert_close(outputs(folded(lstm), inputs, lengths), actual[0][0])
 
 
 def packed_outputs(lstm, inputs, lengths):
@@ -364,10 +364,10 @@ def test_a_cell_with_linear_output_is_the_printed_one(options):
                     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
                     h = o * c
                     wanted[sentence, step, 9 * direction : 9 * direction + 9] = h
-    found = outputs(lstm, inputs, lengths)
-    torch.testing.assert_close(found, wanted)
+    actual = outputs(lstm, inputs, lengths)
+    torch.testing.assert_close(actual, wanted)
     torch.testing.assert_close(outputs(folded(lstm), inputs, lengths), wanted)
-    found.square().sum().backward()
+    actual.square().sum().backward()
     assert all(parameter.grad.any() for parameter in lstm.parameters())
     with pytest.raises(PhmrunError, match="reads padded sequences alone"):
         lstm(inputs)

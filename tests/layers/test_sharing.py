@@ -65,8 +65,8 @@ def test_copies_and_loaded_states_stay_tied():
     other.load_state_dict(model.state_dict())
     assert len({id(part.b) for part in maps(other)}) == 1
     tokens = torch.tensor([[4, 5, 3]])
-    for one in (twin, other):
-        torch.testing.assert_close(one.eval()(tokens, None, tokens), model.eval()(tokens, None, tokens))
+    for item in (twin, other):
+        torch.testing.assert_close(item.eval()(tokens, None, tokens), model.eval()(tokens, None, tokens))
     half = model.to(torch.bfloat16)
     assert len({id(part.a) for part in maps(half)}) == 1
 

@@ -28,8 +28,8 @@ def test_filtering_is_the_product_with_the_circulant_matrix(size):
     explicit = torch.stack([column.roll(shift) for shift in range(size)], 1)
     torch.testing.assert_close(signal(filtered(x, column), size), explicit @ x)
     torch.testing.assert_close(convolved(x, column), explicit @ x)
-    found = torch.linalg.eigvals(explicit)
-    nearest = (eigenvalues(column)[:, None] - found[None]).abs().amin(1)
+    actual = torch.linalg.eigvals(explicit)
+    nearest = (eigenvalues(column)[:, None] - actual[None]).abs().amin(1)
     assert nearest.max() < 1e-9
 
 

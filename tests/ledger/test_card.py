@@ -68,10 +68,10 @@ def test_description_of_a_damaged_directory(run: Run) -> None:
     run.history.path.write_text("x\n{}\n")
     run.samples_path.write_text('{"columns": 3}')
     run.config_path.unlink()
-    found = describe(run)
-    assert (found.status, found.metrics, found.history, found.samples, found.config) == (None, {}, [], {}, "")
-    assert len(found.damage) == 4
-    assert "cannot be read" in card(found)
+    actual = describe(run)
+    assert (actual.status, actual.metrics, actual.history, actual.samples, actual.config) == (None, {}, [], {}, "")
+    assert len(actual.damage) == 4
+    assert "cannot be read" in card(actual)
 
 
 def test_sizes_and_holder(run: Run) -> None:
@@ -80,11 +80,11 @@ def test_sizes_and_holder(run: Run) -> None:
     (run.path / "mine.txt").write_bytes(b"xy")
     (run.path / "loop").symlink_to(run.path)
     with run.lock():
-        found = describe(run)
-        assert found.holder is not None
-    sizes = {entry.name: entry.size for entry in found.entries}
+        actual = describe(run)
+        assert actual.holder is not None
+    sizes = {entry.name: entry.size for entry in actual.entries}
     assert (sizes["checkpoints/"], sizes["mine.txt"]) == (100, 2)
-    assert [entry.name for entry in found.entries][:2] == ["config.yaml", "status.json"]
+    assert [entry.name for entry in actual.entries][:2] == ["config.yaml", "status.json"]
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0, "0 s"), (119, "119 s"), (754, "13 min"), (12_000, "3 h 20 min")])

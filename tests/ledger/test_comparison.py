@@ -18,7 +18,7 @@ CONFIG = "task: nmt\nseed: {seed}\nmodel:\n  width: 16\nlayer: {layer}\n"
 
 @pytest.fixture
 def pair(tmp_path):
-    made = []
+    created = []
     for seed, layer, bleu in ((1, "{structure: dense}", 30.0), (2, "{structure: phm, n: 4}", 29.0)):
         run = Run.create(tmp_path / "runs", f"nmt-x-{seed}-0123456789a{seed}", CONFIG.format(seed=seed, layer=layer))
         run.update_metrics("test/bleu", {"value": bleu, "signature": "a"})
@@ -26,9 +26,9 @@ def pair(tmp_path):
         for step in (10, 20):
             run.history.append({"step": step * seed, "val/loss": step / 10, "train/loss": 1.0})
         run.set_state(State.DONE)
-        made.append(run)
-    made[0].update_metrics("dev/bleu", 31)
-    return made
+        created.append(run)
+    created[0].update_metrics("dev/bleu", 31)
+    return created
 
 
 def test_only_what_differs(pair):

@@ -21,8 +21,8 @@ def test_a_checksum_is_of_the_content_wherever_it_lies(tmp_path):
 def test_both_sides_and_their_order_count(tmp_path):
     for name in "ab":
         (tmp_path / name).write_text(name)
-    one, other = ([tmp_path / name for name in order] for order in ("ab", "ba"))
-    assert len({Split.of(one).sha256, Split.of(other).sha256, Split.of(one[:1]).sha256}) == 3
+    first, other = ([tmp_path / name for name in order] for order in ("ab", "ba"))
+    assert len({Split.of(first).sha256, Split.of(other).sha256, Split.of(first[:1]).sha256}) == 3
 
 
 def test_a_missing_or_damaged_file(tmp_path):

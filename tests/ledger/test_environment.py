@@ -1,4 +1,4 @@
-"""What is written of an environment, and what is not."""
+"""Content of an environment record, and facts that it leaves out."""
 
 import subprocess
 import sys
@@ -25,8 +25,8 @@ def test_an_entry_for_each_process(tmp_path):
     second = Segment(run, {"threads": 2, "python": "3.11"})
     assert second.resumed(4) == ["threads: 1, then 2"]
     second.end("done")
-    one, two = run.environment()
-    assert (one["state"], one["ended"], two["state"], two["first_step"]) == ("running", None, "done", 4)
+    item, two = run.environment()
+    assert (item["state"], item["ended"], two["state"], two["first_step"]) == ("running", None, "done", 4)
     run.environment_path.write_text('{"segments": 3}')
     assert read_segments(run) == []
     with pytest.raises(PhmrunError):
@@ -40,9 +40,9 @@ def test_secrets_stay_out(monkeypatch):
 
 
 def test_versions_of_what_computes():
-    found = dict(packages())
-    assert {"phmrun", "torch", "pytorch-lightning", "numpy", "sacrebleu"} <= found.keys()
-    assert not {"ruff", "mypy", "pytest"} & found.keys()
+    actual = dict(packages())
+    assert {"phmrun", "torch", "pytorch-lightning", "numpy", "sacrebleu"} <= actual.keys()
+    assert not {"ruff", "mypy", "pytest"} & actual.keys()
 
 
 def test_the_code_s_commit_and_its_changes(tmp_path, monkeypatch):

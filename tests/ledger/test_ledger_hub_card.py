@@ -10,16 +10,16 @@ from phmrun.ledger.card import hub_card, write_hub_card
 @pytest.fixture
 def run(tmp_path):
     name = "nmt-multi30k-phm-n4-1-0123456789ab"
-    made = Run.create(tmp_path, name, "task: nmt\nseed: 1\ndata: {name: multi30k}\nlayer: {structure: phm, n: 4}\n")
-    made.update_metrics("validation/best", {"value": 9.0})
-    made.update_metrics("train/loss", {"value": 1.0})
-    made.update_metrics("test/bleu", {"value": 36.5, "signature": "nrefs:1|tok:13a"})
-    made.update_metrics("test/sentences_per_second", {"value": 50.0})
-    made.update_metrics("test/accuracy-of-majority", 50.0)
-    made.update_metrics("dev/accuracy-matched", 70.25)
-    made.update_metrics("file-x/bleu", 1.0)
-    made.set_state(State.DONE)
-    return made
+    created = Run.create(tmp_path, name, "task: nmt\nseed: 1\ndata: {name: multi30k}\nlayer: {structure: phm, n: 4}\n")
+    created.update_metrics("validation/best", {"value": 9.0})
+    created.update_metrics("train/loss", {"value": 1.0})
+    created.update_metrics("test/bleu", {"value": 36.5, "signature": "nrefs:1|tok:13a"})
+    created.update_metrics("test/sentences_per_second", {"value": 50.0})
+    created.update_metrics("test/accuracy-of-majority", 50.0)
+    created.update_metrics("dev/accuracy-matched", 70.25)
+    created.update_metrics("file-x/bleu", 1.0)
+    created.set_state(State.DONE)
+    return created
 
 
 def test_the_results_are_those_of_splits(run, tmp_path):
@@ -40,6 +40,6 @@ def test_read_by_the_hubs_own_reader(run, tmp_path):
     hub = pytest.importorskip("huggingface_hub")
     card = hub.ModelCard.load(write_hub_card(run, tmp_path / "out"))
     assert card.data.library_name == "phmrun"
-    found = [(each.dataset_split, each.metric_type, each.metric_value) for each in card.data.eval_results]
-    assert found == [("test", "bleu", 36.5), ("dev", "accuracy", 70.25)]
+    actual = [(result.dataset_split, result.metric_type, result.metric_value) for result in card.data.eval_results]
+    assert actual == [("test", "bleu", 36.5), ("dev", "accuracy", 70.25)]
     assert run.id in card.text

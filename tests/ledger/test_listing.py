@@ -72,22 +72,22 @@ def test_order_by_an_unknown_column(runs: Path) -> None:
 @pytest.mark.parametrize("garbage", [b"", b"\xff\x00", b"[1]", b'{"state": 3}', b'{"state": "done", "about": 4}'])
 def test_damaged_run_is_listed_as_damaged(runs: Path, garbage: bytes) -> None:
     (runs / "b" / "status.json").write_bytes(garbage)
-    found = {run.id: run for run in list_runs(runs)}
-    assert found["b"].state == "damaged"
-    assert found["b"].damage is not None
-    assert found["a"].damage is None
-    assert names(select(found.values(), state="damaged")) == "b"
-    assert names(sort(found.values(), "step"))[-1] == "b"
-    json.dumps([run.to_json() for run in found.values()])
+    actual = {run.id: run for run in list_runs(runs)}
+    assert actual["b"].state == "damaged"
+    assert actual["b"].damage is not None
+    assert actual["a"].damage is None
+    assert names(select(actual.values(), state="damaged")) == "b"
+    assert names(sort(actual.values(), "step"))[-1] == "b"
+    json.dumps([run.to_json() for run in actual.values()])
 
 
 def test_damaged_metrics_and_missing_status(runs: Path) -> None:
     (runs / "a" / "metrics.json").write_text("[]")
     (runs / "b" / "status.json").unlink()
     (runs / "b" / "config.yaml").write_text("task: nmt")
-    found = {run.id: run for run in list_runs(runs)}
-    assert (found["a"].state, found["a"].damage) == ("damaged", "metrics.json: not an object")
-    assert (found["b"].state, found["b"].damage) == ("damaged", "status.json is missing")
+    actual = {run.id: run for run in list_runs(runs)}
+    assert (actual["a"].state, actual["a"].damage) == ("damaged", "metrics.json: not an object")
+    assert (actual["b"].state, actual["b"].damage) == ("damaged", "status.json is missing")
 
 
 def test_status_that_is_a_directory(runs: Path) -> None:
@@ -110,13 +110,13 @@ def test_dead_runs_are_interrupted(runs: Path) -> None:
 
 
 def test_scores(runs: Path) -> None:
-    found = list_runs(runs)
-    assert score_names(found) == ["test/bleu"]
-    assert [run.score("test/bleu") for run in found] == [20.0, 30.0, None, 25.0]
+    actual = list_runs(runs)
+    assert score_names(actual) == ["test/bleu"]
+    assert [run.score("test/bleu") for run in actual] == [20.0, 30.0, None, 25.0]
 
 
 def test_many_runs(tmp_path: Path) -> None:
     for number in range(500):
         make(tmp_path, f"nmt-x-phm-{number}-0123456789ab", bleu=float(number), task="nmt", layer="phm n=4", seed=number)
-    found = sort(list_runs(tmp_path), "-test/bleu")
-    assert [run.about("seed") for run in found] == list(range(499, -1, -1))
+    actual = sort(list_runs(tmp_path), "-test/bleu")
+    assert [run.about("seed") for run in actual] == list(range(499, -1, -1))

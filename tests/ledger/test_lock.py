@@ -286,7 +286,7 @@ def test_waits_for_a_short_holder(tmp_path: Path) -> None:
 
 
 def test_exactly_one_of_eight_wins(tmp_path: Path) -> None:
-    """Whether the lock is free or its holder dead."""
+    """True if the lock is free or its holder is dead."""
     dead_lock(tmp_path / "dead")
     racers = [start(RACE) for _ in range(8)]
     try:

@@ -27,19 +27,19 @@ def _tensorboard(folder):
     module = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = module.EventAccumulator(str(folder))
     events.Reload()
-    return {name: [(each.step, each.value) for each in events.Scalars(name)] for name in events.Tags()["scalars"]}
+    return {name: [(Scalar.step, Scalar.value) for Scalar in events.Scalars(name)] for name in events.Tags()["scalars"]}
 
 
 def _mlflow(folder):
     tracking = pytest.importorskip("mlflow.tracking")
     client = tracking.MlflowClient(tracking_uri=folder.as_uri())
-    experiments = [each.experiment_id for each in client.search_experiments() if each.name.startswith("phmrun")]
-    (found,) = client.search_runs(experiments)
-    assert found.data.params["training.max_steps"] == "20"
-    assert (found.info.run_name, found.info.status) == ("sva-x", "FINISHED")
-    names = found.data.metrics
-    histories = {name: client.get_metric_history(found.info.run_id, name) for name in names}
-    return {name: sorted((each.step, each.value) for each in rows) for name, rows in histories.items()}
+    experiments = [item.experiment_id for item in client.search_experiments() if item.name.startswith("phmrun")]
+    (actual,) = client.search_runs(experiments)
+    assert actual.data.params["training.max_steps"] == "20"
+    assert (actual.info.run_name, actual.info.status) == ("sva-x", "FINISHED")
+    names = actual.data.metrics
+    histories = {name: client.get_metric_history(actual.info.run_id, name) for name in names}
+    return {name: sorted((item.step, item.value) for item in rows) for name, rows in histories.items()}
 
 
 def _trackio(folder):
@@ -51,11 +51,11 @@ def _trackio(folder):
     asked = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     project, runs, rows, config = json.loads(asked.stdout)
     assert (project.startswith("phmrun-"), runs, config["training.max_steps"]) == (True, ["sva-x"], 20)
-    found = {}
+    actual = {}
     for row in rows:
         for name in row.keys() - {"step", "timestamp"}:
-            found.setdefault(name, []).append((row["step"], row[name]))
-    return found
+            actual.setdefault(name, []).append((row["step"], row[name]))
+    return actual
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_a_mirror_is_read_back_by_its_own_package(name, run):
     for _ in range(2):  # the second takes the place of the first
         folder = write_mirror(run, name)
         assert folder == run.path / name
-        found = {"tensorboard": _tensorboard, "mlflow": _mlflow, "trackio": _trackio}[name](folder)
+        actual = {"tensorboard": _tensorboard, "mlflow": _mlflow, "trackio": _trackio}[name](folder)
         figures = {"val/loss": [(10, 2.0), (20, 1.0)], "val/accuracy": [(10, 25.0), (20, 50.0)]}
-        assert found == {**figures, "test/accuracy": [(20, 62.5)]}  # one unit
+        assert actual == {**figures, "test/accuracy": [(20, 62.5)]}  # one unit
     assert not list(run.path.glob(".*.tmp"))
     assert not any(str(os.getpid()) in path.name for path in run.path.iterdir())
 

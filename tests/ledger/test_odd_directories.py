@@ -67,8 +67,8 @@ def test_what_is_no_file_is_not_waited_for(kind, file, tmp_path):
     make[kind](path)
     (summary,) = _listed(tmp_path)
     assert summary.state == ("damaged" if file in ("status.json", "metrics.json") else "interrupted")
-    told = describe(Run(path.parent))
-    assert bool(told.damage) == (file != "lock")
+    output = describe(Run(path.parent))
+    assert bool(output.damage) == (file != "lock")
 
 
 def test_a_config_that_is_a_pipe(tmp_path):

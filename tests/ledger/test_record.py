@@ -19,23 +19,23 @@ NAME = "toy-lost-dense-1-0123456789ab"
 @pytest.fixture
 def run(tmp_path):
     """A finished run with everything that a record keeps."""
-    made = Run.create(tmp_path / "runs", NAME, "task: toy\nseed: 1\nlayer: {structure: dense}  # from a file\n")
-    made.write_parameters({"total": 12, "modules": [{"name": "a"}], "fingerprints": {"train": "0" * 64}})
-    made.update_metrics("test/accuracy", {"value": 81.5, "signature": "x", "ci": [80.0, 83.0]})
-    made.update_metrics("train/loss", {"value": math.nan, "signature": "y"})
+    created = Run.create(tmp_path / "runs", NAME, "task: toy\nseed: 1\nlayer: {structure: dense}  # from a file\n")
+    created.write_parameters({"total": 12, "modules": [{"name": "a"}], "fingerprints": {"train": "0" * 64}})
+    created.update_metrics("test/accuracy", {"value": 81.5, "signature": "x", "ci": [80.0, 83.0]})
+    created.update_metrics("train/loss", {"value": math.nan, "signature": "y"})
     file = Source("/home/somebody/data/train.txt", "1" * 64, 10)
-    made.write_data(DataRecord({"train": Split((file,)), "dev": Split((file,))}, {"train": "0" * 64}))
-    with made.lock():
-        made.history.append({"step": 1, "time": 0.123456789, "train/loss": 1.0})
+    created.write_data(DataRecord({"train": Split((file,)), "dev": Split((file,))}, {"train": "0" * 64}))
+    with created.lock():
+        created.history.append({"step": 1, "time": 0.123456789, "train/loss": 1.0})
     segment = {
         "host": "h",
         "command": ["phmrun", "/home/x"],
         "packages": {"torch": "2", "zzz": "1"},
         "cpu_seconds": 3.0,
     }
-    (made.path / "environment.json").write_text(json.dumps({"segments": [segment]}))
-    made.set_state(State.DONE, "the last step", step=4, seconds=2.0)
-    return made
+    (created.path / "environment.json").write_text(json.dumps({"segments": [segment]}))
+    created.set_state(State.DONE, "the last step", step=4, seconds=2.0)
+    return created
 
 
 def test_a_run_comes_back(run, tmp_path):
@@ -51,7 +51,7 @@ def test_a_run_comes_back(run, tmp_path):
     assert after.metrics["test/accuracy"] == before.metrics["test/accuracy"]
     assert again.parameters() == {"total": 12, "fingerprints": {"train": "0" * 64}}
     assert again.data().splits["dev"].files == (Source("train.txt", "1" * 64, 10),)
-    assert [each["packages"] for each in again.environment()] == [{"torch": "2"}]
+    assert [item["packages"] for item in again.environment()] == [{"torch": "2"}]
     assert again.history.read() == [{"step": 1, "time": 0.12346, "train/loss": 1.0}]
     assert json.loads((again.path / ITEMS).read_text()) == items
     assert json.loads((again.path / WEIGHTS).read_text()) == {"last.ckpt": "2" * 64}
@@ -143,9 +143,9 @@ def test_links_and_weights_in_the_place_of_a_run_are_left_alone(run, tmp_path):
 
 def test_a_run_that_is_there_stays(run, tmp_path):
     path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
-    before = sorted(each.name for each in run.path.iterdir())
-    assert [one.path for one in restore([path], tmp_path / "runs")] == [run.path]
-    assert sorted(each.name for each in run.path.iterdir()) == before
+    before = sorted(item.name for item in run.path.iterdir())
+    assert [entry.path for entry in restore([path], tmp_path / "runs")] == [run.path]
+    assert sorted(item.name for item in run.path.iterdir()) == before
 
 
 def test_an_unfinished_run_has_no_result(run):

@@ -61,21 +61,21 @@ def records(file: Path) -> Iterator[Any]:
 
 
 def contents(directory: Path) -> dict[str, Any]:
-    """What a W&B run directory holds: the run's record, its config, its rows, its summary."""
+    """Content of a W&B run directory: record, config, rows and summary of the run."""
     (file,) = directory.glob("*.wandb")
-    found: dict[str, Any] = {"config": {}, "rows": [], "summary": {}, "run": None, "metrics": {}}
+    actual: dict[str, Any] = {"config": {}, "rows": [], "summary": {}, "run": None, "metrics": {}}
     for record in records(file):
         kind = record.WhichOneof("record_type")
         if kind == "run":
-            found["run"] = record.run
-            found["config"] |= loaded(record.run.config.update)
+            actual["run"] = record.run
+            actual["config"] |= loaded(record.run.config.update)
         elif kind == "history":
-            found["rows"].append(loaded(record.history.item))
+            actual["rows"].append(loaded(record.history.item))
         elif kind == "summary":
-            found["summary"] |= loaded(record.summary.update)
+            actual["summary"] |= loaded(record.summary.update)
         elif kind == "metric":
-            found["metrics"][record.metric.name or record.metric.glob_name] = record.metric.step_metric
-    return found
+            actual["metrics"][record.metric.name or record.metric.glob_name] = record.metric.step_metric
+    return actual
 
 
 def loaded(items: Any) -> dict[str, Any]:
@@ -137,20 +137,20 @@ def test_offline_holds_config_rows_table_and_summary(
     mirror.finish()
     assert directory is not None
     assert directory.parent == run.wandb_dir
-    found = contents(directory)
-    assert (found["run"].run_id, found["run"].project, found["run"].run_group) == (ID, "p", "a sweep")
-    assert (found["run"].job_type, sorted(found["run"].tags)) == ("nmt", ["n=4", "phm"])
-    assert found["config"]["layer"] == {"n": 4}
-    assert found["metrics"]["*"] == "trainer/global_step"
-    assert column(found, "trainer/global_step") == [10, 20, 20]
-    assert column(found, "trainer/seconds") == [1.5, 2.5]
-    assert column(found, "train/loss")[0] == 3.25
-    assert column(found, "val/bleu") == []
-    assert column(found, "samples._type") == ["table-file"]
+    actual = contents(directory)
+    assert (actual["run"].run_id, actual["run"].project, actual["run"].run_group) == (ID, "p", "a sweep")
+    assert (actual["run"].job_type, sorted(actual["run"].tags)) == ("nmt", ["n=4", "phm"])
+    assert actual["config"]["layer"] == {"n": 4}
+    assert actual["metrics"]["*"] == "trainer/global_step"
+    assert column(actual, "trainer/global_step") == [10, 20, 20]
+    assert column(actual, "trainer/seconds") == [1.5, 2.5]
+    assert column(actual, "train/loss")[0] == 3.25
+    assert column(actual, "val/bleu") == []
+    assert column(actual, "samples._type") == ["table-file"]
     (table,) = directory.glob("files/media/table/*.table.json")
     assert json.loads(table.read_text())["data"] == [["a dog", "ein Hund"]]
-    assert found["summary"]["parameters/total"] == 1000
-    assert found["summary"]["model"] == "Transformer(…)"
+    assert actual["summary"]["parameters/total"] == 1000
+    assert actual["summary"]["model"] == "Transformer(…)"
     assert capfd.readouterr() == ("", "")
     outside = {path for path in everything_below(tmp_path) if run.path not in path.parents}
     assert outside == {tmp_path / "home", tmp_path / "runs", run.path}
@@ -231,30 +231,34 @@ def test_sync_replays_all_segments_as_one_run(resumed: Run) -> None:
     before = everything_below(resumed.wandb_dir)
     synced = sync(resumed, "offline")
     assert (synced.run_id, synced.rows, synced.url) == (ID, 4, None)
-    found = contents(synced.directory)
-    assert (found["run"].run_id, found["run"].project, found["run"].run_group) == (ID, "p", "g")
-    assert found["config"]["layer"] == {"structure": "phm", "n": 4}
-    assert column(found, "train/loss") == [1 / step for step in (10, 20, 30, 40)]
-    assert column(found, "trainer/global_step") == [10, 20, 30, 40, 40]
-    assert column(found, "samples.nrows") == [2]
-    assert found["summary"]["test/bleu"] == 31.5
-    assert found["summary"]["test/bleu/signature"] == "nrefs:1"
-    assert found["summary"]["parameters/blocks/dense"] == 4
+    actual = contents(synced.directory)
+    assert (actual["run"].run_id, actual["run"].project, actual["run"].run_group) == (ID, "p", "g")
+    assert actual["config"]["layer"] == {"structure": "phm", "n": 4}
+    assert column(actual, "train/loss") == [1 / step for step in (10, 20, 30, 40)]
+    assert column(actual, "trainer/global_step") == [10, 20, 30, 40, 40]
+    assert column(actual, "samples.nrows") == [2]
+    assert actual["summary"]["test/bleu"] == 31.5
+    assert actual["summary"]["test/bleu/signature"] == "nrefs:1"
+    assert actual["summary"]["parameters/blocks/dense"] == 4
     assert before <= everything_below(resumed.wandb_dir)
 
 
 def test_sync_of_a_run_that_was_never_mirrored(run: Run) -> None:
     run.history.append({"step": 1, "train/loss": math.nan})
-    found = contents(sync(run, "offline", project="mine").directory)
-    assert (found["run"].project, found["run"].job_type, sorted(found["run"].tags)) == ("mine", "nmt", ["n=4", "phm"])
-    assert column(found, "trainer/global_step") == [1]
+    actual = contents(sync(run, "offline", project="mine").directory)
+    assert (actual["run"].project, actual["run"].job_type, sorted(actual["run"].tags)) == (
+        "mine",
+        "nmt",
+        ["n=4", "phm"],
+    )
+    assert column(actual, "trainer/global_step") == [1]
 
 
 def test_sync_of_a_long_history(run: Run) -> None:
     for step in range(2000):
         run.history.append({"step": step, "train/loss": step / 7, "text": "x" * 40})
-    found = contents(sync(run, "offline").directory)
-    assert column(found, "train/loss") == [step / 7 for step in range(2000)]
+    actual = contents(sync(run, "offline").directory)
+    assert column(actual, "train/loss") == [step / 7 for step in range(2000)]
 
 
 def test_sync_while_disabled_is_refused(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""What the keys of a run's files are called."""
+"""Human-readable names of the keys in a run's files."""
 
 import pytest
 

@@ -87,7 +87,7 @@ EDITS = Metric("edits", "edits per item", lower_is_better=True)
 @pytest.fixture
 def task(monkeypatch):
     parts = dict.fromkeys(("schema", "vocabulary", "data", "module", "predictor"), "")
-    made = Task(
+    created = Task(
         "spans",
         "A third-party task.",
         **parts,
@@ -95,8 +95,8 @@ def task(monkeypatch):
         metrics=(F1, EDITS),
         baselines=(Baseline("always", "every item is a span"),),
     )
-    monkeypatch.setitem(TASKS._registered, "spans", made)
-    return made
+    monkeypatch.setitem(TASKS._registered, "spans", created)
+    return created
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def corpus(count, seed=0):
 
 
 def command_line(folder: Path, hypotheses, references, *options):
-    """What ``sacrebleu`` itself says of the two files."""
+    """Score of the two files by the command ``sacrebleu``."""
     (folder / "hyp").write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
     (folder / "ref").write_text("".join(f"{line}\n" for line in references), encoding="utf-8")
     command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-w", "10", "--format", "json", *options]

@@ -40,7 +40,9 @@ def test_the_mean_of_nltks_scores():
 
 def test_the_mean_of_sacrebleus_sentence_scores():
     score = sentence_bleu(HYPOTHESES, REFERENCES)
-    theirs = [sacrebleu.sentence_bleu(one, [other]).score for one, other in zip(HYPOTHESES, REFERENCES, strict=True)]
+    theirs = [
+        sacrebleu.sentence_bleu(first, [other]).score for first, other in zip(HYPOTHESES, REFERENCES, strict=True)
+    ]
     assert score.value == pytest.approx(sum(theirs) / len(theirs))
     assert score.value != pytest.approx(bleu(HYPOTHESES, REFERENCES, resamples=0).value, abs=1)
     assert score.signature.startswith("nrefs:1|case:mixed|eff:yes|tok:13a|smooth:exp|version:")

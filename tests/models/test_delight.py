@@ -41,8 +41,8 @@ def test_counts_are_those_that_the_authors_print(vocabulary, printed):
 
 def test_the_maps_grow_and_shrink_and_the_blocks_grow():
     maps = group_maps(192, 768.0, 192, 5, 16)
-    assert [(each.outputs, each.groups) for each in maps] == [(192, 2), (480, 4), (768, 8), (480, 4), (192, 2)]
-    assert [each.inputs for each in maps] == [192, *(each.outputs + 192 for each in maps[:-1])]
+    assert [(item.outputs, item.groups) for item in maps] == [(192, 2), (480, 4), (768, 8), (480, 4), (192, 2)]
+    assert [item.inputs for item in maps] == [192, *(item.outputs + 192 for item in maps[:-1])]
     assert [most_groups(width) for width in (32, 64, 96, 128, 384, 512, 640)] == [1, 2, 4, 4, 16, 16, 32]
     assert block_scales(3, (4, 8), 2.0) == [(4, 2.0), (6, 2.5), (8, 3.0)]
     assert block_scales(1, (4, 8), 2.0) == [(4, 2.0)]

@@ -200,8 +200,8 @@ def search(network, source, *, beam, alpha, limit):
 
 def translations(network, rows, *, batch, application="dense"):
     decoder = IncrementalTransformer(network, PAD, application)
-    found = translate(decoder, rows, beam=4, alpha=0.6, bos=BOS, eos=EOS, pad=PAD, batch=batch, max_length_offset=6)
-    return [hypotheses[0].tokens for hypotheses in found]
+    actual = translate(decoder, rows, beam=4, alpha=0.6, bos=BOS, eos=EOS, pad=PAD, batch=batch, max_length_offset=6)
+    return [hypotheses[0].tokens for hypotheses in actual]
 
 
 @pytest.mark.parametrize(("seed", "application"), list(enumerate(["dense", "factored", "factored"])))
@@ -229,8 +229,8 @@ def differences(network, rows):
     exact = copy.deepcopy(network).double()
     return [
         search(exact, row, beam=4, alpha=0.6, limit=int(1.5 * len(row)) + 6)[1]
-        for row, one, other in pairs
-        if one != other
+        for row, first, other in pairs
+        if first != other
     ]
 
 

@@ -73,8 +73,8 @@ def test_step_by_step_as_all_at_once(kind, tie, application):
     state = decoder.start(SOURCE)
     wanted = network.output(network(SOURCE, SOURCE.ne(0)[:, None, None, :], TARGET))
     for step in range(TARGET.shape[1]):
-        found = decoder.step(TARGET[:, step : step + 1], state)
-        torch.testing.assert_close(found[:, 0], wanted[:, step])
+        actual = decoder.step(TARGET[:, step : step + 1], state)
+        torch.testing.assert_close(actual[:, 0], wanted[:, step])
 
 
 @cases

@@ -15,11 +15,11 @@ AGREE = (Verdict.FOLLOWS, Verdict.TRIVIAL, Verdict.FITTED, Verdict.ROUNDED)
 
 @pytest.fixture(scope="module")
 def rows():
-    found = {}
+    actual = {}
     for row in audit("all"):
-        assert (row.paper, row.table, row.row) not in found
-        found[row.paper, row.table, row.row] = row
-    return found
+        assert (row.paper, row.table, row.row) not in actual
+        actual[row.paper, row.table, row.row] = row
+    return actual
 
 
 def of(rows, paper, table):
@@ -28,11 +28,11 @@ def of(rows, paper, table):
 
 @pytest.mark.parametrize("table", ["5", "7"])
 def test_all_ten_counts_of_the_reproduction_to_the_unit(rows, table):
-    found = of(rows, "reproduction", table)
-    assert len(found) == 5
-    assert {row.verdict for row in found.values()} == {Verdict.FOLLOWS, Verdict.FITTED}
-    assert [row.verdict is Verdict.FITTED for row in found.values()] == [False, True, True, True, False]
-    assert all(int(row.published.replace(",", "")) == row.computed for row in found.values())
+    actual = of(rows, "reproduction", table)
+    assert len(actual) == 5
+    assert {row.verdict for row in actual.values()} == {Verdict.FOLLOWS, Verdict.FITTED}
+    assert [row.verdict is Verdict.FITTED for row in actual.values()] == [False, True, True, True, False]
+    assert all(int(row.published.replace(",", "")) == row.computed for row in actual.values())
 
 
 def test_the_reproductions_slip_is_an_option():
@@ -101,8 +101,8 @@ def test_the_reproductions_slip_is_an_option():
     ],
 )
 def test_what_must_be_exact(rows, paper, table, exact):
-    found = of(rows, paper, table)
-    assert [name for name in exact if found[name].verdict not in AGREE] == []
+    actual = of(rows, paper, table)
+    assert [name for name in exact if actual[name].verdict not in AGREE] == []
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_what_must_be_exact(rows, paper, table, exact):
     ],
 )
 def test_what_is_exact_by_another_printed_number_says_so(rows, paper, table, row, source):
-    found = next(one for name, one in of(rows, paper, table).items() if name.startswith(row))
-    assert found.verdict in (Verdict.ROUNDED, Verdict.FITTED)
-    assert source in found.note
+    actual = next(first for name, first in of(rows, paper, table).items() if name.startswith(row))
+    assert actual.verdict in (Verdict.ROUNDED, Verdict.FITTED)
+    assert source in actual.note
 
 
 def test_figures_by_verdict(rows):
@@ -145,18 +145,18 @@ def test_a_verdict_other_than_follows_says_why(rows):
 
 
 def test_what_is_printed_with_fewer_digits_does_not_follow(rows):
-    found = of(rows, "phm", "6")["Transformer / #Params"]
-    assert (found.published, found.computed, found.verdict) == ("400K", 395_520, Verdict.ROUNDED)
+    actual = of(rows, "phm", "6")["Transformer / #Params"]
+    assert (actual.published, actual.computed, actual.verdict) == ("400K", 395_520, Verdict.ROUNDED)
 
 
 def test_the_parser_as_released_is_larger_than_printed(rows):
     """The paper counts layers 2 and 3 of the BiLSTM with half of their inputs; 2·4·200·200 for each of four cells."""
-    found = of(rows, "matsuno", "4")
-    printed, computed = found["Bidirectional LSTM / Number of Parameters"].published, 2_567_200
-    assert found["Bidirectional LSTM / Number of Parameters"].computed == computed == int(printed) + 4 * 4 * 200 * 200
-    assert found["TOTAL / Number of Parameters"].computed == 3_157_637 + 640_000
-    assert "half of what they read" in found["Bidirectional LSTM / Number of Parameters"].note
-    assert "defaults" in found["Character LSTM / Number of Parameters"].note
+    actual = of(rows, "matsuno", "4")
+    printed, computed = actual["Bidirectional LSTM / Number of Parameters"].published, 2_567_200
+    assert actual["Bidirectional LSTM / Number of Parameters"].computed == computed == int(printed) + 4 * 4 * 200 * 200
+    assert actual["TOTAL / Number of Parameters"].computed == 3_157_637 + 640_000
+    assert "half of what they read" in actual["Bidirectional LSTM / Number of Parameters"].note
+    assert "defaults" in actual["Character LSTM / Number of Parameters"].note
 
 
 def test_what_is_not_determined_gives_two_counts(rows):
@@ -247,14 +247,14 @@ def test_a_wrong_argument_names_file_and_row():
 
 
 def test_what_was_chosen_to_meet_a_number_is_said():
-    """Of what derives from such a count, too."""
+    """Figures derived from such a count are named, too."""
     for name, row in (
         ("configs/papers/reproduction/table5.yaml", "PHM-Transformer (n=2)"),
         ("configs/papers/shapeshifter/table2.yaml", "*Shapeshifter 16/256 / Fold"),
         ("configs/papers/matsuno/table4.yaml", "Others / Number of Parameters"),
     ):
-        found = next(each for each in audit_table(load_table(name), name) if each.row == row)
-        assert (found.verdict, found.note[:6]) == (Verdict.FITTED, "chosen"), row
+        actual = next(item for item in audit_table(load_table(name), name) if item.row == row)
+        assert (actual.verdict, actual.note[:6]) == (Verdict.FITTED, "chosen"), row
 
 
 def test_what_is_counted_is_what_training_builds():

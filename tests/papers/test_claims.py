@@ -25,15 +25,15 @@ def test_every_paper_has_claims_on_cells_that_exist():
     files = load_claims()
     assert [file.paper for file in files] == paper_names()
     for file in files:
-        names = [one.name for one in file.claims]
+        names = [claim.name for claim in file.claims]
         assert len(set(names)) == len(names)
 
 
 def test_outcomes():
     up, down, same = [32.0, 32.1, 31.9, 32.2], [28.0, 28.2, 27.9, 28.1], [30.1, 30.0, 30.2, 29.9]
-    assert [said("better", each) for each in (up, down, same)] == [Outcome.HOLDS, Outcome.FAILS, Outcome.UNDECIDED]
-    assert [said("worse", each) for each in (up, down, same)] == [Outcome.FAILS, Outcome.HOLDS, Outcome.UNDECIDED]
-    assert [said("close", each) for each in (up, down, same)] == [Outcome.HOLDS, Outcome.FAILS, Outcome.HOLDS]
+    assert [said("better", item) for item in (up, down, same)] == [Outcome.HOLDS, Outcome.FAILS, Outcome.UNDECIDED]
+    assert [said("worse", item) for item in (up, down, same)] == [Outcome.FAILS, Outcome.HOLDS, Outcome.UNDECIDED]
+    assert [said("close", item) for item in (up, down, same)] == [Outcome.HOLDS, Outcome.FAILS, Outcome.HOLDS]
     assert said("close", [28.0, 32.0, 29.0, 31.0]) is Outcome.UNDECIDED
     assert said("better", down, lower=True) is Outcome.HOLDS  # perplexity
     assert said("close", up, lower=True) is Outcome.FAILS
@@ -46,10 +46,10 @@ def test_reduced_settings_never_decide_the_papers_claim():
     def measured(file, _):
         return (comparison, (4, 4)) if file.endswith("-small.yaml") else (None, (0, 0))
 
-    found = examine("phm", claim("better"), measured, lambda *_: 0.0)
-    assert (found.outcome, bool(found.reduced), found.seeds) == (Outcome.HOLDS, True, (4, 4))
-    assert found.printed == pytest.approx(0.77)
-    assert "table5-small.yaml" in found.command
+    actual = examine("phm", claim("better"), measured, lambda *_: 0.0)
+    assert (actual.outcome, bool(actual.reduced), actual.seeds) == (Outcome.HOLDS, True, (4, 4))
+    assert actual.printed == pytest.approx(0.77)
+    assert "table5-small.yaml" in actual.command
     none = examine("phm", claim("better"), lambda *_: (None, (0, 0)), lambda *_: 0.0)
     assert (none.outcome, none.why) == (Outcome.UNDECIDED, "no run is done")
     assert none.command == (
@@ -59,10 +59,10 @@ def test_reduced_settings_never_decide_the_papers_claim():
 
 def test_sizes_and_what_no_run_has():
     files = {file.paper: file for file in load_claims()}
-    size = next(one for one in files["phm"].claims if one.claim == "size")
+    size = next(claim for claim in files["phm"].claims if claim.claim == "size")
     assert examine("phm", size, lambda *_: (None, (0, 0)), lambda *_: 0.25).outcome is Outcome.HOLDS
     assert examine("phm", size, lambda *_: (None, (0, 0)), lambda *_: 0.4).outcome is Outcome.FAILS
-    time = next(one for one in files["phm"].claims if one.name == "time")
+    time = next(claim for claim in files["phm"].claims if claim.name == "time")
     assert examine("phm", time, lambda *_: (None, (0, 0)), lambda *_: 0.0).outcome is Outcome.UNTESTABLE
 
 

@@ -56,12 +56,12 @@ def silent(resolved):
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_no_cell_inherits_a_quick_start_or_leaves_a_setting_to_chance(name):
-    found = 0
+    actual = 0
     for row, heading, resolved in cells(name):
-        found += 1
+        actual += 1
         inherited = [key for key, label in resolved.origin.items() if "configs/tasks/" in label]
         assert (inherited, silent(resolved)) == ([], []), f"{row}, {heading}"
-    assert found
+    assert actual
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -147,9 +147,9 @@ SAID = [
 @pytest.mark.parametrize("said", SAID)
 def test_every_number_of_the_set_up_sections(said):
     *cell, keys = said.split(" | ")
-    found = settings(*cell)
+    actual = settings(*cell)
     for key, value in (pair.split("=") for pair in keys.split()):
-        assert str(reduce(lambda values, part: values[part], key.split("."), found)) == value, key
+        assert str(reduce(lambda values, part: values[part], key.split("."), actual)) == value, key
 
 
 def test_every_table_is_found():

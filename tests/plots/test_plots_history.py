@@ -19,23 +19,26 @@ ROWS = [
 
 def run(tmp_path, number, rows=ROWS, epoch=100, **values):
     config = resolve(TASKS.get("lm").load("schema"), [task_defaults("lm"), Source("x", values)], options_of).config
-    made = Run.create(tmp_path, f"lm-run-{number}", to_yaml(config))
+    created = Run.create(tmp_path, f"lm-run-{number}", to_yaml(config))
     for row in rows:
-        made.history.append(row)
-    made.write_parameters({"total": 1, **({"steps_per_epoch": epoch} if epoch else {})})
-    return made
+        created.history.append(row)
+    created.write_parameters({"total": 1, **({"steps_per_epoch": epoch} if epoch else {})})
+    return created
 
 
 def test_the_usual_score_that_all_have(tmp_path):
-    one, other = run(tmp_path, 1), run(tmp_path, 2, rows=[{"step": 1, "time": 1.0, "val/loss": 1.0, "train/loss": 1.0}])
-    assert choose_score([one], None) == "val/perplexity"
-    assert choose_score([one, other], None) == "val/loss"
-    assert choose_score([one, other], "train/loss") == "train/loss"
+    first, other = (
+        run(tmp_path, 1),
+        run(tmp_path, 2, rows=[{"step": 1, "time": 1.0, "val/loss": 1.0, "train/loss": 1.0}]),
+    )
+    assert choose_score([first], None) == "val/perplexity"
+    assert choose_score([first, other], None) == "val/loss"
+    assert choose_score([first, other], "train/loss") == "train/loss"
     with pytest.raises(PhmrunError, match="not all of the runs have the score 'val/perplexity'") as caught:
-        choose_score([one, other], "val/perplexity")
+        choose_score([first, other], "val/perplexity")
     assert "val/loss" in caught.value.valid
     with pytest.raises(PhmrunError, match="no score in common"):
-        choose_score([one, run(tmp_path, 3, rows=[])], None)
+        choose_score([first, run(tmp_path, 3, rows=[])], None)
 
 
 @pytest.mark.parametrize(("axis", "places"), [("epoch", [1, 2]), ("step", [100, 200]), ("time", [1, 3])])

@@ -65,7 +65,7 @@ def variables() -> Weights:
 def rnn(weights: Weights, name: str, inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Outputs ``[batch, length, hidden]`` and the last state; ``neural/rnn.py:46-142``."""
     state = weights[f"{name}/zero_state"].expand(len(inputs), -1)  # base_cell.py:50-54
-    said = []
+    messages = []
     for step in inputs.unbind(1):
         cell, hidden = state.chunk(2, dim=1)  # lstm_cell.py:37
         both = torch.cat([step, hidden], dim=1) @ weights[f"{name}/weights"] + weights[f"{name}/biases"]  # linalg.py:81
@@ -76,8 +76,8 @@ def rnn(weights: Weights, name: str, inputs: Tensor) -> tuple[Tensor, Tensor]:
         cell = gates[0] * torch.tanh(cell_act) + (1 - gates[1]) * cell  # lstm_cell.py:50
         hidden = torch.tanh(cell) * gates[2]  # lstm_cell.py:51-52
         state = torch.cat([cell, hidden], dim=1)  # lstm_cell.py:54
-        said.append(hidden)
-    return torch.stack(said, dim=1), state
+        messages.append(hidden)
+    return torch.stack(messages, dim=1), state
 
 
 def scores(weights: Weights, words: Tensor, tags: Tensor, spellings: list[list[list[int]]]) -> tuple[Tensor, Tensor]:
@@ -120,7 +120,7 @@ def loss_of(arcs: Tensor, labels: Tensor, heads: Tensor, wanted: Tensor) -> Tens
 
 
 def update(weights: Weights, state: dict[str, list[Tensor]], rows: dict[str, Tensor]) -> None:
-    """One step of ``radam_optimizer.py:51-107`` with ``base_optimizer.py:161-193`` and the clip of line 201."""
+    """Optimizer step of ``radam_optimizer.py:51-107`` with ``base_optimizer.py:161-193`` and the clip of line 201."""
     steps = {}
     for name, value in weights.items():
         at = rows.get(name, torch.arange(len(value)))

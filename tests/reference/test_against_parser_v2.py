@@ -52,9 +52,9 @@ def gradient(network, example):
 def test_scores_loss_and_gradient_are_those_of_the_authors_equations(numbers):
     with default_double():
         network, example = parser(numbers), batch(numbers, 0)
-        found = network(*example.inputs)
-        labels = network.label_classifier(found.dependents, found.heads).permute(0, 2, 1, 3)
-        torch.testing.assert_close(found.arcs, numbers["arcs"], atol=1e-12, rtol=0)
+        actual = network(*example.inputs)
+        labels = network.label_classifier(actual.dependents, actual.heads).permute(0, 2, 1, 3)
+        torch.testing.assert_close(actual.arcs, numbers["arcs"], atol=1e-12, rtol=0)
         torch.testing.assert_close(labels, numbers["labels"], atol=1e-12, rtol=0)
         assert gradient(network, example) == pytest.approx(float(numbers["loss"]), abs=1e-12)
         gradients = {name: value.grad for name, value in network.named_parameters()}

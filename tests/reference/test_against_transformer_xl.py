@@ -27,12 +27,12 @@ def network(numbers, clamp=-1, same=False):
 
 def losses(model, tokens):
     """Summed losses of consecutive segments."""
-    state, found = None, []
+    state, actual = None, []
     for start in range(0, 3 * LENGTH, LENGTH):
         reading = model(tokens[:, start : start + LENGTH], state)
-        found.append(model.loss(reading.hidden, tokens[:, start + 1 : start + LENGTH + 1]).loss)
+        actual.append(model.loss(reading.hidden, tokens[:, start + 1 : start + LENGTH + 1]).loss)
         state = reading.state
-    return torch.stack(found)
+    return torch.stack(actual)
 
 
 @pytest.mark.parametrize("same", [False, True])

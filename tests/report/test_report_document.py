@@ -51,8 +51,8 @@ def test_html_is_well_formed_and_needs_no_network(page):
     assert tags.open == []
     assert [source.split(",")[0] for source in tags.sources] == ["data:image/svg+xml;base64"]
     assert not re.search(r"<(script|link|iframe)|@import|url\(", text)
-    for said in ("A & B", "a < b", "1,234", "31.20 ± 0.41*", "a: <b>", 'what "it" shows', "phmrun sweep x.yaml"):
-        assert said in tags.text
+    for item in ("A & B", "a < b", "1,234", "31.20 ± 0.41*", "a: <b>", 'what "it" shows', "phmrun sweep x.yaml"):
+        assert item in tags.text
     assert '<td class="number">31.20 ± 0.41*</td>' in text
     assert "<details><summary>Settings</summary>" in text
 
@@ -86,5 +86,5 @@ def test_paths_do_not_tell_whose_home_they_are_in(write, monkeypatch, tmp_path):
     ]
     text = write(Document(f"{home}/title", parts, [Section(f"{home}/s", parts)])).replace("\\", "")
     assert str(tmp_path) not in text
-    for said in ("~/title", "~/s", "Not run: ~/x.yaml", "~/a", "$PHMRUN_DATA/b", "train: $PHMRUN_DATA/train.tsv"):
-        assert said in text
+    for item in ("~/title", "~/s", "Not run: ~/x.yaml", "~/a", "$PHMRUN_DATA/b", "train: $PHMRUN_DATA/train.tsv"):
+        assert item in text

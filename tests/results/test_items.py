@@ -1,4 +1,4 @@
-"""What items add to a score, written into a small file and read again."""
+"""Per-item values of a score, written to a small file and read back."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -38,7 +38,7 @@ def test_damaged_columns_are_refused(text):
 
 
 def of_lengths(run, split, part):
-    """Words of each prediction, as somebody's own score might count them."""
+    """Number of words in each prediction, a third-party score."""
     lines = (run.predictions / f"{split}.txt").read_text().splitlines()
     return Items(np.array([[len(line.split()), 1] for line in lines if part in line]), mark="")
 

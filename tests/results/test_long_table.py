@@ -63,7 +63,7 @@ def test_comparison_with_dense_or_any_other_baseline(runs_dir):
     (phm,) = results.compare(test={"layer": "phm n=2"}, score="test/accuracy")
     assert phm.comparison.value == pytest.approx(80.5 - 90.0)
     assert phm.decision.verdict is Verdict.DIFFERENT
-    by_value = sorted(each.comparison.value for each in results.compare({"layer": "circulant"}, score="test/accuracy"))
+    by_value = sorted(item.comparison.value for item in results.compare({"layer": "circulant"}, score="test/accuracy"))
     assert by_value == pytest.approx([80.5 - fmean(SCORES["circulant"]), 90.0 - fmean(SCORES["circulant"])])
 
 
@@ -71,7 +71,7 @@ def test_a_folder_of_small_results_is_loaded_without_its_runs():
     folder = ROOT / "results" / "translation-equal"
     rows = list(phmrun.load_results(folder))
     recorded = [json.loads(path.read_text()) for path in folder.glob("*.json")]
-    expected = {(each["run"], each["metrics"]["test/bleu"]["value"]) for each in recorded}
+    expected = {(item["run"], item["metrics"]["test/bleu"]["value"]) for item in recorded}
     assert {(row["run"], row["value"]) for row in rows if row["score"] == "test/bleu"} == expected
 
 

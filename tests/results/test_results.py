@@ -79,15 +79,15 @@ def grid(entry):
 def test_seeds_are_put_together(entry):
     entries = grid(entry)
     table = tabulate(entries, ["layer"], score_headings(entries, [], []))
-    found = laid(table)
-    assert found.columns == ["layer", "parameters", "test/bleu", "seeds"]
-    assert found.rows == [
+    actual = laid(table)
+    assert actual.columns == ["layer", "parameters", "test/bleu", "seeds"]
+    assert actual.rows == [
         ["dense", 200, "31.00 ± 1.41", "2"],
         ["phm n=4", 100, "29.50", "1 of 2"],
         ["phm n=3", None, "–", "0 of 1"],
     ]
-    assert found.notes[0].startswith("±: the deviation over seeds")
-    assert found.notes[1:] == ["test/bleu: tok:13a|weights:best", f"test/bleu: {SIGNATURE.removesuffix('@250')}"]
+    assert actual.notes[0].startswith("±: the deviation over seeds")
+    assert actual.notes[1:] == ["test/bleu: tok:13a|weights:best", f"test/bleu: {SIGNATURE.removesuffix('@250')}"]
     cells = {how: [row[2] for row in laid(table, how).rows[:2]] for how in ("mean", "median", "best", "worst", "all")}
     assert cells == {
         "mean": ["31.00", "29.50"],
@@ -103,20 +103,20 @@ def test_columns_by_a_key(entry):
         entry({"task": "nmt", "layer": "dense"}, DENSE, {"test/bleu": 30.0, "test/chrf": 50.0}),
         entry({"task": "sva", "layer": "dense"}, DENSE, {"test/accuracy": 90.0}, parameters=70),
     ]
-    found = laid(tabulate(entries, ["layer"], score_headings(entries, ["task"], [])))
-    assert found.columns == ["layer", "nmt test/bleu", "parameters", "sva test/accuracy", "parameters", "seeds"]
-    assert found.rows == [["dense", "30.00", 100, "90.00", 70, "1"]]
+    actual = laid(tabulate(entries, ["layer"], score_headings(entries, ["task"], [])))
+    assert actual.columns == ["layer", "nmt test/bleu", "parameters", "sva test/accuracy", "parameters", "seeds"]
+    assert actual.rows == [["dense", "30.00", 100, "90.00", 70, "1"]]
     several = score_headings(entries[:1], [], ["test/bleu", "test/chrf"])
     assert laid(tabulate(entries[:1], ["layer"], several)).rows[0][2:4] == ["30.00", "50.00"]
 
 
 def test_a_key_may_be_one_of_the_configuration(entry):
     config = {"model": {"width": 64}, "data": {"name": "multi30k"}, "layer": {"structure": "phm", "n": 2, "bias": True}}
-    one = entry({}, config)
-    assert [one.label(key) for key in ("model.width", "data", "layer", "layer.n", "nothing.here")] == [
+    first = entry({}, config)
+    assert [first.label(key) for key in ("model.width", "data", "layer", "layer.n", "nothing.here")] == [
         "64", "multi30k", "phm n=2", "2", ""
     ]  # fmt: skip
-    assert not one.dense
+    assert not first.dense
     assert entry({}, DENSE).dense
 
 
@@ -126,13 +126,13 @@ def test_the_papers_numbers_beside_ours(entry, paper):
         entry({"row": "PHM", "seed": "1"}, PHM, {"test/bleu": 20.0}),
     ]
     table = paper()
-    found = laid(tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
-    assert found.columns == ["row", "parameters", "BLEU", "paper", "Δ", "seeds"]
-    assert found.rows == [
+    actual = laid(tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
+    assert actual.columns == ["row", "parameters", "BLEU", "paper", "Δ", "seeds"]
+    assert actual.rows == [
         ["Transformer", 100, "22.25", "21.0", "+1.25", "1"],
         ["PHM", 100, "20.00", "20.5", "-0.50", "1"],
     ]
-    assert f"BLEU: paper: {table.columns['BLEU'].signature}" in found.notes
+    assert f"BLEU: paper: {table.columns['BLEU'].signature}" in actual.notes
     half = laid(tabulate(entries[:1], ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
     assert half.rows[1] == ["PHM", None, "–", "20.5", "–", "–"]
 
@@ -149,21 +149,21 @@ def test_the_papers_numbers_beside_ours(entry, paper):
 def test_what_was_not_measured_alike_is_bracketed(entry, paper, change, reduced, data):
     table = paper(**change)
     entries = [entry({"row": "PHM"}, {**PHM, "data": {"name": data}}, {"test/bleu": 20.0})]
-    made = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table), reduced=reduced)
-    found = laid(made, paper=True)
-    assert found.rows[1][4] == "(-0.50)"
-    assert any(note.startswith("(Δ)") for note in found.notes)
+    created = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table), reduced=reduced)
+    actual = laid(created, paper=True)
+    assert actual.rows[1][4] == "(-0.50)"
+    assert any(note.startswith("(Δ)") for note in actual.notes)
     marked = bool(reduced) or data == "builtin"
-    assert (found.rows[1][2] == "20.00‡") == marked
-    assert any(note.startswith("‡ reduced settings") for note in found.notes) == marked
+    assert (actual.rows[1][2] == "20.00‡") == marked
+    assert any(note.startswith("‡ reduced settings") for note in actual.notes) == marked
 
 
 def test_several_numbers_in_a_cell(entry, paper):
     table = paper(printed="20.5 / 30.0")
     table.columns["BLEU"].__dict__["score"] = ["test/bleu", "test/chrf"]
     entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.0, "test/chrf": 31.0})]
-    found = laid(tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
-    assert found.rows[1][2:5] == ["20.00 / 31.00", "20.5 / 30.0", "-0.50 / +1.00"]
+    actual = laid(tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
+    assert actual.rows[1][2:5] == ["20.00 / 31.00", "20.5 / 30.0", "-0.50 / +1.00"]
 
 
 def test_marks_of_what_differs(entry):
@@ -172,23 +172,23 @@ def test_marks_of_what_differs(entry):
     far = compare_scores([20.0, 20.1], [30.0, 30.1], paired=True)
     near = compare_scores([30.0, 30.1, 30.0, 30.1], [30.05, 30.0, 30.1, 30.05], paired=False)
     decided = decide([far, near], lower_is_better=False, margin=0.5)
-    made = {
-        (place, 0): RowComparison(one, said, None, 2)
-        for place, one, said in zip((1, 0), (far, near), decided, strict=True)
+    created = {
+        (place, 0): RowComparison(first, messages, None, 2)
+        for place, first, messages in zip((1, 0), (far, near), decided, strict=True)
     }
-    found = laid(table, differences=made)
-    assert [row[2] for row in found.rows] == ["31.00 ± 1.41≈", "29.50*", "–"]
-    assert any(note.startswith("* different from the dense cell, ≈ not worse by more than δ") for note in found.notes)
-    assert any(note.startswith("phm n=4: different, worse: -10.00") for note in found.notes)
+    actual = laid(table, differences=created)
+    assert [row[2] for row in actual.rows] == ["31.00 ± 1.41≈", "29.50*", "–"]
+    assert any(note.startswith("* different from the dense cell, ≈ not worse by more than δ") for note in actual.notes)
+    assert any(note.startswith("phm n=4: different, worse: -10.00") for note in actual.notes)
 
 
 def test_every_number_as_it_is(entry, paper):
     table = paper()
     entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.123456}), entry({"row": "PHM"}, PHM, {"test/bleu": 21.0})]
-    made = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table))
+    created = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table))
     compared = compare_scores([20.0, 21.0], [22.0, 22.5], paired=False)
     (decision,) = decide([compared], lower_is_better=False)
-    row = plain_rows(made, {(1, 0): RowComparison(compared, decision, None, 1)})[1]
+    row = plain_rows(created, {(1, 0): RowComparison(compared, decision, None, 1)})[1]
     assert row["difference"] == pytest.approx(-1.75)
     assert row["interval"][0] < -1.75 < row["interval"][1]
     assert row["interval_of_mean"][0] > row["interval_of_one_run"][0]

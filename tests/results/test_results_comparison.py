@@ -57,12 +57,12 @@ def test_translations(made, tmp_path):
         made("nmt", "worse", "test/bleu", value, PHM, "\n".join(bad) + "\n", "txt"),
     ]
     assert measured(entries[2], "test/bleu") == pytest.approx(value)
-    found = differences(table(entries))
-    assert set(found) == {(1, 0), (2, 0)}  # the dense cell itself is compared with nothing
-    assert (found[1, 0].comparison.value, found[1, 0].comparison.p) == (0.0, 1.0)
-    assert found[2, 0].comparison.value == pytest.approx(value - 100)
-    assert found[2, 0].decision.p < 0.01
-    assert found[2, 0].decision.verdict is Verdict.UNDECIDED  # of one seed
+    actual = differences(table(entries))
+    assert set(actual) == {(1, 0), (2, 0)}  # the dense cell itself is compared with nothing
+    assert (actual[1, 0].comparison.value, actual[1, 0].comparison.p) == (0.0, 1.0)
+    assert actual[2, 0].comparison.value == pytest.approx(value - 100)
+    assert actual[2, 0].decision.p < 0.01
+    assert actual[2, 0].decision.verdict is Verdict.UNDECIDED  # of one seed
 
 
 def labels(right):
@@ -73,28 +73,28 @@ def labels(right):
 def test_labels(made):
     draw = random.Random(1)
     right = {name: [draw.random() < share for _ in range(200)] for name, share in (("dense", 0.9), ("phm", 0.6))}
-    shares = {name: 100 * sum(each) / 200 for name, each in right.items()}
+    shares = {name: 100 * sum(item) / 200 for name, item in right.items()}
     layers = {"dense": {}, "phm": PHM}
     entries = [made("sva", n, "test/accuracy", shares[n], layers[n], labels(right[n]), "tsv") for n in right]
     assert measured(entries[1], "test/accuracy") == pytest.approx(shares["phm"])
-    (found,) = differences(table(entries)).values()
-    assert found.comparison.value == pytest.approx(shares["phm"] - shares["dense"])
-    assert found.decision.p < 0.01
+    (actual,) = differences(table(entries)).values()
+    assert actual.comparison.value == pytest.approx(shares["phm"] - shares["dense"])
+    assert actual.decision.p < 0.01
 
 
 def test_labels_of_a_part(made):
     rows = "".join(f"{'a' if place % 3 else 'b'}\t1\ta\t{'odd' if place % 2 else 'even'}\n" for place in range(60))
-    one = made("sva", "dense", "test/accuracy-odd", 0.0, {}, f"predicted\tprobability\tlabel\tpart\n{rows}", "tsv")
+    first = made("sva", "dense", "test/accuracy-odd", 0.0, {}, f"predicted\tprobability\tlabel\tpart\n{rows}", "tsv")
     right = [place % 3 > 0 for place in range(60) if place % 2]
-    (counts,) = RunItems().of([one.run.path], "test/accuracy-odd")
-    assert counts.counts[:, 0].tolist() == [float(each) for each in right]
-    assert differences(table([one, made("sva", "phm", "test/accuracy-of-majority", 1.0, PHM, rows, "tsv")])) == {}
+    (counts,) = RunItems().of([first.run.path], "test/accuracy-odd")
+    assert counts.counts[:, 0].tolist() == [float(item) for item in right]
+    assert differences(table([first, made("sva", "phm", "test/accuracy-of-majority", 1.0, PHM, rows, "tsv")])) == {}
 
 
 def test_trees(made, tmp_path):
     configured("parse", tmp_path / "parse")
     gold = conllu.load(tmp_path / "parse" / "test.conllu")
-    flat = [each.with_parse([0] + [1] * (len(each) - 1), ["root"] + ["dep"] * (len(each) - 1)) for each in gold]
+    flat = [item.with_parse([0] + [1] * (len(item) - 1), ["root"] + ["dep"] * (len(item) - 1)) for item in gold]
     scores = attachment_scores(gold, flat, resamples=0)
     entries = [
         made("parse", "dense", "test/las", 100.0, {}, conllu.dumps(gold), "conllu"),
@@ -102,20 +102,20 @@ def test_trees(made, tmp_path):
     ]
     assert measured(entries[1], "test/las") == pytest.approx(scores["las"].value)
     assert measured(entries[1], "test/uas") == pytest.approx(scores["uas"].value)
-    (found,) = differences(table(entries)).values()
-    assert found.comparison.value == pytest.approx(scores["las"].value - 100)
+    (actual,) = differences(table(entries)).values()
+    assert actual.comparison.value == pytest.approx(scores["las"].value - 100)
 
 
 def test_what_cannot_be_compared_is_left_alone(made):
-    one = made("sva", "dense", "test/accuracy", 50.0, {}, labels([True, False]), "tsv")
+    first = made("sva", "dense", "test/accuracy", 50.0, {}, labels([True, False]), "tsv")
     other = made("sva", "phm", "test/accuracy", 50.0, PHM, labels([True, False, True]), "tsv")
-    assert differences(table([one, other])) == {}  # of another number of items
+    assert differences(table([first, other])) == {}  # of another number of items
     assert differences(table([other])) == {}  # nothing dense
     asked_else = made(
         "sva", "asked", "test/accuracy", 50.0, PHM, labels([True, False]).replace("\ta\t", "\tb\t"), "tsv"
     )
-    assert differences(table([one, asked_else])) == {}  # as many items of another file
+    assert differences(table([first, asked_else])) == {}  # as many items of another file
     (other.run.path / "predictions/test.tsv").unlink()
-    assert differences(table([one, other])) == {}
+    assert differences(table([first, other])) == {}
     loss = made("sva", "loss", "test/loss", 1.0, PHM, labels([True, False]), "tsv")
-    assert differences(table([one, loss])) == {}
+    assert differences(table([first, loss])) == {}

@@ -47,8 +47,8 @@ def test_intervals_of_a_mean_and_of_one_run(stats):
 def test_sign_flip_is_the_enumeration():
     values = [0.4, -0.1, 0.7, 0.2]
     sums = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((1, -1), repeat=4)]
-    found = sign_flip(values)
-    assert found.p == sum(each >= sum(values) - 1e-12 for each in sums) / 16
+    actual = sign_flip(values)
+    assert actual.p == sum(item >= sum(values) - 1e-12 for item in sums) / 16
     assert [smallest_p(n) for n in (3, 6)] == [0.25, 0.03125]
     assert sign_flip([1.0] * 6).p == sign_flip([1.0] * 6).smallest == 0.03125
     assert sign_flip([0.0, 0.0]).p == 1.0
@@ -61,10 +61,10 @@ def test_holm_by_hand():
 
 
 def test_seeds_alone_are_the_t_tests(stats):
-    one, other = [30.1, 30.9, 31.4, 30.0], [29.0, 29.9, 30.2, 29.3]
-    assert compare_scores(one, other, paired=True).p == pytest.approx(stats.ttest_rel(one, other).pvalue)
-    welch = stats.ttest_ind(one, other, equal_var=False)
-    assert compare_scores(one, other, paired=False).p == pytest.approx(welch.pvalue, rel=1e-6)
+    first, other = [30.1, 30.9, 31.4, 30.0], [29.0, 29.9, 30.2, 29.3]
+    assert compare_scores(first, other, paired=True).p == pytest.approx(stats.ttest_rel(first, other).pvalue)
+    welch = stats.ttest_ind(first, other, equal_var=False)
+    assert compare_scores(first, other, paired=False).p == pytest.approx(welch.pvalue, rel=1e-6)
     assert compare_scores([1.0], [2.0], paired=True) is None
 
 
@@ -75,11 +75,11 @@ def _share(sums):
 def _runs(stream, seeds, items, shift=0.0, spread=0.02, chance=None):
     """Labels right or wrong: an item's own chance, moved by the system and by the seed."""
     chance = stream.uniform(0.5, 1.0, size=items) if chance is None else chance
-    made = []
+    created = []
     for _ in range(seeds):
         right = stream.random(items) < np.clip(chance + shift + stream.normal(0, spread), 0, 1)
-        made.append(np.stack([right, np.ones(items)], axis=1).astype(float))
-    return made
+        created.append(np.stack([right, np.ones(items)], axis=1).astype(float))
+    return created
 
 
 def test_items_and_seeds_together_cover_the_truth():
@@ -88,10 +88,10 @@ def test_items_and_seeds_together_cover_the_truth():
     held = 0
     for _ in range(60):
         chance = stream.uniform(0.5, 1.0, size=120)
-        found = compare_items(
+        actual = compare_items(
             _runs(stream, 3, 120, chance=chance), _runs(stream, 3, 120, chance=chance), _share, paired=False, draws=100
         )
-        low, high = found.interval()
+        low, high = actual.interval()
         held += low <= 0 <= high
     assert held >= 52
 
@@ -103,15 +103,15 @@ def test_seeds_that_agree_by_chance_leave_the_items_error():
     """Two seeds of the same score: the error is that of the items for these runs."""
     stream = np.random.default_rng(2)
     right = [stream.permutation(np.arange(400) < total).astype(float)[:, None] for total in (250, 250, 240, 240)]
-    found = compare_items(right[:2], right[2:], lambda sums: sums[:, 0] / 4, paired=True)
+    actual = compare_items(right[:2], right[2:], lambda sums: sums[:, 0] / 4, paired=True)
     of_items = (sum(right[:2]) - sum(right[2:]))[:, 0] / 2
-    assert found.value == 2.5
-    assert found.error == pytest.approx(100 * of_items.std() / 400**0.5, rel=0.1)
+    assert actual.value == 2.5
+    assert actual.error == pytest.approx(100 * of_items.std() / 400**0.5, rel=0.1)
 
 
 @pytest.mark.parametrize("share", [0.34, 0.36])
 def test_p_values_over_items_are_about_twice_sacrebleus(share):
-    """Which counts the differences of one direction only, in a bootstrap of its own."""
+    """Reference bootstrap that counts the differences of one direction only."""
     draw = random.Random(0)
     references = [" ".join(draw.choices(WORDS, k=draw.randrange(4, 15))) for _ in range(200)]
     outputs = {
@@ -136,9 +136,9 @@ def test_other_items_are_refused():
 
 def test_one_seed_decides_nothing():
     stream = np.random.default_rng(1)
-    found = compare_items(_runs(stream, 1, 300, shift=-0.3), _runs(stream, 1, 300), _share, paired=True, draws=200)
-    assert found.p < 0.001
-    (decision,) = decide([found], lower_is_better=False)
+    actual = compare_items(_runs(stream, 1, 300, shift=-0.3), _runs(stream, 1, 300), _share, paired=True, draws=200)
+    assert actual.p < 0.001
+    (decision,) = decide([actual], lower_is_better=False)
     assert (decision.verdict, decision.one_seed) == (Verdict.UNDECIDED, True)
 
 
@@ -146,10 +146,10 @@ def test_different_not_worse_and_undecided():
     far = compare_scores([20.0, 20.2, 20.1, 19.9], [30.0, 30.1, 29.9, 30.2], paired=False)
     near = compare_scores([30.0, 30.1, 30.0, 30.1], [30.0, 30.1, 29.95, 30.1], paired=False)
     loose = compare_scores([29.0, 31.0, 30.5, 28.0], [30.0, 30.1, 29.9, 30.2], paired=False)
-    found = decide([far, near, loose], lower_is_better=False, margin=0.5)
-    assert [each.verdict for each in found] == [Verdict.DIFFERENT, Verdict.NOT_WORSE, Verdict.UNDECIDED]
-    assert not found[0].better
-    assert found[2].detectable > abs(loose.value)
+    actual = decide([far, near, loose], lower_is_better=False, margin=0.5)
+    assert [item.verdict for item in actual] == [Verdict.DIFFERENT, Verdict.NOT_WORSE, Verdict.UNDECIDED]
+    assert not actual[0].better
+    assert actual[2].detectable > abs(loose.value)
     assert p_not_worse(far, 0.5, lower_is_better=True) < 0.001  # perplexity: less is better
 
 
@@ -174,7 +174,7 @@ def _exhaustive(row, base, design, level):
         )
         before = look
     paths = [np.cumsum(deal) for deal in product(*blocks)]
-    own = np.cumsum([blocks[k][0] for k in range(len(looks))])
+    ours = np.cumsum([blocks[k][0] for k in range(len(looks))])
     alive, spent = list(range(len(paths))), 0
     for k, look in enumerate(looks):
         sizes = sorted((abs(paths[i][k]) for i in alive), reverse=True)
@@ -183,7 +183,7 @@ def _exhaustive(row, base, design, level):
         boundary = next(
             (value for value in sorted(set(sizes)) if sum(s > value + 1e-9 for s in sizes) <= allowed), np.inf
         )
-        if abs(own[k]) > boundary + 1e-9:
+        if abs(ours[k]) > boundary + 1e-9:
             return look
         spent += sum(s > boundary + 1e-9 for s in sizes)
         alive = [i for i in alive if abs(paths[i][k]) <= boundary + 1e-9]
@@ -217,10 +217,10 @@ def test_several_rows_share_the_level_and_hand_it_on():
     base = [30.0, 30.2, 29.9, 30.1, 30.05, 30.15, 29.95]
     far = [value - 5 for value in base]
     same = [value + 0.01 for value in reversed(base)]
-    found = decisions(design, [far, same], base)
-    assert [each.verdict for each in found] == [Verdict.DIFFERENT, Verdict.NOT_WORSE]
-    assert found[0].seeds == 5
-    assert not found[0].better
+    actual = decisions(design, [far, same], base)
+    assert [item.verdict for item in actual] == [Verdict.DIFFERENT, Verdict.NOT_WORSE]
+    assert actual[0].seeds == 5
+    assert not actual[0].better
     assert decisions(design, [far[:4]], base)[0] == decisions(design, [far], base[:4])[0]  # before the first look
     lower = decisions(Design(max_seeds=7, lower_is_better=True), [far], base)
     assert lower[0].better
@@ -231,8 +231,8 @@ def test_better_says_more_than_not_worse_at_an_earlier_look():
     design = Design(max_seeds=6, margin=0.5)
     base = [30.0, 31.0, 29.0, 30.5, 29.5, 30.2]
     others = [[29.6, 30.9, 29.4, 30.3, 29.9, 30.1]] * 7  # with so many, five seeds show one direction only
-    found = decisions(design, [[value + 5 for value in base], *others], base)[0]
-    assert (found.verdict, found.seeds, found.better) == (Verdict.DIFFERENT, 6, True)
+    actual = decisions(design, [[value + 5 for value in base], *others], base)[0]
+    assert (actual.verdict, actual.seeds, actual.better) == (Verdict.DIFFERENT, 6, True)
     at_five = decisions(design, [[value + 5 for value in base[:5]], *others], base)[0]
     assert (at_five.verdict, at_five.seeds) == (Verdict.NOT_WORSE, 5)
 
@@ -245,8 +245,8 @@ def test_a_verdict_does_not_hang_on_the_seeds_of_another_row():
     assert [crossing(row, base, design, 0.05 / left, two_sided=True) for left in (6, 5, 4)] == [6, None, 6]
     far, same = base + 9, base[::-1]
     for seeds in (5, 6):
-        found = decisions(design, [row, far, far, far[:seeds], same, same, same, same], base)
-        assert found[0].verdict is Verdict.UNDECIDED
+        actual = decisions(design, [row, far, far, far[:seeds], same, same, same, same], base)
+        assert actual[0].verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -258,7 +258,7 @@ def test_false_alarms_and_savings(rows):
     for _ in range(60):
         base = stream.normal(size=10)
         null = decisions(design, [stream.normal(size=10) for _ in range(rows)], base)
-        alarms += any(each.verdict is Verdict.DIFFERENT for each in null)
-        seeds += [each.seeds for each in decisions(design, [stream.normal(3, 1, 10) for _ in range(rows)], base)]
+        alarms += any(item.verdict is Verdict.DIFFERENT for item in null)
+        seeds += [item.seeds for item in decisions(design, [stream.normal(3, 1, 10) for _ in range(rows)], base)]
     assert alarms <= 7  # of 60; 3 are expected at most
     assert np.mean(seeds) < 7

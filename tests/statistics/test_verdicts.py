@@ -72,7 +72,7 @@ def test_verdicts_in_their_order():
     near = [31.0, 30.9, 31.1, 30.8, 31.3, 30.9]
     same = {"low": LOW, "near": near, "loose": [29.0, 33.0, 30.5, 28.0, 34.0, 31.0]}
     judged = judge(same, DENSE, Question(margin=1.5))
-    assert [each.verdict for each in judged.values()] == [Verdict.DIFFERENT, Verdict.EQUIVALENT, Verdict.UNDECIDED]
+    assert [item.verdict for item in judged.values()] == [Verdict.DIFFERENT, Verdict.EQUIVALENT, Verdict.UNDECIDED]
     assert judged["low"].better is False
     assert judged["loose"].needed > 6
     flipped = judge({"low": LOW}, DENSE, Question(lower_is_better=True))

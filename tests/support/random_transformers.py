@@ -14,13 +14,13 @@ def network(size: int, **options: object) -> Transformer:
     """A random Transformer whose biases and norms are not those of a new one, and which ends its outputs."""
     torch.manual_seed(0)
     settings = {"width": 16, "inner": 24, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, **options}
-    made = Transformer(size, size, **settings).eval()  # type: ignore[arg-type]
+    created = Transformer(size, size, **settings).eval()  # type: ignore[arg-type]
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in created.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
-        bias = getattr(made.output, "bias", None)
+        bias = getattr(created.output, "bias", None)
         if isinstance(bias, nn.Parameter):
             bias[[PAD, BOS]] = -30.0  # what a trained network thinks of them
             bias[EOS] += 1.5
-            cast(Embedding, made.target_embedding).structure.materialize().mul_(3.0)
-    return made
+            cast(Embedding, created.target_embedding).structure.materialize().mul_(3.0)
+    return created

@@ -24,7 +24,7 @@ from phmrun.sweeps.workplace import Workplace
 
 @pytest.fixture(autouse=True)
 def interrupts_are_heeded() -> Iterator[None]:
-    """What a shell runs in the background ignores interrupts, and so would the processes that tests start from it."""
+    """Background jobs of a shell ignore interrupts, and so would the processes that tests start."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

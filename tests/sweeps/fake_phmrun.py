@@ -45,8 +45,11 @@ def train(run: Run, data: str, lr: float, pace: float) -> int:
 
 
 def main() -> int:
-    given = sys.argv[1:]
-    config, runs_dir = Path(given[given.index("--config") + 1]), Path(given[given.index("--runs-dir") + 1])
+    arguments = sys.argv[1:]
+    config, runs_dir = (
+        Path(arguments[arguments.index("--config") + 1]),
+        Path(arguments[arguments.index("--runs-dir") + 1]),
+    )
     values = parse_yaml(config.read_text(), str(config))
     data, lr = values["data"]["name"], values["training"]["optimizer"]["lr"]
     pace = float(os.environ.get("FAKE_PACE", "0.01"))

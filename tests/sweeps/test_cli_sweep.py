@@ -1,4 +1,4 @@
-"""``phmrun sweep`` as a user meets it; runs are light stand-ins but for one sweep of real ones."""
+"""``phmrun sweep`` on the command line; runs are light stand-ins, except in one real sweep."""
 
 import json
 import shlex

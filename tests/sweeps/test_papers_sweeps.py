@@ -19,7 +19,7 @@ TWINS = [name for name in packaged_names() if name.startswith("configs/papers/")
 
 @pytest.fixture(scope="module")
 def look():
-    """One memory for all sweeps: many have networks in common."""
+    """Shared cache for all sweeps, since many have networks in common."""
     return inspector({})
 
 
@@ -30,30 +30,30 @@ def planned(look):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_rows_of_a_table_are_experiments(name, planned):
-    table, made = load_table(name), planned(name)
+    table, created = load_table(name), planned(name)
     columns = len(set(column_groups(table).values()))
-    assert len(made.cells) == columns * sum(is_trained(row) for row in table.rows)
-    for cell in made.cells:
+    assert len(created.cells) == columns * sum(is_trained(row) for row in table.rows)
+    for cell in created.cells:
         assert cell.fault is None or cell.blocked, f"{cell.label}: {cell.fault}"
         assert cell.config.data.name in CATALOGUE.names()  # the paper's data, never what a task takes unasked
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_is_its_table_in_reduced_settings(name, planned):
-    made, whole = planned(name), planned(load_sweep(name).file.table)
-    assert made.sweep.file.reduced
+    created, whole = planned(name), planned(load_sweep(name).file.table)
+    assert created.sweep.file.reduced
     assert load_sweep(name).file.table == name.replace("-small", "")
-    assert made.cells
-    assert {cell.at["row"] for cell in made.cells} <= {cell.at["row"] for cell in whole.cells}
-    assert not made.runs.keys() & whole.runs.keys()
-    for cell in made.cells:
+    assert created.cells
+    assert {cell.at["row"] for cell in created.cells} <= {cell.at["row"] for cell in whole.cells}
+    assert not created.runs.keys() & whole.runs.keys()
+    for cell in created.cells:
         assert cell.fault is None or cell.blocked, f"{cell.label}: {cell.fault}"
         assert cell.parameters is None or cell.parameters < 20_000_000
         training = cell.config.training
         assert (training.max_steps or 0) <= 4500
         assert training.max_epochs is None or training.max_epochs <= 15
     if "PHMRUN_DATA" in os.environ:
-        assert not [cell.label for cell in made.cells if cell.blocked]
+        assert not [cell.label for cell in created.cells if cell.blocked]
 
 
 def test_every_task_has_a_twin():

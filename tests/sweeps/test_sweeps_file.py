@@ -1,4 +1,4 @@
-"""What a sweep's file may say, and how mistakes in it are told."""
+"""Valid sweep files, and the errors for invalid ones."""
 
 import pytest
 

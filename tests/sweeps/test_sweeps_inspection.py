@@ -41,10 +41,10 @@ print(json.dumps({"runs": len(made.runs), "networks": len(networks), "megabytes"
 
 
 def test_names_and_counts_are_those_of_train(nmt, tmp_path):
-    made = plan(load_sweep(str(nmt)), inspector({}), options_of)
-    assert len(made.runs) == 4
-    assert "n = 3 does not divide" in str(made.cells[-1].fault)
-    for cell in made.runs.values():
+    created = plan(load_sweep(str(nmt)), inspector({}), options_of)
+    assert len(created.runs) == 4
+    assert "n = 3 does not divide" in str(created.cells[-1].fault)
+    for cell in created.runs.values():
         handed = tmp_path / "config.yaml"
         handed.write_text(to_yaml(cell.config, cell.origin))
         config = load_run_config(handed, options_of=options_of)
@@ -74,8 +74,8 @@ def test_what_is_the_same_is_looked_at_once(nmt, monkeypatch):
     data = SimpleNamespace(fingerprints=lambda: {"text": "0123"})
     monkeypatch.setattr(inspection, "build_data", lambda config: read.append(config) or data)
     nmt.write_text(nmt.read_text().replace("grid: {", "grid: {training.clip: [1, 2], "))
-    made = plan(load_sweep(str(nmt)), inspector({}), options_of)
-    assert len(made.cells) == 12
+    created = plan(load_sweep(str(nmt)), inspector({}), options_of)
+    assert len(created.cells) == 12
     assert (len(built), len(read)) == (3, 1)
 
 

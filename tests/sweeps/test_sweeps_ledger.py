@@ -32,11 +32,11 @@ def test_a_table_needs_no_data(nmt, tmp_path, capsys):
     for cell in before.cells[:2]:
         done(tmp_path / "runs", cell, cell.marks)
     shutil.rmtree(tmp_path / "corpus")
-    made = planned(nmt, tmp_path / "runs")
-    assert [cell.run_id for cell in made.cells] == [cell.run_id for cell in before.cells]
-    found = survey(made, tmp_path / "runs")
-    assert [each.state for each in found] == [CellState.DONE] * 2 + [CellState.MISSING] * 2 + [CellState.INVALID] * 2
-    table = results_of(made, found).pivot()
+    created = planned(nmt, tmp_path / "runs")
+    assert [cell.run_id for cell in created.cells] == [cell.run_id for cell in before.cells]
+    actual = survey(created, tmp_path / "runs")
+    assert [item.state for item in actual] == [CellState.DONE] * 2 + [CellState.MISSING] * 2 + [CellState.INVALID] * 2
+    table = results_of(created, actual).pivot()
     assert [figures[0].numbers[0].values for figures in table.figures] == [(21.0, 22.0), (), ()]
     assert all(cell.blocked for cell in planned(nmt, tmp_path / "no runs").cells[:4])
     with pytest.raises(SystemExit):

@@ -51,10 +51,10 @@ def test_an_option_is_varied_only_for_the_layers_that_have_it(planned):
     grid = {"layer.n": [2, 3], "layer": ["dense", "phm"], "training.clip": [0, 1]}
     cells = planned({"task": "toy", "base": {"model": {"width": 12}}, "grid": grid}).cells
     assert [cell.fault for cell in cells] == [None] * 6
-    found = [
+    actual = [
         (cell.config.layer.structure, cell.config.layer.options.get("n"), cell.config.training.clip) for cell in cells
     ]
-    assert sorted(found, key=str) == [
+    assert sorted(actual, key=str) == [
         ("dense", None, 0.0), ("dense", None, 1.0), *(("phm", n, clip) for n in (2, 3) for clip in (0.0, 1.0))
     ]  # fmt: skip
 
@@ -128,9 +128,9 @@ def test_the_configuration_that_is_handed_over_is_the_same_experiment(planned, t
 
 
 def test_the_same_experiment_twice_is_one_run(planned):
-    made = planned({"task": "toy", "grid": {"model.width": [16, 12]}, "include": [{"layer": "dense"}]})
-    assert len(made.cells) == 3
-    assert [cell.label for cell in made.runs.values()] == ["model.width 16 · seed 1", "model.width 12 · seed 1"]
+    created = planned({"task": "toy", "grid": {"model.width": [16, 12]}, "include": [{"layer": "dense"}]})
+    assert len(created.cells) == 3
+    assert [cell.label for cell in created.runs.values()] == ["model.width 16 · seed 1", "model.width 12 · seed 1"]
 
 
 def test_only_what_is_asked_for(planned):
@@ -201,5 +201,5 @@ def test_a_grid_that_nobody_can_run_is_refused_before_it_is_written_out(planned)
 
 def test_a_layer_of_the_grid_is_named_by_all_that_the_file_says_of_it(planned):
     layers = [{"structure": "phm", "n": 4}, {"structure": "phm", "n": 4, "variant": "released"}]
-    made = planned({"task": "toy", "grid": {"layer": layers}})
-    assert [cell.labels["layer"] for cell in made.cells] == ["phm n=4", "phm n=4 variant=released"]
+    created = planned({"task": "toy", "grid": {"layer": layers}})
+    assert [cell.labels["layer"] for cell in created.cells] == ["phm n=4", "phm n=4 variant=released"]

@@ -23,8 +23,8 @@ def cluster():
 @pytest.fixture
 def sweep(written, tmp_path, cluster):
     def make(names):
-        made = planned(written({"task": "toy", "grid": {"data.name": names}}))
-        return made, Workplace(tmp_path / "runs", made.sweep.name, program=PROGRAM)
+        created = planned(written({"task": "toy", "grid": {"data.name": names}}))
+        return created, Workplace(tmp_path / "runs", created.sweep.name, program=PROGRAM)
 
     return make
 
@@ -36,30 +36,30 @@ def executor(**options):
 
 
 def test_cells_are_tasks(sweep):
-    made, workplace = sweep(["good", "oom", "fine", "bad"])
+    created, workplace = sweep(["good", "oom", "fine", "bad"])
     chosen = executor()
     assert chosen.slots == 2
     events = []
-    statuses = survey(made, workplace.runs_dir)
+    statuses = survey(created, workplace.runs_dir)
     Scheduler(statuses, workplace, chosen, watch=lambda event: events.append(event) if event else None).run()
-    assert [str(status.state) for status in survey(made, workplace.runs_dir)] == ["done", "failed", "done", "failed"]
+    assert [str(status.state) for status in survey(created, workplace.runs_dir)] == ["done", "failed", "done", "failed"]
     assert {event.code for event in events if event.code} == {3, 4}
     assert chosen.room() == 2
 
 
 def test_stopping_interrupts_the_runs(sweep, monkeypatch):
-    made, workplace = sweep(["good"])
+    created, workplace = sweep(["good"])
     # The steps never end by themselves, however late the cancelling arrives.
     monkeypatch.setattr(workplace, "program", ("env", "FAKE_PACE=60", "FAKE_DELAY=0", *PROGRAM))
     chosen = executor(jobs=1)
-    (cell,) = made.cells
+    (cell,) = created.cells
 
     def watch(event):
         if (workplace.runs_dir / str(cell.run_id) / "starts").exists():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Scheduler(survey(made, workplace.runs_dir), workplace, chosen, watch=watch).run()
+        Scheduler(survey(created, workplace.runs_dir), workplace, chosen, watch=watch).run()
     assert look(cell, workplace.runs_dir).state is CellState.INTERRUPTED
     assert chosen.room() == 1
 

@@ -22,8 +22,8 @@ def stood(planned, tmp_path, written):
         "grid": {"layer": ["dense", {"structure": "phm", "n": 2}, {"structure": "phm", "n": 5}]},
         "seeds": 2,
     }
-    made = planned(content)
-    for place, cell in enumerate(made.cells[:3]):
+    created = planned(content)
+    for place, cell in enumerate(created.cells[:3]):
         run = Run.create(tmp_path / "runs", str(cell.run_id), to_yaml(cell.config))
         run.write_parameters({"total": cell.parameters})
         run.set_state(State.RUNNING)
@@ -37,13 +37,13 @@ def stood(planned, tmp_path, written):
             segment.resumed(10 * (threads - 1))
             segment.end("done")
         run.set_state(State.DONE, seconds=90.0, step=20)
-    return made, survey(made, tmp_path / "runs")
+    return created, survey(created, tmp_path / "runs")
 
 
 @pytest.fixture
 def page(stood, tmp_path):
-    made, statuses = stood
-    return write_report(made, statuses, results_of(made, statuses).pivot(), {}, tmp_path / "out" / "page.html")
+    created, statuses = stood
+    return write_report(created, statuses, results_of(created, statuses).pivot(), {}, tmp_path / "out" / "page.html")
 
 
 def test_the_page_has_everything(page):
@@ -68,17 +68,17 @@ def test_the_page_has_everything(page):
 
 
 def test_a_sweep_that_has_not_begun(planned, tmp_path):
-    made = planned({"task": "toy"})
-    statuses = survey(made, tmp_path / "runs")
-    written = write_report(made, statuses, results_of(made, statuses).pivot(), {}, tmp_path / "page.html")
+    created = planned({"task": "toy"})
+    statuses = survey(created, tmp_path / "runs")
+    written = write_report(created, statuses, results_of(created, statuses).pivot(), {}, tmp_path / "page.html")
     assert len(written) == 2
     assert "1 missing" in written[1].read_text()
 
 
 @pytest.mark.parametrize("name", checklist.CHECKLISTS)
 def test_a_checklist_is_filled_from_the_record_and_blanks_are_marked(name, stood):
-    made, statuses = stood
-    items = checklist.fill(name, made, statuses)
+    created, statuses = stood
+    items = checklist.fill(name, created, statuses)
     assert len({item.number for item in items}) == len(items)
     answers = {item.number: item.answer for item in items}
     assert "a chip" in answers["C1" if name == "acl" else "8"]
@@ -87,9 +87,9 @@ def test_a_checklist_is_filled_from_the_record_and_blanks_are_marked(name, stood
         assert "best validation 70.00" in answers["R4"]
         assert "labels:a+b" in answers["R5"]
         trials = tuple(({"training.optimizer.lr": value}, statuses[0]) for value in (0.1, 0.2))
-        row = Tuned((made.cells[0],), {}, trials, {"training.optimizer.lr": 0.2})
-        told = {item.number: item.answer for item in checklist.fill(name, made, statuses, [row])}
-        assert f"{row.label}: 2 trials on validation, training.optimizer.lr in {{0.1, 0.2}}: " in told["R6"]
-        assert f"{row.label}: 2 trials" in told["R7"]
-    text = to_markdown(checklist.document(name, made, items))
+        row = Tuned((created.cells[0],), {}, trials, {"training.optimizer.lr": 0.2})
+        output = {item.number: item.answer for item in checklist.fill(name, created, statuses, [row])}
+        assert f"{row.label}: 2 trials on validation, training.optimizer.lr in {{0.1, 0.2}}: " in output["R6"]
+        assert f"{row.label}: 2 trials" in output["R7"]
+    text = to_markdown(checklist.document(name, created, items))
     assert text.count(checklist.BLANK) == sum(not item.answer for item in items) > 0

@@ -16,8 +16,8 @@ def filled(planned, tmp_path):
     """The cells of a sweep whose runs have these scores, in the order of the cells; None: not done."""
 
     def make(content, values):
-        made = planned(content)
-        for cell, value in zip(made.cells, values, strict=True):
+        created = planned(content)
+        for cell, value in zip(created.cells, values, strict=True):
             if value is None or cell.run_id is None:
                 continue
             layer = cell.config.layer
@@ -27,7 +27,7 @@ def filled(planned, tmp_path):
             run.update_metrics("test/accuracy", {"value": value, "signature": "labels:a+b"})
             run.update_metrics("test/other", {"value": value / 2, "signature": "x"})
             run.set_state(State.DONE)
-        return made, survey(made, tmp_path / "runs")
+        return created, survey(created, tmp_path / "runs")
 
     return make
 
@@ -41,8 +41,8 @@ GRID = {"task": "toy", "grid": {"layer": ["dense", "phm"], "data": [{"name": "a"
 
 
 def test_a_grid(filled):
-    made, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
-    assert rows(results_of(made, statuses).pivot()) == [
+    created, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
+    assert rows(results_of(created, statuses).pivot()) == [
         ["layer", "parameters", "name=a test/accuracy", "name=b test/accuracy", "seeds"],
         ["dense", None, "81.00 ± 1.41", "70.00", "1 of 2, 2"],
         ["phm", None, "60.50 ± 0.71", "–", "0 of 2, 2"],
@@ -50,20 +50,20 @@ def test_a_grid(filled):
 
 
 def test_the_shape_that_is_asked_for(filled):
-    made, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
-    shaped = results_of(made, statuses).pivot(rows=["data.name", "layer"], columns=["seed"], scores=["test/other"])
+    created, statuses = filled(GRID, [80.0, 82.0, 70.0, None, 60.0, 61.0, None, None])
+    shaped = results_of(created, statuses).pivot(rows=["data.name", "layer"], columns=["seed"], scores=["test/other"])
     assert rows(shaped)[0] == ["data.name", "layer", "parameters", "1 test/other", "2 test/other", "seeds"]
     assert rows(shaped)[2] == ["b", "dense", None, "35.00", "–", "0 of 1, 1"]
-    told = results_of(made, statuses).pivot(rows=["data.name", "layer"])  # and so no column
-    assert rows(told)[0] == ["data.name", "layer", "parameters", "test/accuracy", "seeds"]
+    output = results_of(created, statuses).pivot(rows=["data.name", "layer"])  # and so no column
+    assert rows(output)[0] == ["data.name", "layer", "parameters", "test/accuracy", "seeds"]
     with pytest.raises(PhmrunError, match="no experiment has a value at 'layr'") as caught:
-        results_of(made, statuses).pivot(rows=["layr"])
+        results_of(created, statuses).pivot(rows=["layr"])
     assert "layer, data, seed" in str(caught.value)
 
 
 def test_a_papers_table(filled):
-    made, statuses = filled(TABLE, [91.0, None, 90.5, 79.0])
-    assert rows(results_of(made, statuses).pivot(), paper=True) == [
+    created, statuses = filled(TABLE, [91.0, None, 90.5, 79.0])
+    assert rows(results_of(created, statuses).pivot(), paper=True) == [
         ["row", "parameters", "A", "paper", "Δ", "B", "paper", "Δ", "C", "paper", "Δ", "seeds"],
         ["Dense", None, "91.00‡", "90.1", "(+0.90)", "–", "80.1", "–", "–", "–", "–", "0 of 1, 1"],
         ["PHM", None, "90.50‡", "90.0", "(+0.50)", "79.00‡", "–", "–", "39.50‡", "–", "–", "1"],

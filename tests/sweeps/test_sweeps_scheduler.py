@@ -46,19 +46,19 @@ class Sweep:
         return [str(status.state) for status in survey(self.plan, self.runs_dir)]
 
     def starts(self) -> dict[str, list[int]]:
-        """By run, the steps that it had made each time that it was started."""
-        found = {}
+        """Steps done at each start of a run, by run."""
+        actual = {}
         for name in self.plan.runs:
             path = self.runs_dir / name / "starts"
-            found[name] = [int(line.split()[1]) for line in path.read_text().splitlines()] if path.exists() else []
-        return found
+            actual[name] = [int(line.split()[1]) for line in path.read_text().splitlines()] if path.exists() else []
+        return actual
 
     def results(self) -> dict[str, tuple[str, object]]:
-        found = {}
+        actual = {}
         for name in self.plan.runs:
             run = Run(self.runs_dir / name)
-            found[name] = ((run.path / "steps").read_text(), run.metrics())
-        return found
+            actual[name] = ((run.path / "steps").read_text(), run.metrics())
+        return actual
 
     def pids(self) -> list[int]:
         """The living processes of the runs."""
@@ -81,22 +81,22 @@ def sweep(written, tmp_path):
 
 
 def test_every_cell_is_run_once(sweep):
-    made = sweep(SIX)
-    code, out = made.finish()
+    created = sweep(SIX)
+    code, out = created.finish()
     assert code == 0, out
-    assert made.states() == ["done"] * 6
-    assert list(made.starts().values()) == [[0]] * 6
+    assert created.states() == ["done"] * 6
+    assert list(created.starts().values()) == [[0]] * 6
     assert out.count("started ") == 6
     assert re.search(r"^done after \d+ s model\.width 4 · seed 1: test/score [\d.]+$", out, re.MULTILINE)
-    before = made.results()
-    assert made.finish() == (0, "")
-    assert made.results() == before
-    assert not list(made.runs_dir.glob("*/.claim"))
+    before = created.results()
+    assert created.finish() == (0, "")
+    assert created.results() == before
+    assert not list(created.runs_dir.glob("*/.claim"))
 
 
 def test_a_further_seed_runs_the_new_cells_alone(sweep):
-    made = sweep(SIX)
-    made.finish()
+    created = sweep(SIX)
+    created.finish()
     more = sweep({**SIX, "seeds": 3})
     code, out = more.finish()
     assert (code, out.count("started ")) == (0, 3)
@@ -104,143 +104,147 @@ def test_a_further_seed_runs_the_new_cells_alone(sweep):
 
 
 def test_failures_do_not_stop_the_others(sweep):
-    made = sweep({"task": "toy", "grid": {"data.name": ["oom", "good", "bad", "killed", "fine"]}})
-    code, out = made.finish()
+    created = sweep({"task": "toy", "grid": {"data.name": ["oom", "good", "bad", "killed", "fine"]}})
+    code, out = created.finish()
     assert code == 5
-    assert made.states() == ["failed", "done", "failed", "interrupted", "done"]
+    assert created.states() == ["failed", "done", "failed", "interrupted", "done"]
     assert re.search(r"^failed after \d+ s data\.name oom · seed 1: out of memory: no more$", out, re.MULTILINE)
     assert "data.name bad · seed 1: exit code 3: train.en:3: the line is empty\n" in out
     assert "killed by signal 9" in out
-    statuses = survey(made.plan, made.runs_dir)
+    statuses = survey(created.plan, created.runs_dir)
     assert statuses[2].reason == "exit code 3: train.en:3: the line is empty"
-    assert last_lines(made.workplace.log(str(statuses[0].cell.run_id)), 1) == ["phmrun: error: out of memory: no more"]
-    code, out = made.finish()  # the failed ones are left alone, the one that was killed goes on
-    assert (code, made.states()[3]) == (0, "done")
+    assert last_lines(created.workplace.log(str(statuses[0].cell.run_id)), 1) == [
+        "phmrun: error: out of memory: no more"
+    ]
+    code, out = created.finish()  # the failed ones are left alone, the one that was killed goes on
+    assert (code, created.states()[3]) == (0, "done")
     assert out.count("started ") == 1
-    assert made.starts()[str(statuses[3].cell.run_id)] == [0, 4]
-    code, out = made.finish(2, "retry")
-    assert made.states() == ["done", "done", "failed", "done", "done"]  # memory was enough this time
+    assert created.starts()[str(statuses[3].cell.run_id)] == [0, 4]
+    code, out = created.finish(2, "retry")
+    assert created.states() == ["done", "done", "failed", "done", "done"]  # memory was enough this time
     assert (code, out.count("started ")) == (5, 2)
 
 
 def test_two_planners_share_the_cells(sweep, monkeypatch):
     monkeypatch.setenv("FAKE_PACE", "0.02")
-    made = sweep({**SIX, "seeds": 4})
-    planners = [made.start(2) for _ in range(3)]
+    created = sweep({**SIX, "seeds": 4})
+    planners = [created.start(2) for _ in range(3)]
     outs = [planner.communicate(timeout=60)[0] for planner in planners]
     assert [planner.returncode for planner in planners] == [0, 0, 0]
-    assert list(made.starts().values()) == [[0]] * 12
+    assert list(created.starts().values()) == [[0]] * 12
     assert sum(out.count("started ") for out in outs) == 12
     assert all(out.count("started ") >= 1 for out in outs)
-    assert all("in use by" not in last for name in made.plan.runs for last in last_lines(made.workplace.log(name)))
+    assert all(
+        "in use by" not in last for name in created.plan.runs for last in last_lines(created.workplace.log(name))
+    )
 
 
 def test_runs_outlive_their_planner_and_are_not_run_again(sweep, monkeypatch):
     monkeypatch.setenv("FAKE_PACE", "0.3")
-    made = sweep({"task": "toy", "seeds": 3})
-    first = made.start(2)
-    made.wait_for("running", 2)
-    while len(made.pids()) < 2 or first.pid in made.pids():  # until the runs hold their own locks
+    created = sweep({"task": "toy", "seeds": 3})
+    first = created.start(2)
+    created.wait_for("running", 2)
+    while len(created.pids()) < 2 or first.pid in created.pids():  # until the runs hold their own locks
         time.sleep(0.02)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
-    second = made.start(2)
-    while made.states().count("done") < 1:
-        assert len(made.pids()) <= 2  # what is left of the first planner takes the second one's slots
+    second = created.start(2)
+    while created.states().count("done") < 1:
+        assert len(created.pids()) <= 2  # what is left of the first planner takes the second one's slots
         time.sleep(0.05)
     out, _ = second.communicate(timeout=60)
     assert second.returncode == 0
-    assert made.states() == ["done"] * 3
-    assert list(made.starts().values()) == [[0]] * 3
+    assert created.states() == ["done"] * 3
+    assert list(created.starts().values()) == [[0]] * 3
     assert out.count("started ") == 1
 
 
 def test_what_others_leave_unfinished_is_taken_over(sweep, monkeypatch):
     monkeypatch.setenv("FAKE_PACE", "0.05")
-    made = sweep({"task": "toy"})
-    first = made.start(1)
-    made.wait_for("running", 1)
-    second = made.start(1)
-    while not made.starts().popitem()[1]:
+    created = sweep({"task": "toy"})
+    first = created.start(1)
+    created.wait_for("running", 1)
+    second = created.start(1)
+    while not created.starts().popitem()[1]:
         time.sleep(0.02)
     time.sleep(0.3)
     os.kill(first.pid, signal.SIGKILL)
-    for pid in made.pids():
+    for pid in created.pids():
         os.kill(pid, signal.SIGKILL)
     first.communicate()
     out, _ = second.communicate(timeout=60)
-    assert made.states() == ["done"]
+    assert created.states() == ["done"]
     assert out.count("started ") == 1
-    (steps,) = made.starts().values()
+    (steps,) = created.starts().values()
     assert len(steps) == 2
     assert steps[1] > 0
 
 
 def test_an_interrupted_planner_takes_its_runs_with_it(sweep, monkeypatch):
     monkeypatch.setenv("FAKE_PACE", "0.06")
-    made = sweep(SIX)
-    planner = made.start(2)
-    made.wait_for("running", 2)
-    while not any(made.starts().values()):
+    created = sweep(SIX)
+    planner = created.start(2)
+    created.wait_for("running", 2)
+    while not any(created.starts().values()):
         time.sleep(0.02)
     planner.send_signal(signal.SIGINT)
     planner.communicate(timeout=60)
     assert planner.returncode not in (0, 5)
-    assert made.pids() == []
-    assert set(made.states()) <= {"interrupted", "queued", "missing"}
-    assert not list(made.runs_dir.glob("*/.claim"))
+    assert created.pids() == []
+    assert set(created.states()) <= {"interrupted", "queued", "missing"}
+    assert not list(created.runs_dir.glob("*/.claim"))
     monkeypatch.setenv("FAKE_PACE", "0.01")
-    assert made.finish()[0] == 0
-    assert made.states() == ["done"] * 6
+    assert created.finish()[0] == 0
+    assert created.states() == ["done"] * 6
 
 
 def test_cancel_ends_planners_and_orphans(sweep, monkeypatch):
     monkeypatch.setenv("FAKE_PACE", "0.06")
-    made = sweep(SIX)
-    first = made.start(1)
-    made.wait_for("running", 1)
-    while not any(made.starts().values()):
+    created = sweep(SIX)
+    first = created.start(1)
+    created.wait_for("running", 1)
+    while not any(created.starts().values()):
         time.sleep(0.02)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
-    second = made.start(2)
-    made.wait_for("running", 2)
-    result = cancel(made.workplace, survey(made.plan, made.runs_dir))
+    second = created.start(2)
+    created.wait_for("running", 2)
+    result = cancel(created.workplace, survey(created.plan, created.runs_dir))
     out, _ = second.communicate(timeout=60)
     assert result.planners == 1, out
     assert len(result.runs) == 2
     assert result.left == {}
-    assert made.pids() == []
-    assert "running" not in made.states()
-    nothing = cancel(made.workplace, survey(made.plan, made.runs_dir))
+    assert created.pids() == []
+    assert "running" not in created.states()
+    nothing = cancel(created.workplace, survey(created.plan, created.runs_dir))
     assert (nothing.planners, nothing.runs) == (0, [])
 
 
 def test_a_limit(sweep):
-    made = sweep(SIX)
+    created = sweep(SIX)
     events: list[Event] = []
     Scheduler(
-        survey(made.plan, made.runs_dir), made.workplace, LocalExecutor(3), limit=2,
+        survey(created.plan, created.runs_dir), created.workplace, LocalExecutor(3), limit=2,
         watch=lambda event: events.append(event) if event else None,
     ).run()  # fmt: skip
-    assert made.states().count("done") == 2
+    assert created.states().count("done") == 2
     assert [event.status.state for event in events].count(CellState.RUNNING) == 2
 
 
 def test_devices_take_turns(sweep, monkeypatch):
-    made = sweep(SIX)
-    Scheduler(survey(made.plan, made.runs_dir), made.workplace, LocalExecutor(3, ["4", "7"])).run()
-    lines = [made.workplace.log(name).read_text().splitlines()[0] for name in made.plan.runs]
+    created = sweep(SIX)
+    Scheduler(survey(created.plan, created.runs_dir), created.workplace, LocalExecutor(3, ["4", "7"])).run()
+    lines = [created.workplace.log(name).read_text().splitlines()[0] for name in created.plan.runs]
     assert {line.split(" on device ")[1][0] for line in lines} == {"4", "7"}
 
 
 def test_a_limit_of_time_is_no_failure(sweep):
-    made = sweep({"task": "toy"})
-    (cell,) = made.plan.cells
-    job = made.workplace.job(cell)
-    Run(made.runs_dir / job.run_id).set_state(State.INTERRUPTED, "the time limit of 00:00:10")
-    assert look(cell, made.runs_dir).state is CellState.INTERRUPTED
-    assert made.finish()[0] == 0
+    created = sweep({"task": "toy"})
+    (cell,) = created.plan.cells
+    job = created.workplace.job(cell)
+    Run(created.runs_dir / job.run_id).set_state(State.INTERRUPTED, "the time limit of 00:00:10")
+    assert look(cell, created.runs_dir).state is CellState.INTERRUPTED
+    assert created.finish()[0] == 0
 
 
 @pytest.mark.slow
@@ -250,20 +254,20 @@ def test_killed_at_random_moments_it_ends_as_if_undisturbed(sweep, monkeypatch):
     assert undisturbed.finish(4)[0] == 0
     monkeypatch.setenv("FAKE_PACE", "0.03")
     draw = random.Random(1)
-    made = sweep(content, "disturbed")
+    created = sweep(content, "disturbed")
     kills = 0
-    while kills < 10 and set(made.states()) != {"done"}:
-        planner = made.start(2)
+    while kills < 10 and set(created.states()) != {"done"}:
+        planner = created.start(2)
         time.sleep(draw.uniform(0.4, 1.2))
-        victims = [planner.pid, *(pid for pid in made.pids() if draw.random() < 0.7)]
+        victims = [planner.pid, *(pid for pid in created.pids() if draw.random() < 0.7)]
         for pid in victims:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         planner.communicate()
         kills += 1
-    assert made.finish()[0] == 0
-    assert set(made.states()) == {"done"}
-    assert made.results() == undisturbed.results()
+    assert created.finish()[0] == 0
+    assert set(created.states()) == {"done"}
+    assert created.results() == undisturbed.results()
     assert kills >= 3
-    for name, steps in made.starts().items():
+    for name, steps in created.starts().items():
         assert steps == sorted(steps), name  # each start goes on where the one before was stopped

@@ -61,16 +61,16 @@ def search(phmrun):
 
 def trials(result):
     assert result.exit_code == 0, result.output
-    return [one["trials"] for one in json.loads(result.stdout)]
+    return [load["trials"] for load in json.loads(result.stdout)]
 
 
 def test_a_search_nears_the_best_rate(search, written):
     file = written(TWO)
-    (found,) = trials(search(file, "--vary", RATES, "--only", "layer=phm", "--trials", "12", "--json"))
-    assert len(found) == 12
-    assert [one["score"] for one in found] == sorted(one["score"] for one in found)
-    assert 3e-4 < found[0]["values"]["training.optimizer.lr"] < 3e-3
-    assert len({one["run_id"] for one in found}) == 12
+    (actual,) = trials(search(file, "--vary", RATES, "--only", "layer=phm", "--trials", "12", "--json"))
+    assert len(actual) == 12
+    assert [item["score"] for item in actual] == sorted(item["score"] for item in actual)
+    assert 3e-4 < actual[0]["values"]["training.optimizer.lr"] < 3e-3
+    assert len({item["run_id"] for item in actual}) == 12
 
 
 def test_a_search_goes_on(search, written, tmp_path):
@@ -81,7 +81,9 @@ def test_a_search_goes_on(search, written, tmp_path):
     starts = {path.parent.name: path.read_text() for path in (tmp_path / "runs").glob("*/starts")}
     assert len(starts) == 3
     (more,) = trials(search(*asked, "--trials", "5", "--jobs", "2"))
-    assert {one["number"]: one["values"] for one in first}.items() <= {n["number"]: n["values"] for n in more}.items()
+    assert {item["number"]: item["values"] for item in first}.items() <= {
+        n["number"]: n["values"] for n in more
+    }.items()
     assert len(more) == 5
     for name, text in starts.items():
         assert (tmp_path / "runs" / name / "starts").read_text() == text
@@ -94,8 +96,8 @@ def test_a_trial_that_was_killed_is_run_to_its_end(search, written):
     assert isinstance(stopped.exception, PhmrunError)
     assert stopped.exception.code == ExitCode.SWEEP
     assert "was stopped before its end" in str(stopped.exception)
-    (found,) = trials(search(*asked, "--json"))
-    assert [one["number"] for one in found] == [0]
+    (actual,) = trials(search(*asked, "--json"))
+    assert [item["number"] for item in actual] == [0]
 
 
 def test_failures_are_trials_without_a_score(search, written):
@@ -103,8 +105,8 @@ def test_failures_are_trials_without_a_score(search, written):
     result = search(file, "--vary", "data.name=oom", "--trials", "1")
     assert result.exit_code == ExitCode.SWEEP
     assert "best:" not in result.stdout
-    (found,) = trials(search(file, "--vary", "layer.n=2,4", "--trials", "8", "--json"))  # 4 does not divide 6
-    assert {one["values"]["layer.n"]: one["score"] is None for one in found} == {2: False, 4: True}
+    (actual,) = trials(search(file, "--vary", "layer.n=2,4", "--trials", "8", "--json"))  # 4 does not divide 6
+    assert {item["values"]["layer.n"]: item["score"] is None for item in actual} == {2: False, 4: True}
 
 
 def test_the_table_names_the_best(search, written):

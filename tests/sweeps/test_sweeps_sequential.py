@@ -43,32 +43,34 @@ def left(statuses, terms):
 
 
 def test_seeds_go_to_open_rows_only(planned, tmp_path):
-    made, terms = planned(SWEEP, seeds=7), Terms(max_seeds=7, margin=0)
-    statuses = scored(made, tmp_path / "runs", {"dense": [90.1, 90.3]})
+    created, terms = planned(SWEEP, seeds=7), Terms(max_seeds=7, margin=0)
+    statuses = scored(created, tmp_path / "runs", {"dense": [90.1, 90.3]})
     assert left(statuses, terms) == [("dense", 3), ("dense", 4), ("dense", 5)] + [
         (layer, seed) for layer in ("phm", "rank") for seed in range(1, 6)
     ]
     dense = [90.1, 90.3, 90.0, 90.2, 90.4]
     statuses = scored(
-        made, tmp_path / "runs", {"dense": dense, "phm": [60.0, 61, 60.5, 59, 62], "rank": [90.0, 90.4, 90.2, 90.3, 90]}
+        created,
+        tmp_path / "runs",
+        {"dense": dense, "phm": [60.0, 61, 60.5, 59, 62], "rank": [90.0, 90.4, 90.2, 90.3, 90]},
     )
     far, near = known(statuses, terms)
     assert (str(far.decision.verdict), far.decision.seeds, far.open) == ("different", 5, False)
     assert (str(near.decision.verdict), near.open) == ("undecided", True)
     assert left(statuses, terms) == [(layer, seed) for layer in ("dense", "rank") for seed in (6, 7)]
     statuses = scored(
-        made, tmp_path / "runs", {"dense": [*dense, 90, 90.2], "rank": [90.0, 90.4, 90.2, 90.3, 90, 90, 90.1]}
+        created, tmp_path / "runs", {"dense": [*dense, 90, 90.2], "rank": [90.0, 90.4, 90.2, 90.3, 90, 90, 90.1]}
     )
     assert left(statuses, terms) == []
     assert not known(statuses, terms)[1].open
 
 
 def test_rows_of_one_name_stay_two(planned, tmp_path):
-    one, two, *_ = survey(planned(SWEEP, seeds=1), tmp_path)
+    first, two, *_ = survey(planned(SWEEP, seeds=1), tmp_path)
     places = [{"encoder.dropout": "0.1", "decoder.dropout": ""}, {"encoder.dropout": "", "decoder.dropout": "0.1"}]
     statuses = [
-        replace(each, cell=replace(each.cell, at={**place, "seed": 1}))
-        for each, place in zip((one, two), places, strict=True)
+        replace(item, cell=replace(item.cell, at={**place, "seed": 1}))
+        for item, place in zip((first, two), places, strict=True)
     ]
     (family,) = families(statuses)
     assert family.baseline
@@ -111,13 +113,13 @@ def test_a_time_that_is_over_ends_runs_cleanly(phmrun, written, tmp_path, monkey
 
 
 def test_a_table_replays_the_looks(planned, tmp_path):
-    made, terms = planned(SWEEP, seeds=7), Terms(max_seeds=7, margin=0)
+    created, terms = planned(SWEEP, seeds=7), Terms(max_seeds=7, margin=0)
     dense, near = [90.1, 90.3, 90.0, 90.2, 90.4, 90.9], [90.0, 90.4, 90.2, 90.3, 90]
     far = [60.0, 61, 60.5, 59, 62]
-    statuses = without_spared(scored(made, tmp_path / "runs", {"dense": dense, "phm": far, "rank": near}), terms)
-    table = results_of(made, statuses).pivot()
+    statuses = without_spared(scored(created, tmp_path / "runs", {"dense": dense, "phm": far, "rank": near}), terms)
+    table = results_of(created, statuses).pivot()
     looked = replayed(table, statuses, terms)
-    assert [(place, str(each.decision.verdict), each.open) for place, each in looked.items()] == [
+    assert [(place, str(item.decision.verdict), item.open) for place, item in looked.items()] == [
         ((1, 0), "different", False), ((2, 0), "undecided", True)
     ]  # fmt: skip
     assert looked[1, 0].value == pytest.approx(60.5 - 90.2)  # the first five seeds of both

@@ -35,21 +35,21 @@ def cluster(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sweep(written, tmp_path):
-    made = planned(written({"task": "toy", "grid": {"model.width": [4, 6], "data.name": ["good", "oom"]}}))
-    return made, Workplace(tmp_path / "runs of 'mine'", made.sweep.name, program=PROGRAM)
+    created = planned(written({"task": "toy", "grid": {"model.width": [4, 6], "data.name": ["good", "oom"]}}))
+    return created, Workplace(tmp_path / "runs of 'mine'", created.sweep.name, program=PROGRAM)
 
 
 def write(sweep, **options):
-    made, workplace = sweep
-    slurm = Slurm(workplace.slurm, made.sweep.name, **options)
-    return slurm, slurm.write([workplace.job(cell) for cell in made.cells])
+    created, workplace = sweep
+    slurm = Slurm(workplace.slurm, created.sweep.name, **options)
+    return slurm, slurm.write([workplace.job(cell) for cell in created.cells])
 
 
 def test_an_array_carries_out_every_run(sweep, cluster):
     slurm, script = write(sweep)
     assert slurm.submit(script) == "100"
-    made, workplace = sweep
-    statuses = survey(made, workplace.runs_dir)
+    created, workplace = sweep
+    statuses = survey(created, workplace.runs_dir)
     assert [str(status.state) for status in statuses] == ["done", "failed", "done", "failed"]
     assert last_lines(workplace.log(statuses[1].cell.run_id)) == ["phmrun: error: out of memory: no more"]
     assert slurm.queued() == set()
@@ -57,12 +57,12 @@ def test_an_array_carries_out_every_run(sweep, cluster):
 
 def test_a_task_that_is_signalled_goes_on_after_it_was_queued_again(sweep, cluster, monkeypatch):
     monkeypatch.setenv("FAKE_PACE", "0.2")
-    made, workplace = sweep
+    created, workplace = sweep
     monkeypatch.setenv("FAKE_SLURM_UNTIL", f"{workplace.runs_dir}/steps")
-    slurm = Slurm(workplace.slurm, made.sweep.name)
-    slurm.submit(slurm.write([workplace.job(made.cells[0])]))
+    slurm = Slurm(workplace.slurm, created.sweep.name)
+    slurm.submit(slurm.write([workplace.job(created.cells[0])]))
     assert "scontrol requeue 100_0" in (cluster / "calls").read_text()
-    (status, *_) = survey(made, workplace.runs_dir)
+    (status, *_) = survey(created, workplace.runs_dir)
     assert str(status.state) == "done"
     starts = [line.split()[1] for line in (workplace.runs_dir / status.cell.run_id / "starts").read_text().splitlines()]
     assert len(starts) == 2
@@ -74,8 +74,8 @@ def test_what_waits_in_the_queue_is_known_and_can_be_cancelled(sweep, cluster):
     script.with_name("job").write_text("777\n")
     assert slurm.queued() == set()  # SLURM does not know the job any more
     (cluster / "queue-777").write_text("1\n3\n")
-    made, workplace = sweep
-    assert slurm.queued() == {made.cells[1].run_id, made.cells[3].run_id}
+    created, workplace = sweep
+    assert slurm.queued() == {created.cells[1].run_id, created.cells[3].run_id}
     assert cancel_jobs(workplace.slurm) == ["777"]
     assert slurm.queued() == set()
     assert cancel_jobs(workplace.slurm) == []
@@ -114,15 +114,15 @@ def test_no_name_and_no_path_becomes_a_command_or_an_option(written, tmp_path, c
     folder = tmp_path / HOSTILE
     folder.mkdir()
     monkeypatch.chdir(folder)
-    made = planned(written({"task": "toy", "grid": {"data.name": ["good"]}}, f"{HOSTILE}.yaml"))
-    workplace = Workplace(folder / "runs", made.sweep.name, program=PROGRAM)
-    slurm = Slurm(workplace.slurm, f"{made.sweep.name}\ntouch hacked\n", most=1)
-    script = slurm.write([workplace.job(cell) for cell in made.cells])
+    created = planned(written({"task": "toy", "grid": {"data.name": ["good"]}}, f"{HOSTILE}.yaml"))
+    workplace = Workplace(folder / "runs", created.sweep.name, program=PROGRAM)
+    slurm = Slurm(workplace.slurm, f"{created.sweep.name}\ntouch hacked\n", most=1)
+    script = slurm.write([workplace.job(cell) for cell in created.cells])
     options = [line for line in script.read_text().splitlines() if line.startswith("#SBATCH")]
     assert len(options) == 6
     assert len(script.with_name("commands.txt").read_text().splitlines()) == 1
     slurm.submit(script)
-    assert [str(status.state) for status in survey(made, workplace.runs_dir)] == ["done"]
+    assert [str(status.state) for status in survey(created, workplace.runs_dir)] == ["done"]
     assert not list(tmp_path.rglob("hacked"))
     assert script.with_name("task-0.out").exists()
 

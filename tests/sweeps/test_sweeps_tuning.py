@@ -36,30 +36,30 @@ def course_of(made, tune, tmp_path):
 
     def look(best=None):
         """Runs every trial; its validation is the better the nearer its rate is to the layer's best one."""
-        found = settled(made, tmp_path / "runs", tune, make)
-        for row in found if best else ():
+        actual = settled(made, tmp_path / "runs", tune, make)
+        for row in actual if best else ():
             for values, status in row.trials:
                 run = Run.create(tmp_path / "runs", status.cell.run_id, "task: toy\n")
                 layer = status.cell.config.layer.structure
                 run.update_metrics("validation/best", {"value": 1 - abs(values[RATE] - best[layer])})
                 run.update_metrics("test/accuracy", {"value": 90.0, "signature": "x"})
                 run.set_state(State.DONE)
-        return found
+        return actual
 
     return made, make, look
 
 
 def test_the_best_validation_chooses(rows, tmp_path):
-    made, make, look = rows
-    found = look()
-    assert [row.values for row in found] == [None, None]
-    assert [len(row.trials) for row in found] == [3, 3]
-    assert {status.cell.config.seed for row in found for _, status in row.trials} == {1}
+    created, make, look = rows
+    actual = look()
+    assert [row.values for row in actual] == [None, None]
+    assert [len(row.trials) for row in actual] == [3, 3]
+    assert {status.cell.config.seed for row in actual for _, status in row.trials} == {1}
     look({"dense": 0.01, "phm": 0.01})
-    found = look()
-    assert [(row.values, row.at_edge) for row in found] == [({RATE: 0.01}, ())] * 2
-    assert list(found[1].space[RATE]) == [0.001, 0.01, 0.1]
-    chosen = with_choices(made, found, make)
+    actual = look()
+    assert [(row.values, row.at_edge) for row in actual] == [({RATE: 0.01}, ())] * 2
+    assert list(actual[1].space[RATE]) == [0.001, 0.01, 0.1]
+    chosen = with_choices(created, actual, make)
     assert [cell.config.training.optimizer.lr for cell in chosen.cells] == [0.01] * 4
     table = results_of(chosen, survey(chosen, tmp_path / "runs")).pivot()
     assert table.keys == ("layer", RATE)
@@ -69,19 +69,19 @@ def test_the_best_validation_chooses(rows, tmp_path):
 def test_a_best_value_at_the_edge_extends_the_space_of_all_rows(rows):
     _, _, look = rows
     look({"dense": 0.01, "phm": 0.1})
-    found = look()
-    assert list(found[1].space[RATE]) == [0.001, 0.01, 0.1, 1.0]
-    assert [len(row.trials) for row in found] == [4, 4]
-    assert all(row.values is None for row in found)  # the new trials are still to be run
+    actual = look()
+    assert list(actual[1].space[RATE]) == [0.001, 0.01, 0.1, 1.0]
+    assert [len(row.trials) for row in actual] == [4, 4]
+    assert all(row.values is None for row in actual)  # the new trials are still to be run
     look({"dense": 0.01, "phm": 0.1})
-    found = look()
-    assert [(row.values, row.at_edge) for row in found] == [({RATE: 0.01}, ()), ({RATE: 0.1}, ())]
+    actual = look()
+    assert [(row.values, row.at_edge) for row in actual] == [({RATE: 0.01}, ()), ({RATE: 0.1}, ())]
 
 
 def test_five_rates_around_the_recipes_and_two_around_the_best(planned, written, tmp_path):
     _, _, look = course_of(planned({**SWEEP, "tune": True}), True, tmp_path)
-    found = look()
-    assert [list(row.space[RATE]) for row in found] == [[0.1, 0.316, 1.0, 3.16, 10.0]] * 2
+    actual = look()
+    assert [list(row.space[RATE]) for row in actual] == [[0.1, 0.316, 1.0, 3.16, 10.0]] * 2
     best = {"dense": 0.6, "phm": 10.0}
     look(best)
     assert [row.space[RATE][-1] for row in look(best)] == [31.6] * 2  # phm is best at the edge: a sixth value for both
@@ -97,13 +97,13 @@ def test_five_rates_around_the_recipes_and_two_around_the_best(planned, written,
 
 
 def test_a_row_that_is_best_at_the_last_edge_is_marked(planned, tmp_path):
-    made, make, look = course_of(planned(SWEEP), SWEEP["tune"], tmp_path)
+    created, make, look = course_of(planned(SWEEP), SWEEP["tune"], tmp_path)
     for _ in range(4):
         look({"dense": 0.01, "phm": 1000.0})
-    found = look()
-    assert list(found[0].space[RATE]) == [0.001, 0.01, 0.1, 1.0, 10.0]
-    assert [(row.values, row.at_edge) for row in found] == [({RATE: 0.01}, ()), ({RATE: 10.0}, (RATE,))]
-    chosen = with_choices(made, found, make)
+    actual = look()
+    assert list(actual[0].space[RATE]) == [0.001, 0.01, 0.1, 1.0, 10.0]
+    assert [(row.values, row.at_edge) for row in actual] == [({RATE: 0.01}, ()), ({RATE: 10.0}, (RATE,))]
+    chosen = with_choices(created, actual, make)
     assert [cell.at_edge for cell in chosen.cells] == [(), (), (RATE,), (RATE,)]
     laid = lay_out(results_of(chosen, survey(chosen, tmp_path / "runs")).pivot(), "mean", {}, paper=False)
     assert [row[1] for row in laid.rows] == ["0.01", "10.0 (edge)"]

@@ -1,4 +1,4 @@
-"""How long the rest will take, and what an onlooker is shown."""
+"""Estimate of the remaining time, and the live view."""
 
 import io
 from dataclasses import replace
@@ -37,23 +37,23 @@ def at(planned, tmp_path):
 
 
 def test_where_cells_stand(at):
-    made = at()
-    made.put(0, State.DONE)
-    made.put(1, State.FAILED, reason="no memory")
-    made.put(2, State.RUNNING)  # nobody holds it
-    made.put(3, State.QUEUED)
-    claimed = made.put(4, State.QUEUED)
-    held = made.put(5, State.INTERRUPTED)
+    created = at()
+    created.put(0, State.DONE)
+    created.put(1, State.FAILED, reason="no memory")
+    created.put(2, State.RUNNING)  # nobody holds it
+    created.put(3, State.QUEUED)
+    claimed = created.put(4, State.QUEUED)
+    held = created.put(5, State.INTERRUPTED)
     with held.lock():
-        statuses = made.statuses()
+        statuses = created.statuses()
         assert [str(status.state) for status in statuses] == [
             "done", "failed", "interrupted", "queued", "queued", "running"
         ]  # fmt: skip
         assert orphans(statuses) == 1
         # Another machine's claim counts while its heart beats, this process's own is no obstacle.
         (claimed.path / CLAIM).write_text('{"host": "far", "pid": 1, "born": "x", "space": "y", "token": "abc"}')
-        assert look(made.plan.cells[4], made.runs_dir).state is CellState.RUNNING
-        assert look(made.plan.cells[4], made.runs_dir).claimed
+        assert look(created.plan.cells[4], created.runs_dir).state is CellState.RUNNING
+        assert look(created.plan.cells[4], created.runs_dir).claimed
     assert statuses[1].reason == "no memory"
     assert tally(statuses) == {
         CellState.DONE: 1, CellState.RUNNING: 1, CellState.INTERRUPTED: 1, CellState.QUEUED: 2,
@@ -62,35 +62,35 @@ def test_where_cells_stand(at):
 
 
 def test_a_directory_that_was_only_just_made_is_a_queued_cell(at):
-    made = at()
-    (made.runs_dir / str(made.plan.cells[0].run_id)).mkdir(parents=True)
-    assert made.statuses()[0].state is CellState.MISSING
-    (made.runs_dir / str(made.plan.cells[0].run_id) / "config.yaml").write_text("task: toy\n")
-    assert made.statuses()[0].state is CellState.QUEUED
+    created = at()
+    (created.runs_dir / str(created.plan.cells[0].run_id)).mkdir(parents=True)
+    assert created.statuses()[0].state is CellState.MISSING
+    (created.runs_dir / str(created.plan.cells[0].run_id) / "config.yaml").write_text("task: toy\n")
+    assert created.statuses()[0].state is CellState.QUEUED
 
 
 def test_the_same_experiment_counts_once(at):
-    made = at({"task": "toy", "include": [{"layer": "dense"}, {"model.width": 16}, {"model.width": 4}]})
-    assert len(made.statuses()) == 3
-    assert len(distinct(made.statuses())) == 2
+    created = at({"task": "toy", "include": [{"layer": "dense"}, {"model.width": 16}, {"model.width": 4}]})
+    assert len(created.statuses()) == 3
+    assert len(distinct(created.statuses())) == 2
 
 
 def test_other_seeds_tell_best_how_long_a_cell_takes(at):
-    made = at()
-    nothing = Estimate(made.statuses())
-    assert nothing.left(made.statuses()[0]) is None
-    assert nothing.total(made.statuses(), 1) is None
-    made.put(0, State.DONE, seconds=10.0, step=100)
-    made.put(2, State.DONE, seconds=30.0, step=100)
-    estimate = Estimate(made.statuses())
-    assert [estimate.left(status) for status in made.statuses()] == [0, 10, 0, 30, 20, 20]
-    assert estimate.total(made.statuses(), 2) == 40
+    created = at()
+    nothing = Estimate(created.statuses())
+    assert nothing.left(created.statuses()[0]) is None
+    assert nothing.total(created.statuses(), 1) is None
+    created.put(0, State.DONE, seconds=10.0, step=100)
+    created.put(2, State.DONE, seconds=30.0, step=100)
+    estimate = Estimate(created.statuses())
+    assert [estimate.left(status) for status in created.statuses()] == [0, 10, 0, 30, 20, 20]
+    assert estimate.total(created.statuses(), 2) == 40
 
 
 def test_the_own_pace_of_a_run_decides(at):
-    made = at()
-    made.put(0, State.INTERRUPTED, seconds=8.0, step=80)
-    (status, *_) = made.statuses()
+    created = at()
+    created.put(0, State.INTERRUPTED, seconds=8.0, step=80)
+    (status, *_) = created.statuses()
     assert progress(status) == 0.8
     assert Estimate([]).left(status) == pytest.approx(2)
     without = at({"task": "toy", "grid": {"model.width": [4]}, "seeds": 2})
@@ -101,26 +101,26 @@ def test_the_own_pace_of_a_run_decides(at):
 
 
 def test_lines_where_there_is_no_terminal(at, caplog):
-    made = at()
-    tracker = Tracker(made.statuses(), made.runs_dir, 1)
+    created = at()
+    tracker = Tracker(created.statuses(), created.runs_dir, 1)
     caplog.set_level("INFO", "phmrun")
     with shown(tracker, Console(file=io.StringIO())) as view:
-        run = made.put(0, State.RUNNING, step=40, seconds=4.0)
+        run = created.put(0, State.RUNNING, step=40, seconds=4.0)
         run.history.append({"step": 40, "train/units_per_second": 1234.0})
         with run.lock():
-            view(Event(look(made.plan.cells[0], made.runs_dir)))
+            view(Event(look(created.plan.cells[0], created.runs_dir)))
             assert tracker.summary(tracker.refresh()) == "0 of 6 done · 1 running · 1,234 units/s"
-        made.put(0, State.DONE, step=100, seconds=10.0)
+        created.put(0, State.DONE, step=100, seconds=10.0)
         run.update_metrics("test/bleu", {"value": 31.25, "signature": "x"})
-        view(Event(look(made.plan.cells[0], made.runs_dir), 12.0, 0))
+        view(Event(look(created.plan.cells[0], created.runs_dir), 12.0, 0))
         assert tracker.summary(tracker.refresh()) == "1 of 6 done · about 60 s left"  # with 2 s to start and to score
-        made.put(1, State.FAILED, reason="out of memory")
-        view(Event(look(made.plan.cells[1], made.runs_dir), 3.0, 4, ["…"]))
-        made.put(2, State.INTERRUPTED, reason="its process ended without a word")
-        view(Event(look(made.plan.cells[2], made.runs_dir), 3.0, -9))
+        created.put(1, State.FAILED, reason="out of memory")
+        view(Event(look(created.plan.cells[1], created.runs_dir), 3.0, 4, ["…"]))
+        created.put(2, State.INTERRUPTED, reason="its process ended without a word")
+        view(Event(look(created.plan.cells[2], created.runs_dir), 3.0, -9))
     assert caplog.messages == [
         "0 of 6 done",
-        f"started model.width 4 · seed 1 ({made.plan.cells[0].run_id})",
+        f"started model.width 4 · seed 1 ({created.plan.cells[0].run_id})",
         "done after 12 s model.width 4 · seed 1: test/bleu 31.25",
         "failed after 3 s model.width 4 · seed 2: out of memory",
         "interrupted after 3 s model.width 6 · seed 1: killed by signal 9",
@@ -128,30 +128,30 @@ def test_lines_where_there_is_no_terminal(at, caplog):
 
 
 def test_a_run_that_was_started_runs_before_it_has_taken_its_lock(at):
-    made = at()
-    tracker = Tracker(made.statuses(), made.runs_dir, 1)
-    run = made.put(0, State.QUEUED)
-    status = look(made.plan.cells[0], made.runs_dir)
+    created = at()
+    tracker = Tracker(created.statuses(), created.runs_dir, 1)
+    run = created.put(0, State.QUEUED)
+    status = look(created.plan.cells[0], created.runs_dir)
     assert status.state is CellState.QUEUED
     tracker.take(Event(replace(status, state=CellState.RUNNING)))
     for _ in range(2):
         assert tracker.summary(tracker.refresh()) == "0 of 6 done · 1 running"
     run.set_state(State.DONE, seconds=1.0)
     assert [status.state for status in tracker.refresh()] == []
-    tracker.take(Event(look(made.plan.cells[0], made.runs_dir), 3.0, 0))
+    tracker.take(Event(look(created.plan.cells[0], created.runs_dir), 3.0, 0))
     assert tracker.summary(tracker.refresh()) == "1 of 6 done · about 15 s left"
 
 
 def test_a_table_on_a_terminal(at):
-    made = at()
-    run = made.put(0, State.RUNNING, step=40, seconds=4.0)
+    created = at()
+    run = created.put(0, State.RUNNING, step=40, seconds=4.0)
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with run.lock():
-        tracker = Tracker(made.statuses(), made.runs_dir, 1)
+        tracker = Tracker(created.statuses(), created.runs_dir, 1)
         with shown(tracker, console) as view:
             view(None)
-            made.put(1, State.FAILED, reason="out of [memory]")
-            view(Event(look(made.plan.cells[1], made.runs_dir), 3.0, 4))
+            created.put(1, State.FAILED, reason="out of [memory]")
+            view(Event(look(created.plan.cells[1], created.runs_dir), 3.0, 4))
     text = console.file.getvalue()
     assert "model.width 4 · seed 1" in text
     assert "40%" in text
@@ -160,10 +160,12 @@ def test_a_table_on_a_terminal(at):
 
 
 def test_an_event_elsewhere(at):
-    made = at()
-    made.put(0, State.DONE)
-    assert said(Event(look(made.plan.cells[0], made.runs_dir))) == "done elsewhere model.width 4 · seed 1"
-    assert said(Event(look(made.plan.cells[0], made.runs_dir), 1.0, -2)) == "done after 1 s model.width 4 · seed 1"
-    assert said(Event(look(made.plan.cells[1], made.runs_dir), 1.0, -15)) == (
+    created = at()
+    created.put(0, State.DONE)
+    assert said(Event(look(created.plan.cells[0], created.runs_dir))) == "done elsewhere model.width 4 · seed 1"
+    assert (
+        said(Event(look(created.plan.cells[0], created.runs_dir), 1.0, -2)) == "done after 1 s model.width 4 · seed 1"
+    )
+    assert said(Event(look(created.plan.cells[1], created.runs_dir), 1.0, -15)) == (
         "not begun after 1 s model.width 4 · seed 2: killed by signal 15"
     )

@@ -43,7 +43,7 @@ def options_of(name: str, *, table: bool = False) -> tuple[Option, ...]:
 
 
 def inspect(config: Experiment) -> Inspected:
-    """As many parameters as the square of the width over n, for n that divides it; the dataset "lost" is missing."""
+    """Network of width²/n parameters, for n that divides the width; the dataset "lost" is missing."""
     n = config.layer.options.get("n", 1)
     width = config.model.width  # type: ignore[attr-defined]
     if width % n:

@@ -26,8 +26,8 @@ def planned(sweep: str) -> Plan:
 
 
 def main(sweep: str, runs_dir: str, slots: str, retry: str = "") -> int:
-    made = planned(sweep)
-    workplace = Workplace(Path(runs_dir), made.sweep.name, program=PROGRAM)
+    created = planned(sweep)
+    workplace = Workplace(Path(runs_dir), created.sweep.name, program=PROGRAM)
     scheduler_module.LOOK = 0.1
     scheduler_module.POLL = 0.02
     bad = []
@@ -38,7 +38,7 @@ def main(sweep: str, runs_dir: str, slots: str, retry: str = "") -> int:
             if event.code and event.status.state is not CellState.DONE:
                 bad.append(event)
 
-    statuses = to_run(survey(made, workplace.runs_dir), bool(retry))
+    statuses = to_run(survey(created, workplace.runs_dir), bool(retry))
     with workplace.registration():
         Scheduler(statuses, workplace, LocalExecutor(int(slots)), retry_failed=bool(retry), watch=watch).run()
     return 5 if bad else 0

@@ -180,19 +180,19 @@ def test_killed_and_resumed_is_bit_identical(task, name, options, tmp_path):
 
 @pytest.mark.parametrize("name", SQUARE_STRUCTURES)
 def test_square_classifiers_resume_bit_identically_and_learn(name, prepared, tmp_path):
-    """What Matsuno et al. propose: the bilinear forms of both classifiers, and nothing else, have the structure."""
+    """Proposal of Matsuno et al.: only the bilinear forms of both classifiers have the structure."""
     directory, sizes, batches = prepared("parse")
     config = configured("parse", directory, {"output": {"structure": name}})
     module = network_of("parse", config, sizes)
-    found = {key: part for key, part in module.network.named_modules() if isinstance(part, Structure)}
-    classifiers = {key for key in found if scope_of(key) in ("arc_classifier", "label_classifier")}
+    actual = {key: part for key, part in module.network.named_modules() if isinstance(part, Structure)}
+    classifiers = {key for key in actual if scope_of(key) in ("arc_classifier", "label_classifier")}
     assert classifiers
-    assert {key: part.name for key, part in found.items()} == {
-        key: name if key in classifiers else "dense" for key in found
+    assert {key: part.name for key, part in actual.items()} == {
+        key: name if key in classifiers else "dense" for key in actual
     }
     module.loss(batches[0]).total.backward()
     for key in classifiers:
-        assert all(bool(parameter.grad.any()) for parameter in found[key].parameters()), key
+        assert all(bool(parameter.grad.any()) for parameter in actual[key].parameters()), key
     straight = run_experiment(config, tmp_path / "straight")
     killed(config, tmp_path / "resumed", ("micro-batch", 11))
     same(outcome(run_of(straight)), outcome(run_of(run_experiment(config, tmp_path / "resumed"))))
@@ -295,7 +295,7 @@ VECTORS = {"bias", "u", "v"}
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory) -> Callable[[str], tuple[Path, tuple[int, ...], list[Any]]]:
-    """By task, the directory of its corpus, the sizes of its vocabulary, and four batches: whatever the network."""
+    """Corpus directory, vocabulary sizes and four batches of each task, shared by its networks."""
 
     @cache
     def prepare(task: str) -> tuple[Path, tuple[int, ...], list[Any]]:
@@ -331,13 +331,13 @@ def test_every_map_in_scope_has_the_structure_and_every_parameter_learns(task, n
         layers = placed(task, name, blocks_only=elsewhere == "dense", **options)
         config = configured(task, directory, *layers, still)
         module = network_of(task, config, sizes)
-        found = {
+        actual = {
             key: part
             for key, part in module.network.named_modules()
             if isinstance(part, Structure) and not key.endswith(".inside")  # what a wrapper guides
         }
-        inside = [part for key, part in found.items() if scope_of(key) not in apart]
-        outside = [part for key, part in found.items() if scope_of(key) in apart]
+        inside = [part for key, part in actual.items() if scope_of(key) not in apart]
+        outside = [part for key, part in actual.items() if scope_of(key) in apart]
         assert inside
         assert outside
         assert {part.name for part in inside} == {name}
@@ -345,7 +345,7 @@ def test_every_map_in_scope_has_the_structure_and_every_parameter_learns(task, n
         for part in inside:
             assert options.items() <= part.options.items()
         assert not [p for p in module.network.modules() if isinstance(p, torch.nn.Linear | torch.nn.Embedding)]
-        structured = {id(parameter) for part in found.values() for parameter in part.parameters()}
+        structured = {id(parameter) for part in actual.values() for parameter in part.parameters()}
         others = [key for key, p in module.network.named_parameters() if p.dim() > 1 and id(p) not in structured]
         assert {key.rpartition(".")[2] for key in others} <= VECTORS, "a weight matrix outside the structures"
 

@@ -43,7 +43,7 @@ def failure(path: Path) -> PhmrunError:
 
 
 def table(*rows: dict[str, object], fields=FIELDS) -> str:
-    """As the authors' code writes it."""
+    """File format of the authors' code."""
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fields, restval="x", extrasaction="ignore", delimiter="\t", lineterminator="\r\n")
     writer.writeheader()

@@ -21,9 +21,9 @@ def plan(unit="tokens", size=400):
 @given(LENGTHS, st.sampled_from(["tokens", "sentences"]), st.integers(1, 120), st.integers(0, 5), st.integers(0, 3))
 def test_every_sentence_once_and_within_the_budget(lengths, unit, size, seed, epoch):
     source, target = np.array(lengths).T
-    found = batches(source, target, unit=unit, size=size, seed=seed, epoch=epoch)
-    assert sorted(np.concatenate(found).tolist()) == list(range(len(lengths)))
-    for batch in found:
+    actual = batches(source, target, unit=unit, size=size, seed=seed, epoch=epoch)
+    assert sorted(np.concatenate(actual).tolist()) == list(range(len(lengths)))
+    for batch in actual:
         longest = max(source[batch].max(), target[batch].max()) + 1
         assert len(batch) * (longest if unit == "tokens" else 1) <= size or len(batch) == 1
 
@@ -41,21 +41,21 @@ def test_the_order_is_the_same_everywhere():
     """Pinned, so that a new NumPy, another machine or an edit that would break the resuming of old runs is seen."""
     source = [number * 7 % 23 + 1 for number in range(500)]
     target = [number * 11 % 19 + 1 for number in range(500)]
-    found = batches(source, target, unit="tokens", size=200, seed=3, epoch=5)
-    text = "\n".join(" ".join(map(str, batch.tolist())) for batch in found)
+    actual = batches(source, target, unit="tokens", size=200, seed=3, epoch=5)
+    text = "\n".join(" ".join(map(str, batch.tolist())) for batch in actual)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "18782e6c67075822"
 
 
 def test_batches_differ_in_members_between_epochs_not_in_number():
-    one, two = (plan().epoch(0, epoch)[0] for epoch in (0, 1))
-    assert len(one) == len(two) == len(plan())
-    assert {frozenset(batch.tolist()) for batch in one} != {frozenset(batch.tolist()) for batch in two}
+    first, two = (plan().epoch(0, epoch)[0] for epoch in (0, 1))
+    assert len(first) == len(two) == len(plan())
+    assert {frozenset(batch.tolist()) for batch in first} != {frozenset(batch.tolist()) for batch in two}
 
 
 def test_little_is_padding():
     source, target = CORPUS[0], np.maximum(1, CORPUS[0] + CORPUS[1] % 5 - 2)
-    found = batches(source, target, unit="tokens", size=1000, seed=0, epoch=0)
-    padded = sum(len(batch) * (target[batch].max() + 1) for batch in found)
+    actual = batches(source, target, unit="tokens", size=1000, seed=0, epoch=0)
+    padded = sum(len(batch) * (target[batch].max() + 1) for batch in actual)
     assert (target + 1).sum() / padded > 0.95
 
 
@@ -81,9 +81,9 @@ def test_started_anywhere_a_stream_goes_on_as_the_whole_one(position, accumulate
         shared = {"seed": 1, "accumulate": accumulate, "rank": rank, "world": world}
         whole = itertools.islice(BatchStream(plan(), **shared), position, position + 7)
         part = itertools.islice(BatchStream(plan(), start=start, **shared), 7)
-        for one, two in zip(whole, part, strict=True):
-            assert (one.position, one.window_units) == (two.position, two.window_units)
-            assert one.indices.tolist() == two.indices.tolist()
+        for first, two in zip(whole, part, strict=True):
+            assert (first.position, first.window_units) == (two.position, two.window_units)
+            assert first.indices.tolist() == two.indices.tolist()
 
 
 @pytest.mark.parametrize(("accumulate", "world"), [(1, 1), (3, 1), (2, 2), (1, 4)])
@@ -117,8 +117,8 @@ def test_a_data_loader_takes_the_stream(workers):
     data = pytest.importorskip("torch.utils.data")
     stream = BatchStream(plan(), seed=0, start=5)
     loader = data.DataLoader(Echo(), sampler=stream, batch_size=None, collate_fn=list, num_workers=workers)
-    found = [batch[0] for batch in itertools.islice(loader, 6)]
-    assert found == [batch.position for batch in itertools.islice(stream, 6)]
+    actual = [batch[0] for batch in itertools.islice(loader, 6)]
+    assert actual == [batch.position for batch in itertools.islice(stream, 6)]
 
 
 class Echo:
@@ -132,16 +132,16 @@ class Echo:
 def test_evaluation_has_every_sentence_once_over_all_ranks(lengths, unit, size, world):
     source, target = np.array(lengths).T
     ranks = [evaluation_batches(source, target, unit=unit, size=size, rank=r, world=world) for r in range(world)]
-    found = [batch for rank in ranks for batch in rank]
-    assert sorted(itertools.chain.from_iterable(batch.tolist() for batch in found)) == list(range(len(lengths)))
-    for batch in found:
+    actual = [batch for rank in ranks for batch in rank]
+    assert sorted(itertools.chain.from_iterable(batch.tolist() for batch in actual)) == list(range(len(lengths)))
+    for batch in actual:
         longest = max(source[batch].max(), target[batch].max()) + 1
         assert len(batch) * (longest if unit == "tokens" else 1) <= size or len(batch) == 1
 
 
 def test_evaluation_goes_from_long_to_short():
-    found = evaluation_batches([3, 9, 1, 5], unit="sentences", size=2)
-    assert [batch.tolist() for batch in found] == [[1, 3], [0, 2]]
+    actual = evaluation_batches([3, 9, 1, 5], unit="sentences", size=2)
+    assert [batch.tolist() for batch in actual] == [[1, 3], [0, 2]]
     assert evaluation_batches([], unit="tokens", size=2) == []
 
 

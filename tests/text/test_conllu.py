@@ -65,8 +65,10 @@ def test_whatever_is_well_formed_comes_back_byte_for_byte(tmp_path_factory, part
     sentences = conllu.load(path)
     conllu.dump(sentences, path)
     assert path.read_bytes() == content
-    assert [(each.forms, each.heads, each.deprels) for each in sentences] == [tuple(part[1:]) for part in parts]
-    same = [each.with_parse(each.heads, each.deprels) for each in sentences]
+    assert [(sentence.forms, sentence.heads, sentence.deprels) for sentence in sentences] == [
+        tuple(part[1:]) for part in parts
+    ]
+    same = [sentence.with_parse(sentence.heads, sentence.deprels) for sentence in sentences]
     assert conllu.dumps(same).encode() == content
 
 
@@ -119,7 +121,7 @@ def test_a_stream_gives_each_sentence_at_its_blank_line():
 
 def test_sentences_of_two_files_stay_apart():
     first = conllu.loads("1\ta\t_\t_\t_\t_\t0\troot\t_\t_")
-    assert [each.forms for each in conllu.loads(conllu.dumps([*first, *first]))] == [("a",), ("a",)]
+    assert [load.forms for load in conllu.loads(conllu.dumps([*first, *first]))] == [("a",), ("a",)]
 
 
 def test_a_byte_order_mark_is_kept_and_no_part_of_an_id():
@@ -225,7 +227,9 @@ def test_every_treebank_at_hand_comes_back_byte_for_byte(tmp_path):
         pytest.skip("no treebanks under PHMRUN_DATA")
     for path in files:
         sentences = conllu.load(path)
-        conllu.dump([each.with_parse(each.heads, each.deprels) for each in sentences], tmp_path / "copy")
+        conllu.dump(
+            [sentence.with_parse(sentence.heads, sentence.deprels) for sentence in sentences], tmp_path / "copy"
+        )
         assert (tmp_path / "copy").read_bytes() == path.read_bytes(), path
 
 

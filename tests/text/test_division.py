@@ -22,7 +22,7 @@ def test_pairs_stay_together_and_equal_sources_too(tmp_path):
     targets = [f"Satz {number}" for number in range(300)]
     files = _written(tmp_path / "a", sources), _written(tmp_path / "b", targets)
     train, dev = held_out(files, 0.2, tmp_path / "cache")
-    pairs = [list(zip(*map(_read, each), strict=True)) for each in (train, dev)]
+    pairs = [list(zip(*map(_read, item), strict=True)) for item in (train, dev)]
     assert sorted(pairs[0] + pairs[1]) == sorted(zip(sources, targets, strict=True))
     assert not {source for source, _ in pairs[0]} & {source for source, _ in pairs[1]}
     assert 30 < len(pairs[1]) < 90

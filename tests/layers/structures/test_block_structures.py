@@ -34,11 +34,11 @@ def test_monarch_is_a_matrix_of_blocks_of_rank_r(size, blocks, rank):
         return
     structure = drawn("monarch", *size, blocks=blocks, rank=rank)
     left, right = structure.left.detach(), structure.right.detach()
-    made = [
+    created = [
         [sum(torch.outer(left[i, :, j * rank + r], right[j, i * rank + r]) for r in range(rank)) for j in range(blocks)]
         for i in range(blocks)
     ]
-    torch.testing.assert_close(structure.materialize(), from_blocks(made, size))
+    torch.testing.assert_close(structure.materialize(), from_blocks(created, size))
 
 
 @settings(max_examples=40, deadline=None)
@@ -48,8 +48,8 @@ def test_blast_is_a_matrix_of_coupled_blocks(size, blocks, rank):
         return
     structure = drawn("blast", *size, blocks=blocks, rank=rank)
     b, c, d = structure.b.detach(), structure.c.detach(), structure.d.detach()
-    made = [[b[i] @ torch.diag(d[:, i, j]) @ c[j] for j in range(blocks)] for i in range(blocks)]
-    torch.testing.assert_close(structure.materialize(), from_blocks(made, size))
+    created = [[b[i] @ torch.diag(d[:, i, j]) @ c[j] for j in range(blocks)] for i in range(blocks)]
+    torch.testing.assert_close(structure.materialize(), from_blocks(created, size))
 
 
 @settings(max_examples=40, deadline=None)
@@ -63,8 +63,8 @@ def test_block_circulant_is_a_matrix_of_circulant_blocks(size, block):
     def circulant(column):
         return torch.stack([column.roll(place) for place in range(block)], 1)
 
-    made = [[circulant(column) for column in row] for row in columns]
-    torch.testing.assert_close(structure.materialize(), from_blocks(made, size))
+    created = [[circulant(column) for column in row] for row in columns]
+    torch.testing.assert_close(structure.materialize(), from_blocks(created, size))
 
 
 def test_one_block_is_the_circulant_matrix():
@@ -156,10 +156,10 @@ def test_blast_contains_monarch():
     for i in range(blocks):
         for j in range(blocks):
             for r in range(rank):
-                own = (i * blocks + j) * rank + r
-                blast.b.data[i, :, own] = monarch.left.data[i, :, j * rank + r]
-                blast.c.data[j, own] = monarch.right.data[j, i * rank + r]
-                blast.d.data[own, i, j] = 1.0
+                ours = (i * blocks + j) * rank + r
+                blast.b.data[i, :, ours] = monarch.left.data[i, :, j * rank + r]
+                blast.c.data[j, ours] = monarch.right.data[j, i * rank + r]
+                blast.d.data[ours, i, j] = 1.0
     torch.testing.assert_close(blast.materialize(), monarch.materialize())
 
 

@@ -45,7 +45,7 @@ def test_complex_numbers_are_those_of_torch():
 
 
 def test_quaternions_are_hamiltons():
-    one, i, j, k = torch.eye(4)
+    first, i, j, k = torch.eye(4)
     table = multiplication(4)
 
     def of(x, y):
@@ -56,14 +56,14 @@ def test_quaternions_are_hamiltons():
     assert torch.equal(of(k, i), j)
     assert torch.equal(of(j, i), -k)
     for unit in (i, j, k):
-        assert torch.equal(of(unit, unit), -one)
+        assert torch.equal(of(unit, unit), -first)
 
 
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_the_modulus_of_a_product_is_the_product_of_the_moduli(n):
     x, y = torch.randn(2, n, dtype=torch.float64)
-    made = torch.einsum("icb,i,b->c", multiplication(n).double(), x, y)
-    torch.testing.assert_close(made.norm(), x.norm() * y.norm())
+    created = torch.einsum("icb,i,b->c", multiplication(n).double(), x, y)
+    torch.testing.assert_close(created.norm(), x.norm() * y.norm())
 
 
 def test_sedenions_have_divisors_of_zero():
@@ -83,10 +83,10 @@ def test_a_layer_multiplies_numbers_by_numbers(algebra, layout):
     inputs = torch.randn(3 * n, dtype=torch.float64)
     numbers = inputs.view(n, 3).t() if layout == "blocks" else inputs.view(3, n)
     outputs = layer(inputs)
-    made = outputs.view(n, 2).t() if layout == "blocks" else outputs.view(2, n)
+    created = outputs.view(n, 2).t() if layout == "blocks" else outputs.view(2, n)
     for row in range(2):
         expected = sum(product(weights[:, row, column], numbers[column]) for column in range(3))
-        torch.testing.assert_close(made[row].detach(), expected)
+        torch.testing.assert_close(created[row].detach(), expected)
 
 
 @pytest.mark.parametrize("algebra", ORDERS)
@@ -158,7 +158,7 @@ def test_interleaved_heads_are_heads_split_component_wise(maps, memory):
 
     x, y = apart(inputs), apart(source if memory else inputs)
     if maps == "separate":
-        query, key, value = (project(one, part) for one, part in zip(attention.project, (x, y, y), strict=True))
+        query, key, value = (project(first, part) for first, part in zip(attention.project, (x, y, y), strict=True))
     else:
         joint = attention.project[0]
         query = project(joint, x).chunk(3, dim=-1)[0]

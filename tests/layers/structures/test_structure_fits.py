@@ -39,13 +39,13 @@ FITTED = [
 @pytest.mark.parametrize(("name", "options", "size"), FITTED)
 def test_a_matrix_of_the_structure_comes_back(name, options, size, whitened):
     target = built(name, options, size, 1).materialize().detach()
-    found = built(name, options, size, 2)
+    actual = built(name, options, size, 2)
     covariance = covariance_of(size[1]) if whitened else None
-    found.fit(target, covariance)
+    actual.fit(target, covariance)
     exact = options.get("variant") != "released" and name not in ALTERNATED
-    kept = energy_kept(target, found.materialize().detach(), covariance)
+    kept = energy_kept(target, actual.materialize().detach(), covariance)
     assert kept > (1 - 1e-4 if exact else 0.9)
-    assert all(parameter.grad is None for parameter in found.parameters())
+    assert all(parameter.grad is None for parameter in actual.parameters())
 
 
 @pytest.mark.parametrize("whitened", [False, True])
@@ -53,9 +53,9 @@ def test_a_matrix_of_the_structure_comes_back(name, options, size, whitened):
 def test_no_search_by_gradients_does_better(name, options, size, whitened):
     target = torch.randn(*size, generator=torch.Generator().manual_seed(3))
     covariance = covariance_of(size[1]) if whitened else None
-    found = built(name, options, size, 2)
-    found.fit(target, covariance)
-    reached = error(target, found.materialize().detach(), covariance)
+    actual = built(name, options, size, 2)
+    actual.fit(target, covariance)
+    reached = error(target, actual.materialize().detach(), covariance)
     searched = built(name, options, size, 4)
     fit_by_gradient(searched, target, covariance)
     other = error(target, searched.materialize().detach(), covariance)
@@ -80,41 +80,41 @@ def test_a_covariance_lets_kronecker_sums_keep_more_of_the_outputs():
     plain, informed = build_structure("phm", 32, 32, n=4), build_structure("phm", 32, 32, n=4)
     plain.fit(weight)
     informed.fit(weight, covariance)
-    kept = [energy_kept(weight, one.materialize().detach(), covariance) for one in (plain, informed)]
+    kept = [energy_kept(weight, item.materialize().detach(), covariance) for item in (plain, informed)]
     assert kept[1] > kept[0] + 0.05
     assert energy_kept(weight, plain.materialize()) > energy_kept(weight, informed.materialize())
 
 
 def test_kronecker_factors_that_divide_need_no_search():
     target = built("kronecker", {"rank": 2, "factors": "divisors"}, (32, 18), 1).materialize().detach()
-    found = built("kronecker", {"rank": 2, "factors": "divisors"}, (32, 18), 2)
-    found.fit(target, covariance_of(18))
-    assert energy_kept(target, found.materialize()) > 1 - 1e-6
+    actual = built("kronecker", {"rank": 2, "factors": "divisors"}, (32, 18), 2)
+    actual.fit(target, covariance_of(18))
+    assert energy_kept(target, actual.materialize()) > 1 - 1e-6
 
 
 def test_van_loans_sum_by_hand():
     a, s = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, 1.0]])
-    found = build_structure("phm", 4, 6, n=2)
-    found.fit(torch.kron(a, s))
-    torch.testing.assert_close(found.materialize(), torch.kron(a, s))
+    actual = build_structure("phm", 4, 6, n=2)
+    actual.fit(torch.kron(a, s))
+    torch.testing.assert_close(actual.materialize(), torch.kron(a, s))
 
 
 def test_each_block_of_a_monarch_matrix_is_the_best_of_its_rank():
     weight = torch.randn(6, 9, generator=torch.Generator().manual_seed(7))
-    found = built("monarch", {"blocks": 3, "rank": 1, "normalize": True}, (6, 9), 1)
-    found.fit(weight)
+    actual = built("monarch", {"blocks": 3, "rank": 1, "normalize": True}, (6, 9), 1)
+    actual.fit(weight)
     for rows in range(0, 6, 2):
         for columns in range(0, 9, 3):
             u, s, v = torch.linalg.svd(weight[rows : rows + 2, columns : columns + 3])
             best = s[0] * u[:, :1] @ v[:1]
-            torch.testing.assert_close(found.materialize()[rows : rows + 2, columns : columns + 3], best)
+            torch.testing.assert_close(actual.materialize()[rows : rows + 2, columns : columns + 3], best)
 
 
 def test_numbers_of_circulant_blocks_are_means_along_diagonals():
     weight = torch.randn(5, 7, generator=torch.Generator().manual_seed(8))  # the last blocks are cut
-    found = built("block-circulant", {"size": 3}, (5, 7), 1)
-    found.fit(weight)
-    matrix = found.materialize().detach()
+    actual = built("block-circulant", {"size": 3}, (5, 7), 1)
+    actual.fit(weight)
+    matrix = actual.materialize().detach()
     for i in range(5):
         for j in range(7):
             same = [
@@ -129,10 +129,10 @@ def test_numbers_of_circulant_blocks_are_means_along_diagonals():
 @pytest.mark.parametrize(("name", "options"), [("blast", {"blocks": 3}), ("sparse-low-rank", {"density": 0.15})])
 def test_what_contains_low_rank_matrices_keeps_more_than_they(name, options):
     weight, covariance = torch.randn(9, 8, generator=torch.Generator().manual_seed(9)), covariance_of(8)
-    found = built(name, {**options, "rank": 2}, (9, 8), 1)
-    found.fit(weight, covariance)
+    actual = built(name, {**options, "rank": 2}, (9, 8), 1)
+    actual.fit(weight, covariance)
     u, v = best_low_rank(weight, 2, covariance)
-    assert error(weight, found.materialize(), covariance) < 0.9 * error(weight, u @ v, covariance)
+    assert error(weight, actual.materialize(), covariance) < 0.9 * error(weight, u @ v, covariance)
 
 
 @pytest.mark.parametrize("covariance", [None, torch.eye(4)])

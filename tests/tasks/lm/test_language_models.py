@@ -81,7 +81,7 @@ def test_relative_scores_term_by_term():
     layer, bias = network.context[0].attention, network.context_bias
     inputs, memory = torch.randn(1, 3, 16).double(), torch.randn(1, 2, 16).double()
     distances = torch.randn(5, 16).double()  # row r is the distance 4 - r
-    found = layer(inputs, memory, distances, bias)
+    actual = layer(inputs, memory, distances, bias)
     everything = torch.cat([memory, inputs], 1)[0]
     query, key, value = layer.project.weight.split(16)
     heads = []
@@ -97,7 +97,7 @@ def test_relative_scores_term_by_term():
             rows.append(scores.softmax(0) @ (everything @ value[part].t()))
         heads.append(torch.stack(rows))
     expected = torch.cat(heads, 1) @ layer.output.weight.t()
-    torch.testing.assert_close(found[0], expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(actual[0], expected, rtol=1e-6, atol=1e-6)
 
 
 def test_rows_move_left():
@@ -167,7 +167,7 @@ def test_words_dropped_whole():
 
 
 def by_hand_of_the_original(network, memory, length, attribute):
-    """What attends to what, from the masks of Dai et al.'s code: ones above and below two diagonals are left out."""
+    """Attended positions, from the masks of Dai et al.'s code: ones above and below two diagonals are left out."""
     total = memory + length
     ones = torch.ones(length, total)
     beyond = total - network.memory

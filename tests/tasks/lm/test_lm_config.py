@@ -1,4 +1,4 @@
-"""What language modelling configures: networks and presets, text, what is hashed."""
+"""Configuration of language modeling: networks and presets, text, what is hashed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How own text becomes words: raw text is told from tokenised."""
+"""Words of a user's text: raw and tokenized text are distinguished."""
 
 import pytest
 from tiny_experiments import configured
@@ -15,12 +15,12 @@ def test_raw_text_is_split_at_punctuation_and_its_rare_words_are_unknown(text, r
     path = tmp_path / "text"
     path.write_text(text, encoding="utf-8")
     assert is_raw(path) == raw
-    given = {"train": str(path), "vocabulary": {"multiple_of": 1}}
-    data = build_data(configured("lm", tmp_path / "corpus", {"data": given}))
+    arguments = {"train": str(path), "vocabulary": {"multiple_of": 1}}
+    data = build_data(configured("lm", tmp_path / "corpus", {"data": arguments}))
     assert (data.settings.splitting, data.settings.min_frequency) == (("punctuation", 2) if raw else ("space", 1))
     assert ("words" in data.fingerprints()) == raw
-    said = build_data(configured("lm", tmp_path / "corpus", {"data": {**given, "splitting": "space"}}))
-    assert (said.settings.splitting, said.settings.min_frequency) == ("space", 1)
+    messages = build_data(configured("lm", tmp_path / "corpus", {"data": {**arguments, "splitting": "space"}}))
+    assert (messages.settings.splitting, messages.settings.min_frequency) == ("space", 1)
 
 
 def test_unknown_words_are_warned_of(tmp_path, caplog):

@@ -59,11 +59,11 @@ def test_killed_and_resumed_is_bit_identical(network, name, options, tmp_path, m
     resumed = run_of(run_experiment(config, tmp_path / "resumed"))
     assert straight.status.state is resumed.status.state is State.DONE
     assert straight.metrics()["test/perplexity"] == resumed.metrics()["test/perplexity"]
-    one, other = (torch.load(run.checkpoints / "last.ckpt") for run in (straight, resumed))
-    for key in one["state_dict"]:
-        assert torch.equal(one["state_dict"][key], other["state_dict"][key]), key
-    assert len(one[MEMORY]) > 0
-    for first, second in zip(one[MEMORY], other[MEMORY], strict=True):
+    item, other = (torch.load(run.checkpoints / "last.ckpt") for run in (straight, resumed))
+    for key in item["state_dict"]:
+        assert torch.equal(item["state_dict"][key], other["state_dict"][key]), key
+    assert len(item[MEMORY]) > 0
+    for first, second in zip(item[MEMORY], other[MEMORY], strict=True):
         assert torch.equal(first, second)
 
 

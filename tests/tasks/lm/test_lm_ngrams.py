@@ -33,7 +33,7 @@ class Plain:
         following = self.after[k].get(history)
         if not following:
             return lower
-        taken = {each: self.d[k][min(count, 3)] for each, count in following.items()}
+        taken = {item: self.d[k][min(count, 3)] for item, count in following.items()}
         total = sum(following.values())
         kept = (following[word] - taken[word]) / total if word in following else 0.0
         return kept + sum(taken.values()) / total * lower

@@ -50,7 +50,7 @@ def encoded(vocabulary):
 
 
 def log_probabilities(softmax, hidden):
-    """Of one vector, over the vocabulary: a product with each word's vector, and one normalisation per cluster."""
+    """Reference for one vector: a product with each word's vector, and one normalization per cluster."""
     clusters = []
     for table, projection in zip(softmax.tables, softmax.projections, strict=True):
         inner = hidden if isinstance(projection, torch.nn.Identity) else projection.weight.t() @ hidden
@@ -72,15 +72,15 @@ def log_probabilities(softmax, hidden):
 @torch.no_grad()
 def one_by_one(network, tokens, before, begins):
     """Each word's surprisal, its whole part of the text read anew for it."""
-    found = []
+    actual = []
     for place, token in enumerate(tokens):
         begin = max(begin for begin in begins if begin <= place)
         context = [before, *tokens.tolist()][begin : place + 1]
         hidden = network(torch.tensor([context])).hidden[0, -1]
-        known = log_probabilities(network.output, hidden)
-        assert known.exp().sum().item() == pytest.approx(1)
-        found.append(-known[token].item())
-    return np.array(found)
+        reference = log_probabilities(network.output, hidden)
+        assert reference.exp().sum().item() == pytest.approx(1)
+        actual.append(-reference[token].item())
+    return np.array(actual)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def one_by_one(network, tokens, before, begins):
 @pytest.mark.parametrize("build", [lstm, lambda *args: xl(args[0], 200, *args[1:])], ids=["lstm", "xl"])
 def test_surprisal_is_that_of_the_whole_softmax(build, embedding, streams, vocabulary):
     network, tokens = build(vocabulary, embedding), encoded(vocabulary)
-    found = teller(network, vocabulary, Scoring(streams=streams, length=7)).surprisal(tokens)
+    actual = teller(network, vocabulary, Scoring(streams=streams, length=7)).surprisal(tokens)
     begins = [len(tokens) * part // streams for part in range(streams)]
-    np.testing.assert_allclose(found, one_by_one(network, tokens, vocabulary.end, begins), rtol=1e-9)
+    np.testing.assert_allclose(actual, one_by_one(network, tokens, vocabulary.end, begins), rtol=1e-9)
 
 
 @pytest.mark.parametrize("build", [lstm, lambda vocabulary: xl(vocabulary, 5)], ids=["lstm", "xl"])
@@ -113,14 +113,14 @@ def test_an_lstm_remembers_everything_whatever_the_length(vocabulary):
 def test_memory_matters_to_the_transformer_and_is_said(vocabulary):
     network, tokens = xl(vocabulary, 5), encoded(vocabulary)
     short, none, far = (teller(network, vocabulary, Scoring(1, 4), memory=memory) for memory in (None, 0, 200))
-    assert [each.reach for each in (short, none, far)] == ["5", "0", "200"]
+    assert [item.reach for item in (short, none, far)] == ["5", "0", "200"]
     assert network.memory == 5
-    found = [each.surprisal(tokens) for each in (short, none, far)]
-    np.testing.assert_allclose(found[2], one_by_one(network, tokens, vocabulary.end, [0]), rtol=1e-9)
+    actual = [item.surprisal(tokens) for item in (short, none, far)]
+    np.testing.assert_allclose(actual[2], one_by_one(network, tokens, vocabulary.end, [0]), rtol=1e-9)
     np.testing.assert_allclose(
-        found[1], one_by_one(network, tokens, vocabulary.end, range(0, len(tokens), 4)), rtol=1e-9
+        actual[1], one_by_one(network, tokens, vocabulary.end, range(0, len(tokens), 4)), rtol=1e-9
     )
-    assert not np.allclose(found[0], found[2])
+    assert not np.allclose(actual[0], actual[2])
 
 
 @pytest.fixture
@@ -190,8 +190,8 @@ def test_surprisal_of_lines(vocabulary):
 @pytest.mark.parametrize("build", [lstm, lambda vocabulary: xl(vocabulary, 50)], ids=["lstm", "xl"])
 def test_greedy_continuations_are_the_most_probable_words(build, vocabulary):
     network = build(vocabulary)
-    told = teller(network, vocabulary, prompting=Prompting(words=6))
-    for prompt, answer in zip(["w01 w04", ""], told.predict(["w01 w04", ""]), strict=True):
+    output = teller(network, vocabulary, prompting=Prompting(words=6))
+    for prompt, answer in zip(["w01 w04", ""], output.predict(["w01 w04", ""]), strict=True):
         tokens = vocabulary.encode(prompt)
         for _ in range(6):
             hidden = network(torch.tensor([[vocabulary.end, *tokens]])).hidden[0, -1]
@@ -205,14 +205,14 @@ def test_greedy_continuations_are_the_most_probable_words(build, vocabulary):
 
 def test_draws_depend_on_the_seed_and_the_line_alone(vocabulary):
     sampled = Prompting(words=8, choice=Choice("sample"), seed=5, nbest=2)
-    told = teller(lstm(vocabulary), vocabulary, prompting=sampled)
-    first, second = told.predict(["w01", "w01"])
+    output = teller(lstm(vocabulary), vocabulary, prompting=sampled)
+    first, second = output.predict(["w01", "w01"])
     assert first.text.count("\n") == 1
     assert len(set(first.values["prediction"])) == 2
     assert first != second
-    assert next(told.predict(["w01"])) == first
-    told.prompting = replace(sampled, seed=6)
-    assert next(told.predict(["w01"])) == second
+    assert next(output.predict(["w01"])) == first
+    output.prompting = replace(sampled, seed=6)
+    assert next(output.predict(["w01"])) == second
 
 
 def test_unused_entries_are_never_said(vocabulary):
@@ -230,10 +230,10 @@ def test_inputs_from_a_compressed_table(embedding, data, vocabulary):
     network = lstm(vocabulary, embedding)
     exact = teller(network, vocabulary).evaluate(data, "test").scores["perplexity"]
     coarse = teller(network, vocabulary, compression=(2, 2, 0)).evaluate(data, "test").scores["perplexity"]
-    told = teller(network, vocabulary, compression=(24, 16, 0))
-    fine = told.evaluate(data, "test").scores["perplexity"]
+    output = teller(network, vocabulary, compression=(24, 16, 0))
+    fine = output.evaluate(data, "test").scores["perplexity"]
     assert abs(fine.value - exact.value) < abs(coarse.value - exact.value)
     assert fine.value == pytest.approx(exact.value, rel=1e-3)
     assert "|codebooks:24x16|" in fine.signature
-    assert fine.extras["table_bytes"] == told.table.bytes == 40 * 24 * 4 // 8 + 24 * 16 * 16 * 8
+    assert fine.extras["table_bytes"] == output.table.bytes == 40 * 24 * 4 // 8 + 24 * 16 * 16 * 8
     assert network.define is None or network.define.expand is not None, "the network itself is left alone"

@@ -1,4 +1,4 @@
-"""Which word comes next: the most probable one, or a draw from a part of the distribution."""
+"""Choice of the next word: the most probable one, or a draw from a part of the distribution."""
 
 import pytest
 import torch
@@ -47,6 +47,6 @@ def test_draws_follow_the_distribution_and_the_seed():
         generator = torch.Generator().manual_seed(seed)
         return [Choice("sample", top_k=3).choose(PROBABILITIES.log(), generator) for _ in range(2000)]
 
-    found = torch.tensor(draws(1)).bincount(minlength=5) / 2000
-    torch.testing.assert_close(found, kept(top_k=3).float(), atol=0.03, rtol=0)
+    actual = torch.tensor(draws(1)).bincount(minlength=5) / 2000
+    torch.testing.assert_close(actual, kept(top_k=3).float(), atol=0.03, rtol=0)
     assert draws(1) == draws(1) != draws(2)

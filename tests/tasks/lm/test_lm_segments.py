@@ -1,4 +1,4 @@
-"""How running text is cut: every word once an epoch, in order, the same from any step on."""
+"""Segments of running text: every word once an epoch, in order, the same from any step on."""
 
 from itertools import islice, pairwise
 

@@ -40,8 +40,8 @@ def test_an_epoch_is_the_text_in_equal_streams(tmp_path):
     data = build(tmp_path)
     tokens = data.prepared.stores["train"].tokens.astype(np.int64)
     batches = epoch(data)
-    each = len(tokens) // 3
-    streams = torch.from_numpy(tokens[: 3 * each].reshape(3, each))
+    item = len(tokens) // 3
+    streams = torch.from_numpy(tokens[: 3 * item].reshape(3, item))
     torch.testing.assert_close(torch.cat([batch.tokens for batch in batches], 1), streams[:, :-1])
     torch.testing.assert_close(torch.cat([batch.targets for batch in batches], 1), streams[:, 1:])
     assert [batch.first for batch in batches] == [True, *[False] * (len(batches) - 1)]
@@ -85,7 +85,7 @@ def test_processes_read_streams_of_their_own(tmp_path):
 @given(st.integers(1, 60), st.integers(1, 7), st.integers(1, 9), st.integers(1, 4))
 def test_every_word_is_scored_once_with_what_stands_before_it(count, streams, length, world):
     tokens = np.arange(10, 10 + count)
-    found = {}
+    actual = {}
     for rank in range(world):
         rows = range
         if world > 1:
@@ -100,12 +100,12 @@ def test_every_word_is_scored_once_with_what_stands_before_it(count, streams, le
             read, wanted = batch.tokens.flatten()[flat].tolist(), batch.targets.flatten()[flat].tolist()
             lines = (flat // batch.tokens.shape[1]).tolist()
             for place, token, target, line in zip(where.tolist(), read, wanted, lines, strict=True):
-                assert place not in found
-                found[place] = target
+                assert place not in actual
+                actual[place] = target
                 assert token == (tokens[place - 1] if place else 3)
                 assert batch.first == (line not in before)
             before.update(dict.fromkeys(lines, True))
-    assert [found[place] for place in range(count)] == tokens.tolist()
+    assert [actual[place] for place in range(count)] == tokens.tolist()
 
 
 def test_validation_reads_all_of_the_text(tmp_path):

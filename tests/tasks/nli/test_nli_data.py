@@ -1,4 +1,4 @@
-"""Where sentence pairs come from: built-in, the user's files, datasets in whole or reduced; and their word vectors."""
+"""Sources of sentence pairs: built-in, the user's files, datasets in whole or reduced; and their word vectors."""
 
 import json
 import os
@@ -161,10 +161,10 @@ def test_vectors_and_what_they_cover(tmp_path):
     data = build_data(experiment(tmp_path, vectors=str(path)), tmp_path / "cache")
     data.prepare()
     words = data.vocabulary.words
-    found = data.pretrained
+    actual = data.pretrained
     covered = [word for word in words.tokens[4:] if word in {f"w{n}" for n in range(30)}]
-    assert [words.tokens[place] for place in found.places] == covered
-    np.testing.assert_allclose(found.vectors[0], [int(covered[0][1:]) + k / 10 for k in range(48)], rtol=1e-6)
+    assert [words.tokens[place] for place in actual.places] == covered
+    np.testing.assert_allclose(actual.vectors[0], [int(covered[0][1:]) + k / 10 for k in range(48)], rtol=1e-6)
     tokens = [token for item in items_of(data, "train") for text in item.sentences for token in text.split()]
     coverage = data.statistics()["vectors"]
     assert coverage["file"] == "v.txt"

@@ -48,11 +48,11 @@ def test_vectors_are_placed_and_other_words_get_their_size(structure):
 
 
 def test_vectors_that_do_not_fit():
-    found = Found(torch.tensor([4]).numpy(), torch.ones(1, 3).numpy())
+    actual = Found(torch.tensor([4]).numpy(), torch.ones(1, 3).numpy())
     with pytest.raises(PhmrunError, match="vectors of 3 numbers do not fit a table of 4"):
-        place_vectors(build_embedding(9, 4), found)
+        place_vectors(build_embedding(9, 4), actual)
     with pytest.raises(PhmrunError, match="a row for each word"):
-        place_vectors(build_embedding(8, 4, structure="phm", n=2), found)
+        place_vectors(build_embedding(8, 4, structure="phm", n=2), actual)
 
 
 @pytest.mark.parametrize("learnt", [None, True])

@@ -14,9 +14,9 @@ def test_by_hand():
 def test_it_is_weak_on_the_builtin_treebank(tmp_path):
     folder = builtin.unpack("treebank", tmp_path)
     train, test = (conllu.load(folder / f"{split}.conllu") for split in ("train", "test"))
-    parses = neighbour_baseline(((each.upos, each.heads, each.deprels) for each in train), (each.upos for each in test))
-    gold = [arc for each in test for arc in zip(each.heads, each.deprels, strict=True)]
-    found = [arc for heads, labels in parses for arc in zip(heads, labels, strict=True)]
-    attached = sum(one[0] == other[0] for one, other in zip(found, gold, strict=True)) / len(gold)
-    labelled = sum(one == other for one, other in zip(found, gold, strict=True)) / len(gold)
+    parses = neighbour_baseline(((item.upos, item.heads, item.deprels) for item in train), (item.upos for item in test))
+    gold = [arc for item in test for arc in zip(item.heads, item.deprels, strict=True)]
+    actual = [arc for heads, labels in parses for arc in zip(heads, labels, strict=True)]
+    attached = sum(first[0] == other[0] for first, other in zip(actual, gold, strict=True)) / len(gold)
+    labelled = sum(first == other for first, other in zip(actual, gold, strict=True)) / len(gold)
     assert 0.3 < labelled <= attached < 0.6

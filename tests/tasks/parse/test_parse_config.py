@@ -1,4 +1,4 @@
-"""What a parsing experiment may ask for, and how it is told what it may not."""
+"""Valid settings of a parsing experiment, and errors for invalid ones."""
 
 import pytest
 

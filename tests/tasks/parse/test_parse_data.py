@@ -1,4 +1,4 @@
-"""Where trees come from, which of them are learnt from, and the batches that they become."""
+"""Sources of trees, training subsets and batches."""
 
 import os
 from fractions import Fraction
@@ -43,7 +43,7 @@ def test_own_files(trees, tmp_path):
     statistics = data.statistics()
     assert {split: facts["sentences"] for split, facts in statistics["splits"].items()} == {"train": 120, "dev": 24}
     assert statistics["vocabulary"] == {"words": 32, "tags": 8, "characters": 16, "labels": 4}
-    assert [each.text for each in data.sentences("test")] == [each.text for each in conllu.load(trees / "test.conllu")]
+    assert [item.text for item in data.sentences("test")] == [item.text for item in conllu.load(trees / "test.conllu")]
 
 
 def test_several_training_files_and_a_held_out_share(trees, tmp_path):
@@ -53,8 +53,8 @@ def test_several_training_files_and_a_held_out_share(trees, tmp_path):
     learnt, held = data.sentences("train"), data.sentences("dev")
     assert len(held) == 14
     assert len(learnt) == 130
-    assert sorted(each.text for each in [*learnt, *held]) == sorted(each.text for each in pool)
-    assert [each for each in pool if each in learnt] == sorted(learnt, key=pool.index)
+    assert sorted(item.text for item in [*learnt, *held]) == sorted(item.text for item in pool)
+    assert [item for item in pool if item in learnt] == sorted(learnt, key=pool.index)
     assert "dev" in data.files
     again = build_data(config_of(train=both, test=f"{trees}/test.conllu", hold_out=0.1), tmp_path)
     assert again.sentences("dev") == held

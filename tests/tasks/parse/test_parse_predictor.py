@@ -63,36 +63,36 @@ def answers(parser, text):
 
 
 def test_conllu_goes_out_as_it_came_in_but_for_the_tree(trained):
-    found = answers(parser_of(trained), CONLLU)
-    out = "".join(f"{answer.text}\n" for answer in found)
+    actual = answers(parser_of(trained), CONLLU)
+    out = "".join(f"{answer.text}\n" for answer in actual)
     expected = conllu.loads(CONLLU, trees=False)
     assert out == conllu.dumps(
         [
             sentence.with_parse(answer.values["heads"], answer.values["labels"]).with_column(conllu.DEPS, "_")
-            for sentence, answer in zip(expected, found, strict=True)
+            for sentence, answer in zip(expected, actual, strict=True)
         ]
     )
     before, after = CONLLU.splitlines(), out.splitlines()
     changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
     assert set(changed) <= {3, 4, 6, 9}
     parsed = conllu.loads(out)  # which are trees
-    assert [len(each) for each in parsed] == [3, 1]
-    assert found[0].values["words"] == ["d1", "n2", "v3"]
+    assert [len(item) for item in parsed] == [3, 1]
+    assert actual[0].values["words"] == ["d1", "n2", "v3"]
     assert parsed[1].heads == (0,)
 
 
 def test_carriage_returns_stay(trained):
-    found = answers(parser_of(trained), CONLLU.replace("\n", "\r\n"))
+    actual = answers(parser_of(trained), CONLLU.replace("\n", "\r\n"))
     plain = answers(parser_of(trained), CONLLU)
-    assert [f"{answer.text}\n" for answer in found] == [f"{answer.text}\n".replace("\n", "\r\n") for answer in plain]
+    assert [f"{answer.text}\n" for answer in actual] == [f"{answer.text}\n".replace("\n", "\r\n") for answer in plain]
     assert parser_of(trained).exact
 
 
 def test_text_is_a_sentence_a_line(trained, caplog):
     with caplog.at_level(logging.INFO):
-        found = answers(parser_of(trained), "d1 n2 v3\n\n  v1  d1 n2 \n")
-    assert [answer.values["words"] for answer in found] == [["d1", "n2", "v3"], ["v1", "d1", "n2"]]
-    (first,) = conllu.loads(found[0].text + "\n")
+        actual = answers(parser_of(trained), "d1 n2 v3\n\n  v1  d1 n2 \n")
+    assert [answer.values["words"] for answer in actual] == [["d1", "n2", "v3"], ["v1", "d1", "n2"]]
+    (first,) = conllu.loads(actual[0].text + "\n")
     assert first.forms == ("d1", "n2", "v3")
     assert "no part-of-speech tags" in caplog.text
 
@@ -136,8 +136,8 @@ def test_malformed_input_is_placed(trained, old, new, line):
 
 def test_a_sentence_is_answered_before_the_next_is_read(trained):
     lines = iter(CONLLU.split("\n")[:-1])
-    found = parser_of(trained, batch=1).predict(lines)
-    assert next(found).values["words"] == ["d1", "n2", "v3"]
+    actual = parser_of(trained, batch=1).predict(lines)
+    assert next(actual).values["words"] == ["d1", "n2", "v3"]
     assert next(lines) == ""  # the further blank line
 
 
@@ -240,9 +240,9 @@ def test_the_command_line_places_a_malformed_treebank(tmp_path, capfd, monkeypat
     with pytest.raises(SystemExit) as end:
         main(["train", "parse", "--dry-run", *files])
     assert end.value.code == 3
-    said = "".join(capfd.readouterr().err.split())
-    assert f"train.conllu:{line}" in said
-    assert what.replace(" ", "") in said
+    messages = "".join(capfd.readouterr().err.split())
+    assert f"train.conllu:{line}" in messages
+    assert what.replace(" ", "") in messages
 
 
 def test_the_command_line_places_a_truncated_file(tmp_path, capfd, monkeypatch):
@@ -253,6 +253,6 @@ def test_the_command_line_places_a_truncated_file(tmp_path, capfd, monkeypatch):
     with pytest.raises(SystemExit) as end:
         main(["train", "parse", "--dry-run", f"--train={packed}", f"--dev={folder}/dev.conllu"])
     assert end.value.code == 3
-    said = "".join(capfd.readouterr().err.split())
-    assert "train.conllu.gz:" in said
-    assert "endtooearly" in said
+    messages = "".join(capfd.readouterr().err.split())
+    assert "train.conllu.gz:" in messages
+    assert "endtooearly" in messages

@@ -1,4 +1,4 @@
-"""Where the pairs of a style transfer experiment come from, in both directions."""
+"""Sources of the pairs of a style transfer experiment, in both directions."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What BLEU does not see of a style transfer, on sentences whose answers are plain."""
+"""Style metrics beside BLEU, on sentences with obvious answers."""
 
 import pytest
 
@@ -32,11 +32,11 @@ def test_it_learns_once_and_only_when_asked():
         calls.append(1)
         return PAIRS
 
-    found = measures(train)
+    actual = measures(train)
     assert not calls
-    found["unchanged"](["a"], ["a"])
+    actual["unchanged"](["a"], ["a"])
     assert not calls
     pytest.importorskip("sklearn")
-    found["style"](["a"], ["a"])
-    found["style"](["a"], ["b"])
+    actual["style"](["a"], ["a"])
+    actual["style"](["a"], ["b"])
     assert len(calls) == 1

@@ -1,4 +1,4 @@
-"""Where agreement items come from: built-in, the user's files, a dataset in whole or in its reduced setting."""
+"""Sources of agreement items: built-in, the user's files, a dataset in whole or in its reduced setting."""
 
 import os
 from collections import Counter
@@ -130,11 +130,11 @@ def test_the_undivided_table(tmp_path, monkeypatch):
     (folder / "agr_50_mostcommon_10K.tsv").write_text("\n".join([header, *rows]) + "\n")
     (folder / "agr_50_mostcommon_10K.tsv").rename(folder / "agr_50_mostcommon_10K.tsv.gz")
     data = build_data(experiment(tmp_path, name="linzen-full"), tmp_path / "cache")
-    found = {split: items_of(data, split) for split in ("train", "dev", "test")}
-    assert {split: len(items) for split, items in found.items()} == {"train": 18, "dev": 2, "test": 180}
-    assert len({item.sentences for items in found.values() for item in items}) == 200
-    assert found["test"][0].part == "1"
-    assert found["test"][0].sentences[0].endswith("near doors")
+    actual = {split: items_of(data, split) for split in ("train", "dev", "test")}
+    assert {split: len(items) for split, items in actual.items()} == {"train": 18, "dev": 2, "test": 180}
+    assert len({item.sentences for items in actual.values() for item in items}) == 200
+    assert actual["test"][0].part == "1"
+    assert actual["test"][0].sentences[0].endswith("near doors")
 
 
 @pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="needs PHMRUN_DATA")
