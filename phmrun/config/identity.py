@@ -35,7 +35,7 @@ from phmrun.config.experiment import Experiment
 from phmrun.config.sections import SHARED_VERSION, LayerConfig, Section, former_name, is_hashed
 from phmrun.registry import TASKS
 
-LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2}
+LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2, "guided": 2}
 """Version of each changed layer. Raise it when a default of the layer changes its value, or when its network does."""
 
 

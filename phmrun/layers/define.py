@@ -16,7 +16,7 @@ readings was found to give more than two of its nine counts.
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ from phmrun.layers.structure import build_structure, build_weight
 
 Connection = Literal["mixer", "concat", "residual", "plain"]
 Schedule = Literal["cycle", "halving", "fixed"]
+Variant = Literal["text", "released"]
 Activation = Literal["gelu", "relu", "none"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu, "none": lambda values: values}
 
@@ -218,6 +219,7 @@ class DeFINE(nn.Module):
         expansion: Width at the end of the expansion (k).
         depth: Number of group transforms (N).
         mapping: The module that maps tokens to n numbers; one table of such vectors unless given.
+        unit: Module that brings the n numbers to m, in the place of expansion and reduction.
         reduce: Whether a last map leads to m.
         connection: See :class:`HGT`; "plain" is the paper's HGT embedding. With "mixer" and "concat" the last map sees
             the n numbers as well.
@@ -240,6 +242,7 @@ class DeFINE(nn.Module):
         dtype: torch.dtype | None = None,
         *,
         mapping: nn.Module | None = None,
+        unit: nn.Module | None = None,
         reduce: bool = True,
         connection: Connection = "mixer",
         norm: bool = False,
@@ -252,7 +255,11 @@ class DeFINE(nn.Module):
         settings = {name: layer.pop(name) for name in HGT_SETTINGS if name in layer}
         with on_device(device):
             self.mapping = AdaptiveInput(num_embeddings, width, (), **layer) if mapping is None else mapping
-            self.expand = HGT(width, expansion, depth, connection=connection, norm=norm, bias=bias, **settings, **layer)
+            if unit is None:
+                unit = HGT(width, expansion, depth, connection=connection, norm=norm, bias=bias, **settings, **layer)
+            else:
+                connection, reduce, norm = "plain", False, False
+            self.expand, self.connection = cast(HGT, unit), connection
             reduced = self.expand.out_features + (width if connection in ("mixer", "concat") else 0)
             self.reduce = Linear(reduced, embedding_dim, bias, **layer) if reduce else None
             self.norm = nn.LayerNorm(embedding_dim) if reduce and norm else nn.Identity()
@@ -286,7 +293,7 @@ class DeFINE(nn.Module):
         hidden = self.expand(inputs)
         if self.reduce is None:
             return hidden
-        if self.expand.connection in ("mixer", "concat"):
+        if self.connection in ("mixer", "concat"):
             hidden = torch.cat([hidden, inputs], 1)
         return self.norm(self.reduce(hidden))
 

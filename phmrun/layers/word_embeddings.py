@@ -5,8 +5,10 @@ Words are numbered by falling frequency, and clusters are ranges of such numbers
 
 from typing import Annotated, Any
 
+from phmrun.errors import PhmrunError
 from phmrun.layers.adaptive import AdaptiveInput
-from phmrun.layers.define import Activation, Connection, DeFINE, Schedule
+from phmrun.layers.define import Activation, Connection, DeFINE, Schedule, Variant
+from phmrun.layers.define_released import ReleasedDeFINE
 from phmrun.layers.embedding import EmbeddingKind, Inside, register_embedding
 from phmrun.registry import EMBEDDINGS
 
@@ -92,11 +94,22 @@ def define(
     bias: Annotated[bool, "Biases in the transforms and in the last map"] = True,
     activation: Annotated[Activation, "The function after each transform"] = "gelu",
     multiple_of: Annotated[int, "Widths of the transforms are rounded up to multiples of this"] = 32,
+    variant: Annotated[
+        Variant, "The paper's text, or the unit that its authors released in DeLighT's code: groups in a reversed cycle"
+    ] = "text",
     inside: Inside = None,
 ) -> DeFINE:
     """Few numbers per word, expanded by a hierarchical group transform that keeps seeing them, then reduced."""
     n, within = width or embedding_dim, inside or {}
     mapping = AdaptiveInput(num_embeddings, n, cutoffs, div_value, **within)
+    if variant == "released":
+        fixed = (connection, reduce, schedule, shared, shuffle, norm, multiple_of)
+        if fixed != ("mixer", True, "halving", True, False, False, 32):
+            names = "connection, reduce, schedule, shared, shuffle, norm and multiple_of"
+            raise PhmrunError("variant=released decides more than is left to choose", hint=f"Leave {names} out.")
+        size: dict[str, Any] = {"widest": expansion, "depth": depth, "max_groups": max_groups}
+        unit = ReleasedDeFINE(n, embedding_dim, bias=bias, activation=activation, **size, **within)
+        return DeFINE(num_embeddings, embedding_dim, n, expansion, depth, mapping=mapping, unit=unit, **within)
     groups: dict[str, Any] = {"max_groups": max_groups, "schedule": schedule, "shared": shared, "shuffle": shuffle}
     maps: dict[str, Any] = {"norm": norm, "bias": bias, "activation": activation, "multiple_of": multiple_of}
     ends: dict[str, Any] = {"mapping": mapping, "connection": connection, "reduce": reduce}
@@ -113,7 +126,7 @@ def _stack(name: str, formula: str, count: str, summary: str, **fixed: object) -
         constraint="none" if name == "linear" else define.constraint,
         source=MEHTA,
         summary=f"Few numbers per word, expanded by {summary}, then reduced.",
-        fixed={"connection": "plain", "shuffle": False, **fixed},
+        fixed={"connection": "plain", "shuffle": False, "variant": "text", **fixed},
     )
     EMBEDDINGS.add(name, kind)
     return kind

@@ -62,6 +62,7 @@ class PaperRow(Section):
     network: str | None = Field(None, description="Another network than the table's, without its base.")
     config: list[str] = Field([], description="Configuration files laid over the table's base.")
     set: dict[str, Any] = Field({}, description="Laid over them.")
+    cells: dict[str, dict[str, Any]] = Field({}, description="By column: settings of one cell, laid over the row's.")
     vocabulary: list[int] | None = Field(None, description="Vocabulary entries, source and target, where data decide.")
     counts: dict[str, str | list[str]] = Field({}, description="By column: which parameters, other than the column's.")
     against: str | None = Field(None, description="The row that this one is compared with, other than the columns'.")
@@ -83,9 +84,10 @@ class PaperRow(Section):
     )
     note: str | dict[str, str] = Field("", description="Why a count is not exact; for all counts, or by column.")
 
-    def sources(self, where: str) -> list[Source]:
-        """What the row lays over the table's own sources; ``where`` is table and row."""
-        return [*(config_source(name) for name in self.config), Source(where, self.set)]
+    def sources(self, where: str, column: str | None = None) -> list[Source]:
+        """Sources of the row, or of one of its cells, over the table's own; ``where`` is table and row."""
+        cell = [Source(f"{where}, column {column}", self.cells[column])] if column in self.cells else []
+        return [*(config_source(name) for name in self.config), Source(where, self.set), *cell]
 
     def missing_in(self, column: str) -> str:
         """What the paper does not say that this column's count depends on."""
@@ -133,7 +135,8 @@ class PaperTable(Section):
         if row.against is not None and row.against not in [other.name for other in self.rows]:
             raise ValueError(f"row {row.name}: there is no row {row.against!r} to compare with")
         by_column = [keys for keys in (row.missing, row.note, row.quoted) if isinstance(keys, dict)]
-        named: list[dict[str, Any]] = [row.published, row.counts, row.inferred, row.digits, row.repeats, *by_column]
+        named: list[dict[str, Any]] = [row.published, row.counts, row.inferred, row.digits, row.repeats, row.cells]
+        named += by_column
         for key in [key for keys in named for key in keys]:
             if key not in self.columns:
                 raise ValueError(f"row {row.name}: there is no column {key!r}")

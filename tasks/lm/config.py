@@ -101,6 +101,9 @@ class LanguageModelConfig(ModelConfig):
     head_width: int = Field(32, ge=1, description="Transformer-XL: width of a head's queries, keys and values.")
     memory: int = Field(48, ge=0, description="Transformer-XL: words before the segment that attention reaches.")
     tie: bool = Field(True, description="The output layer shares the words' own vectors.")
+    vector_range: float | None = Field(
+        None, gt=0, description="Word vectors begin uniform in ± this; null: as their embedding does."
+    )
     output_bias: bool = Field(False, description="Biases in the output layer.")
     dropout: Share = Field(0.1, description="Share of units dropped between LSTMs; in the Transformer-XL of all units.")
     input_dropout: Share = Field(0.1, description="LSTM: share of input units dropped.")

@@ -1,6 +1,7 @@
 """Language models of stacked LSTMs: that of Mehta et al. 2020 on WikiText-103, and AWD-LSTM (Merity et al. 2018)."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ class LSTMLanguageModel(nn.Module):
         word_dropout: Share of the vocabulary whose vectors are zero in a batch.
         weight_dropout: Share of recurrent weights dropped.
         maps: LSTM gates as eight maps ("gate") or two ("stacked").
+        vector_range: Word vectors begin uniform in ± this; ``None``: as their embedding does.
         layer: Structure of the LSTMs' maps and its options; ``output`` likewise of the output's own maps.
         embedding: A structure or an embedding for the word vectors, and its options.
 
@@ -50,6 +52,7 @@ class LSTMLanguageModel(nn.Module):
         word_dropout: float = 0.0,
         weight_dropout: float = 0.0,
         maps: GateMapping = "gate",
+        vector_range: float | None = None,
         layer: Mapping[str, Any] | None = None,
         embedding: Mapping[str, Any] | None = None,
         output: Mapping[str, Any] | None = None,
@@ -60,6 +63,8 @@ class LSTMLanguageModel(nn.Module):
             vocabulary, width, embedding=embedding, output=output, tie=tie, bias=bias, any_width=True
         )
         self.embedding = tables.words
+        if vector_range is not None:
+            self.embedding.reset_parameters(vector_range / math.sqrt(3))
         self.define = tables.define
         sizes = [tables.width, *hidden, width]
         self.context = nn.ModuleList(
@@ -106,6 +111,6 @@ def build(config: LanguageModelExperiment, vocabulary: int) -> LSTMLanguageModel
     """The network that a config describes."""
     model = config.model
     drops = ("dropout", "input_dropout", "output_dropout", "word_dropout", "weight_dropout")
-    options = model.model_dump(include={"tie", "maps", *drops})
+    options = model.model_dump(include={"tie", "maps", "vector_range", *drops})
     hidden = [model.hidden] * (model.layers - 1)
     return LSTMLanguageModel(vocabulary, model.width, hidden, bias=model.output_bias, **options, **config.structures)

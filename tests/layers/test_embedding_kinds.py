@@ -110,7 +110,7 @@ def test_structures_are_embeddings_too():
 def test_options():
     names = {name: {option.name for option in options_of(name, table=True)} for name in SMALL}
     assert "connection" in names["define"]
-    assert names["hgt"] == names["define"] - {"connection", "shuffle"}
+    assert names["hgt"] == names["define"] - {"connection", "shuffle", "variant"}
     assert names["glt"] == names["hgt"] - {"schedule"} == names["glt-shuffle"]
     assert names["linear"] == names["glt"] - {"max_groups"}
     assert all("inside" in item for item in names.values())

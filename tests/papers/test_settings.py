@@ -32,7 +32,11 @@ def cells(name):
         for heading, column in table.columns.items():
             if column.counts or column.derived:
                 continue
-            sources = [*table.sources(name), Source(f"{name}, column", column.set), *row.sources(f"{name}, row")]
+            sources = [
+                *table.sources(name),
+                Source(f"{name}, column", column.set),
+                *row.sources(f"{name}, row", heading),
+            ]
             yield row.name, heading, resolve(schema, sources, options_of)
 
 
@@ -77,7 +81,7 @@ def settings(name, row, heading):
     sources = [
         *table.sources(name),
         Source(f"{name}, column", table.columns[heading].set),
-        *table.row(row).sources(name),
+        *table.row(row).sources(name, heading),
     ]
     return resolve(TASKS.get(table.task).load("schema"), sources, options_of).config.model_dump()
 
@@ -125,12 +129,22 @@ SAID = [
     f"shapeshifter/table4 | *Shapeshifter 64/256 | BLEU En-Fr | {FAIRSEQ} model.heads=8 model.feedforward=2048",
     f"shapeshifter/table5 | De-En, Low-rank 16/256 | BLEU | {T5} training.optimizer.lr=0.002 batch.size=128",
     f"shapeshifter/table5 | Ro-En, Low-rank 16/256 | BLEU (dev) | {T5} training.optimizer.lr=0.003 batch.size=192",
+    "shapeshifter/table4 | DeLighT | BLEU En-Fr | training.max_steps=50000 training.accumulate=128 model.dropout=0.05 "
+    "decoding.beam=5 decoding.alpha=0.6 decoding.penalty=gnmt",
+    "shapeshifter/table4 | DeLighT | BLEU En-De | training.max_steps=30000 model.dropout=0.15 decoding.alpha=0.6",
+    "shapeshifter/table2 | DeLighT | BLEU | training.optimizer.name=adamw training.optimizer.weight_decay=0.0001 "
+    "decoding.alpha=0.6 decoding.penalty=gnmt",
     "matsuno/table1 | UD_Czech | Baseline LAS | model.layers=3 model.arc_width=400 model.label_width=100",
     "matsuno/table3 | UD_Latin | LAS | model.arc_width=200 model.label_width=50",
     "define/table1 | a: R3 Adaptive + DeFINE | Test | model.layers=4 model.hidden=1024 embedding.depth=3 "
     "embedding.expansion=1024 training.optimizer.name=sgd training.optimizer.lr=20.0 "
     "training.optimizer.weight_decay=0.0 batch.length=140 "
     "batch.size=60 training.max_epochs=20 training.schedule.decay=0.1",
+    "define/table1 | c: AWD-LSTM | Test | model.dropout=0.25 model.vector_range=0.1 decoding.streams=1",
+    "define/table3 | Transformer | newstest2014 | training.optimizer.eps=1e-09 model.positions=sinusoidal-vaswani",
+    "matsuno/table1 | UD_Latin | Baseline LAS | model.cell=parser-v2 model.start=parser-v2 "
+    "model.character_pooling=attention-cell model.character_width=100 training.optimizer.name=lazy-adam "
+    "training.optimizer.clip_update=5.0 training.clip=0.0 data.vocabulary.subtypes=True",
     "define/table1 | c: AWD-LSTM + DeFINE (Ours) | Test | embedding.width=128 embedding.expansion=1024 "
     "embedding.depth=7 model.width=400",
     "define/table2 | a: DeFINE 128 | Test | embedding.depth=3 embedding.expansion=4096 embedding.width=128 "

@@ -3,7 +3,8 @@
 Formula:        W = α·D + (1 - α)·Ŵ, Ŵ of the structure within, D dense; α = (1 + cos(π·t / until)) / 2 falls from 1
                 to 0 while the share t of the training that is done rises to ``until``, and is 0 from then on
 Parameters:     those of Ŵ; in training k·d more
-Initialisation: D and Ŵ each as they would be drawn alone
+Initialisation: Ŵ as it would be drawn alone, D = Ŵ, as in the authors' code (github.com/CLAIRE-Labo/StructuredFFN,
+                src/modules/layer/lowrank.py:62-64); version 1 drew D as a dense matrix
 Source:         Wei et al., "Building on efficient foundations: effective training of LLMs with structured feedforward
                 layers", NeurIPS 2024, section 4 (self-guided training, cosine schedule over the first half). They take
                 two products; here W is built, and takes one
@@ -78,9 +79,10 @@ class Guided(Structure):
         self.alpha.fill_((1 + math.cos(math.pi * done / self.until)) / 2 if self.guides else 0.0)
 
     def reset_parameters(self, std: float) -> None:
-        """D as a dense matrix, Ŵ as its structure."""
-        nn.init.uniform_(self.dense, -math.sqrt(3) * std, math.sqrt(3) * std)
+        """Ŵ as its structure, and D equal to it."""
         self.inside.reset_parameters(std)
+        with torch.no_grad():
+            self.dense.copy_(self.inside.materialize())
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """D is the matrix itself, Ŵ the best of its structure."""

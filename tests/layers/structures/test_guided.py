@@ -32,6 +32,8 @@ def test_evaluation_copies_and_tables_are_those_of_the_structure_alone(of):
     plain = Linear(8, 12, structure=module.structure.inside)
     plain.bias = module.bias
     inputs = torch.randn(3, 8)
+    torch.testing.assert_close(module(inputs), plain(inputs))  # the guide begins as the structure's own matrix
+    torch.nn.init.normal_(module.structure.dense)
     assert not torch.allclose(module(inputs), plain(inputs))
     expected = plain(inputs)
     torch.testing.assert_close(folded(module)(inputs), expected)

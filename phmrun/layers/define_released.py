@@ -1,0 +1,120 @@
+"""The DeFINE unit as its authors released it, within DeLighT's code; it differs from the paper's text.
+
+Formula:        ê⁰ = φ(LN(W₀ e));  ê¹ = F(ê⁰; g¹);  êˡ = F(mix(ê⁰, êˡ⁻¹); gˡ), l = 2 … N;  φ(LN(W [ê⁰, ê^N]))
+                F: a matrix for each group, a layer norm over the numbers of a group, φ
+Groups:         …, 4, 2, 1, g_max, …, 4, 2, 1, read so that the last transform has one
+Widths:         from m/2 to k in N - 1 equal steps, the last one m; rounded up to multiples of 8 and of the groups
+Parameters:     n·m/2 + 3m²/2 of the plain maps; Σ_l in_l·out_l / gˡ; biases, and norms of out_l / gˡ numbers
+Source:         github.com/sacmehta/delight (MIT), fairseq/delight_modules/dextra_unit.py and nn_functions.py, with
+                ``--define-iclr``
+"""
+
+import math
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from phmrun.layers.define import ACTIVATIONS, Activation, GroupTransform
+from phmrun.layers.linear import Linear, glorot_std
+from phmrun.layers.structure import Structure
+
+
+class GroupMap(NamedTuple):
+    """Sizes and groups of one transform."""
+
+    inputs: int
+    outputs: int
+    groups: int
+
+
+def released_groups(depth: int, max_groups: int) -> list[int]:
+    """Groups of the transforms: 1, 2, 4, … up to ``max_groups`` and again from 1, in reverse order."""
+    cycle = max_groups.bit_length()
+    return [2 ** (step % cycle) for step in range(depth)][::-1]
+
+
+def released_maps(start: int, widest: int, end: int, depth: int, max_groups: int) -> list[GroupMap]:
+    """The N group transforms, of which all but the first see the ``start`` numbers again."""
+    groups = released_groups(depth, max_groups)
+    maps, inputs = [], start
+    for step in range(depth - 1):
+        width = int(round(start + (widest - start) * (step + 1) / (depth - 1), 6))
+        multiple = max(groups[step], groups[step + 1], 8)
+        outputs = math.ceil(width / multiple) * multiple
+        maps.append(GroupMap(inputs, outputs, groups[step]))
+        inputs = outputs + start
+    return [*maps, GroupMap(inputs, end, groups[-1])]
+
+
+class ReleasedDeFINE(nn.Module):
+    """A plain map to half of the width, ``depth`` group transforms that see it again, and a plain map.
+
+    Args:
+        in_features: n; ``out_features``: m; ``widest``: k.
+        depth: Number of group transforms (N), at least 2.
+        max_groups: g_max, a power of two.
+        activation: φ.
+        **layer: Structure of all matrices, and its options.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        widest: int,
+        depth: int,
+        max_groups: int = 16,
+        bias: bool = True,
+        activation: Activation = "gelu",
+        **layer: Any,
+    ) -> None:
+        super().__init__()
+        start = out_features // 2
+        plan = released_maps(start, widest, out_features, depth, max_groups)
+        self.in_features, self.out_features, self.activation = in_features, out_features, activation
+        self.enter = Linear(in_features, start, **layer)
+        self.transforms = nn.ModuleList(GroupTransform(*each, shared=False, bias=bias, **layer) for each in plan)
+        self.leave = Linear(start + out_features, out_features, **layer)
+        self.enter_norm, self.leave_norm = nn.LayerNorm(start), nn.LayerNorm(out_features)
+        self.norms = nn.ModuleList(nn.LayerNorm(each.outputs // each.groups) for each in plan)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Glorot's uniform distribution, of a transform over all its groups at once; biases 0."""
+        for linear in (self.enter, self.leave):
+            linear.reset_parameters(glorot_std(linear.in_features, linear.out_features), zero_bias=True)
+        for module in self.transforms:
+            transform = cast(GroupTransform, module)
+            maps = [cast(Structure, structure) for structure in transform.maps]
+            rows, columns = maps[0].out_features, maps[0].in_features
+            fans = (columns, rows) if len(maps) == 1 else (columns * rows, len(maps) * rows)
+            for structure in maps:
+                structure.reset_parameters(glorot_std(*fans))
+            if transform.bias is not None:
+                nn.init.zeros_(transform.bias)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[tokens, in_features] -> [tokens, out_features]``."""
+        start = self._activated(self.enter_norm, self.enter(inputs))
+        return self._activated(self.leave_norm, self.leave(torch.cat([start, self._expanded(start)[-1]], dim=1)))
+
+    def layers(self, inputs: Tensor) -> list[Tensor]:
+        """Outputs of each transform, ``[tokens, width]``."""
+        return self._expanded(self._activated(self.enter_norm, self.enter(inputs)))
+
+    def _expanded(self, start: Tensor) -> list[Tensor]:
+        hidden, outputs = start, []
+        for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
+            groups: int = transform.groups  # type: ignore[assignment]
+            parts = hidden.unflatten(1, (groups, -1))
+            if number:
+                parts = torch.cat([start.unflatten(1, (groups, -1)), parts], dim=2)
+            hidden = self._activated(norm, transform(parts).unflatten(1, (groups, -1))).flatten(1)
+            outputs.append(hidden)
+        return outputs
+
+    def _activated(self, norm: nn.Module, features: Tensor) -> Tensor:
+        return ACTIVATIONS[self.activation](norm(features))
