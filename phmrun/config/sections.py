@@ -397,6 +397,11 @@ class HardwareConfig(Section):
         "the run's own products shows float32 accuracy, else torch's default (MKL). environment.json records the "
         "choice; a run keeps it.",
     )
+    tf32: bool = Field(
+        False,
+        description="Compute float32 products on a GPU in TensorFloat-32: faster on NVIDIA's Ampere and later, with 10 "
+        "bits of mantissa instead of 23. environment.json records it.",
+    )
     deterministic: bool = Field(False, description="Refuse operations whose result differs from call to call on a GPU.")
     compile: bool = Field(
         False,

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from phmrun.decoding.candidates import log_probabilities, only_token, top_candidates
+from phmrun.decoding.candidates import Candidates, log_probabilities, only_token, true_rows
 from phmrun.decoding.step import LEAVING_PART, State, StepDecoder
 from phmrun.errors import PhmrunError
 
@@ -110,10 +110,9 @@ def _search(
         at_limit = book.at_limit(step)
         if any(at_limit):
             only_token(log_probs, torch.tensor(at_limit, device=device), eos)
-        scores, parents, tokens = top_candidates(log_probs, scores, 2 * beam)
-        ends = tokens == eos
-        if bool(ends[:, :beam].any()):
-            book.record(step, ends[:, :beam].nonzero().tolist(), scores[:, :beam].tolist(), parents[:, :beam].tolist())
+        scores, parents, tokens, ends, facts = _best(log_probs, scores, beam, eos)
+        if any(True in row.ends for row in facts):
+            book.record(step, facts)
             alive = ends.to(torch.uint8).sort(dim=-1, stable=True).indices[:, :beam]
             scores, parents, tokens = scores.gather(1, alive), parents.gather(1, alive), tokens.gather(1, alive)
         else:
@@ -122,21 +121,61 @@ def _search(
         book.history.append((tokens, parents, book.row_of))
         if any(at_limit):
             book.close(at_limit, step)
-        done = scores[:, 0] <= book.thresholds_like(scores)
-        number = int(done.sum())
+        moved = (parents != stay[: len(parents)]).any(1)
+        done, reordered = torch.stack([scores[:, 0] <= book.thresholds_like(scores), moved]).tolist()
+        number = sum(done)
         if number > book.done:
-            book.close(done.tolist(), step)
+            book.close(done, step)
         if number == len(book.sentences):
             break
         if number >= LEAVING_PART * len(book.sentences):
-            staying = (~done).nonzero().squeeze(1)
-            state = decoder.select(state, staying)
-            scores, parents, tokens = scores[staying], parents[staying], tokens[staying]
-            book.keep(staying.tolist())
-        # At first one hypothesis becomes ``beam``; later the cache need not move where each goes on from itself.
-        if parents.shape[1] != log_probs.shape[1] or not torch.equal(parents, stay[: parents.shape[0]]):
+            staying = [row for row, leaves in enumerate(done) if not leaves]
+            reordered = [reordered[row] for row in staying]
+            rows = torch.tensor(staying, device=device)
+            state = decoder.select(state, rows)
+            scores, parents, tokens = scores[rows], parents[rows], tokens[rows]
+            book.keep(staying)
+        # At first one hypothesis becomes ``beam``; later the cache need not move if each goes on from itself.
+        if parents.shape[1] != log_probs.shape[1] or any(reordered):
             state = decoder.reorder(state, parents)
     return book.results()
+
+
+class _Facts(NamedTuple):
+    """The best ``beam`` candidates of a sentence, read from the device in one transfer."""
+
+    ends: list[bool]
+    scores: list[float]
+    parents: list[int]
+
+
+def _best(
+    log_probs: Tensor, totals: Tensor, beam: int, eos: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, list[_Facts]]:
+    """Return scores, parents, tokens and ends of the candidates, and the facts of the best of them.
+
+    Reading waits for a GPU. So everything is read at once, and again only if equal scores had to be ordered.
+    """
+    candidates = Candidates(log_probs, totals, 2 * beam)
+    while True:
+        scores, parents, tokens = candidates.parts()
+        ends = tokens == eos
+        best = [part[:, :beam] for part in (ends, scores, parents)]
+        rows = torch.cat([candidates.tied.unsqueeze(1), *best], dim=1).tolist()
+        tied = true_rows([row[0] for row in rows])
+        if not tied:
+            break
+        candidates.break_ties(tied)
+        candidates.tied = torch.zeros_like(candidates.tied)
+    facts = [
+        _Facts(
+            [bool(end) for end in row[1 : beam + 1]],
+            row[beam + 1 : 2 * beam + 1],
+            [int(parent) for parent in row[2 * beam + 1 :]],
+        )
+        for row in rows
+    ]
+    return scores, parents, tokens, ends, facts
 
 
 def greedy_search(
@@ -173,11 +212,10 @@ def greedy_search(
         totals = totals + best
         history.append((tokens, row_of))
         # Where every token is impossible, the output ends as well.
-        ended = (tokens == eos) | best.isneginf()
-        if not bool(ended.any()):
+        ended, log_prob_of = torch.stack([((tokens == eos) | best.isneginf()).to(totals.dtype), totals]).tolist()
+        if not any(ended):
             continue
-        log_prob_of = totals.tolist()
-        for row in ended.nonzero().squeeze(1).tolist():
+        for row in true_rows(ended):
             endings.setdefault(sentences[row], (step, log_prob_of[row]))
         if len(endings) == len(max_lengths):
             break
@@ -237,15 +275,16 @@ class _Book:
             return []
         return [self.limits[sentence] == step for sentence in self.sentences]
 
-    def record(self, step: int, ends: list[list[int]], scores: list[list[float]], parents: list[list[int]]) -> None:
-        """Takes the hypotheses that end at this step; ``ends`` has their rows and places among the candidates."""
+    def record(self, step: int, facts: Sequence[_Facts]) -> None:
+        """Record the hypotheses that end at this step."""
         touched = set()
+        ends = [(row, place) for row, sentence in enumerate(facts) for place in true_rows(sentence.ends)]
         for row, place in ends:
-            log_prob = scores[row][place]
+            log_prob = facts[row].scores[place]
             if self.thresholds[row] == _CLOSED or not log_prob > _IMPOSSIBLE:
                 continue
             score = log_prob / length_penalty(step, self.alpha, self.penalty)
-            self.endings[self.sentences[row]].append(_Ending(score, log_prob, step, parents[row][place]))
+            self.endings[self.sentences[row]].append(_Ending(score, log_prob, step, facts[row].parents[place]))
             touched.add(row)
         for row in touched:
             endings = self.endings[self.sentences[row]]

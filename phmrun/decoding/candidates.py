@@ -3,6 +3,8 @@
 Shapes: ``batch`` sentences, ``beam`` live hypotheses per sentence, ``vocabulary`` target tokens, ``count`` candidates.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad as pad_tensor
@@ -30,40 +32,63 @@ def only_token(log_probs: Tensor, rows: Tensor, token: int) -> None:
     ``log_probs`` is ``[batch, ..., vocabulary]``.
     """
     kept = log_probs[..., token].clone()
-    log_probs[rows] = _NEVER
+    log_probs.masked_fill_(rows.view(-1, *[1] * (log_probs.ndim - 1)), _NEVER)
     log_probs[..., token] = kept
 
 
-def top_candidates(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+class Candidates:
     """The ``count`` most probable continuations of each sentence, best first.
 
-    Equal scores are ordered by beam, then by token number, whatever else is in the batch. Where fewer exist, the rest
-    have score minus infinity.
+    Equal scores are ordered by beam, then by token number, whatever else is in the batch, once :meth:`break_ties` was
+    called for the rows in :attr:`tied`. If fewer exist, the rest have score minus infinity.
 
     Args:
         log_probs: Log-probabilities of the next token, ``[batch, beam, vocabulary]``.
         totals: Log-probabilities of the live hypotheses, ``[batch, beam]``.
         count: Continuations per sentence.
 
-    Returns:
-        Scores (log-probability of the continued hypothesis), parent beams and tokens, each ``[batch, count]``.
+    Attributes:
+        tied: True for sentences with equal scores, ``[batch]``. Reading it waits for a GPU, so the caller does it.
     """
-    _, beam, vocabulary = log_probs.shape
-    # One candidate more than asked for: it shows whether the last place is contested.
-    size = min(count + 1, beam * vocabulary)
-    search = _largest if log_probs.numel() <= _FEW or vocabulary < 4 * _BLOCK else _largest_by_blocks
-    scores, indices = search(log_probs, totals, size)
-    # torch.topk promises no order among equals, and which of them it takes varies between devices and sizes. A pair of
-    # equals is a neighbouring pair here.
-    tied = scores[:, 1:] == scores[:, :-1]
-    if bool(tied.any()):
-        _break_ties(log_probs, totals, scores, indices, tied.any(dim=1).nonzero().squeeze(1).tolist())
-    scores, indices = scores[:, :count], indices[:, :count]
-    if size < count:
-        scores = pad_tensor(scores, (0, count - size), value=_NEVER)
-        indices = pad_tensor(indices, (0, count - size))
-    parents = indices // vocabulary
-    return scores, parents, indices - parents * vocabulary
+
+    def __init__(self, log_probs: Tensor, totals: Tensor, count: int) -> None:
+        self._log_probs, self._totals, self._count = log_probs, totals, count
+        _, beam, vocabulary = log_probs.shape
+        # One candidate more than asked for: it shows whether the last place is contested.
+        size = min(count + 1, beam * vocabulary)
+        search = _largest if log_probs.numel() <= _FEW or vocabulary < 4 * _BLOCK else _largest_by_blocks
+        self._scores, self._indices = search(log_probs, totals, size)
+        # torch.topk promises no order among equals, and which of them it takes varies between devices and sizes. A
+        # pair of equals is a neighbouring pair here; impossible candidates need no order.
+        pairs = (self._scores[:, 1:] == self._scores[:, :-1]) & (self._scores[:, 1:] > _NEVER)
+        self.tied = pairs.any(dim=1)
+
+    def break_ties(self, rows: list[int]) -> None:
+        """Put equal scores of these sentences into the order of beam and token."""
+        _break_ties(self._log_probs, self._totals, self._scores, self._indices, rows)
+
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores (log-probability of the continued hypothesis), parent beams and tokens, ``[batch, count]``."""
+        scores, indices = self._scores[:, : self._count], self._indices[:, : self._count]
+        if (missing := self._count - scores.shape[1]) > 0:
+            scores = pad_tensor(scores, (0, missing), value=_NEVER)
+            indices = pad_tensor(indices, (0, missing))
+        vocabulary = self._log_probs.shape[-1]
+        parents = indices // vocabulary
+        return scores, parents, indices - parents * vocabulary
+
+
+def top_candidates(log_probs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the parts of :class:`Candidates` with their ties broken."""
+    candidates = Candidates(log_probs, totals, count)
+    if rows := true_rows(candidates.tied.tolist()):
+        candidates.break_ties(rows)
+    return candidates.parts()
+
+
+def true_rows(flags: Sequence[object]) -> list[int]:
+    """Return the numbers of the rows whose flag is true."""
+    return [row for row, flag in enumerate(flags) if flag]
 
 
 def _largest(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Tensor, Tensor]:

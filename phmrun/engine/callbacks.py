@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from phmrun.engine.checkpoints import BEST, LAST, diverged, step_checkpoints, write_checkpoint
 from phmrun.engine.lightning import Callback, pl, window_completed
-from phmrun.engine.processes import gathered, largest, rank
+from phmrun.engine.processes import Agreement, gathered, rank
 from phmrun.engine.progress import Meter, Record
 from phmrun.errors import Interrupted
 from phmrun.metric import metric_of
@@ -46,6 +46,7 @@ class Stopping(Callback):
     def __init__(self) -> None:
         self.received: int | None = None
         self.reached = False
+        self._agreement = Agreement()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -66,11 +67,13 @@ class Stopping(Callback):
             signal.signal(signal.SIGTERM, self._note)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Where a step has just been completed, all processes agree whether one of them was told to stop."""
+        """After a step, stop if one of the processes was told to, by the step before if there are several."""
         if not window_completed(trainer):
             return
-        self.received = int(largest(self.received or 0, trainer.strategy.root_device)) or None
-        if self.received and trainer.global_step < trainer.max_steps:
+        agreed = int(self._agreement.largest(self.received or 0, trainer.strategy.root_device))
+        if agreed:
+            self.received = agreed
+        if agreed and trainer.global_step < trainer.max_steps:
             self.reached = True
             trainer.should_stop = True
 
@@ -91,6 +94,7 @@ class TimeLimit(Callback):
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
         self.reached = False
+        self._agreement = Agreement()
         self._began = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -101,7 +105,8 @@ class TimeLimit(Callback):
         """Looks at the clock, all processes at the one that began first."""
         if self.seconds is None or not window_completed(trainer):
             return
-        over = largest(time.monotonic() - self._began, trainer.strategy.root_device) >= self.seconds
+        taken = self._agreement.largest(time.monotonic() - self._began, trainer.strategy.root_device)
+        over = taken >= self.seconds
         if over and trainer.global_step < trainer.max_steps:
             self.reached = True
             trainer.should_stop = True
@@ -332,6 +337,7 @@ class PeriodicCheckpoints(Callback):
     seconds: float = math.inf
     unfinished: Callable[[], bool] = lambda: False
     before_writing: Callable[[], None] = lambda: None
+    _agreement: Agreement = field(default_factory=Agreement, init=False)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Starts the clock."""
@@ -344,7 +350,8 @@ class PeriodicCheckpoints(Callback):
         step = trainer.global_step
         ends = step == trainer.max_steps or (trainer.should_stop and not self.unfinished())
         regular = step % self.every == 0 or ends
-        late = largest(time.monotonic() - self._saved, trainer.strategy.root_device) >= self.seconds
+        waited = self._agreement.largest(time.monotonic() - self._saved, trainer.strategy.root_device)
+        late = waited >= self.seconds
         if regular or late or trainer.should_stop:
             self.save(trainer, regular)
 

@@ -55,6 +55,11 @@ class DataModule(Generic[V]):
         self.start_step = 0
 
     @property
+    def pinned(self) -> bool:
+        """True if training batches go to a GPU: from page-locked memory they are copied while it computes."""
+        return bool(self.trainer) and self.trainer.strategy.root_device.type == "cuda"
+
+    @property
     def share(self) -> tuple[int, int]:
         """This process's number, and how many there are."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
@@ -186,7 +191,8 @@ class BucketedData(DataModule[V]):
         """Training batches without end, from the one after ``start_step`` on; this process's share."""
         rank, world = self.share
         stream = self._stream(self.start_step * self.batching.accumulate * world, rank, world)
-        return loader(stream, self.batches("train"), seed=self.batching.seed, workers=self.batching.workers)
+        seed, workers = self.batching.seed, self.batching.workers
+        return loader(stream, self.batches("train"), seed=seed, workers=workers, pinned=self.pinned)
 
     def validation_batches(self) -> DataLoader[Any]:
         """The validation data, each item once, longest first; this process's share."""
@@ -194,18 +200,31 @@ class BucketedData(DataModule[V]):
         unit, size = self.batching.unit, self.batching.size
         rows = evaluation_batches(*self.lengths("dev"), unit=unit, size=size, rank=rank, world=world)
         batches = [Batch(number, indices, 1) for number, indices in enumerate(rows)]
-        return loader(batches, self.batches("dev"), seed=self.batching.seed)
+        return loader(batches, self.batches("dev"), seed=self.batching.seed, pinned=self.pinned)
 
 
-def loader(sampler: Any, dataset: Dataset[Any], *, seed: int, workers: int = 0) -> DataLoader[Any]:
-    """Loads batches made whole by their dataset, in so many processes beside this one.
+def loader(
+    sampler: Any, dataset: Dataset[Any], *, seed: int, workers: int = 0, pinned: bool = False
+) -> DataLoader[Any]:
+    """Load batches made whole by their dataset. Nothing is drawn from the global random state.
 
-    Nothing is drawn from the global random state.
+    Args:
+        sampler: Yields what the dataset turns into batches.
+        dataset: Makes the batches.
+        seed: Seed of the loader's own generator.
+        workers: Processes beside this one.
+        pinned: Put batches into page-locked memory.
     """
     generator = torch.Generator().manual_seed(seed)
     as_it_is = nn.Identity()  # batches come as tensors already
     return DataLoader(
-        dataset, sampler=sampler, batch_size=None, num_workers=workers, generator=generator, collate_fn=as_it_is
+        dataset,
+        sampler=sampler,
+        batch_size=None,
+        num_workers=workers,
+        generator=generator,
+        collate_fn=as_it_is,
+        pin_memory=pinned,
     )
 
 

@@ -33,6 +33,7 @@ from phmrun.engine.processes import ending_with, is_leader, leader_died
 from phmrun.engine.trained_model import TrainedModel, evaluate_run, open_run
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import cache_dir, disk_errors, remove_unfinished, write_text
+from phmrun.kernels import tf32_products
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.mirrors import write_mirror
@@ -215,7 +216,8 @@ def train(
         with log_file(run), outcome_kept(run), disk_errors(ExitCode.TRAINING, hint):
             network = partial(network_without_weights, config, data.vocabulary.sizes)
             kernels = kernels_of(config, network, _segments(run))
-            with kernels.applied(), recorded(run, config, kernels, is_leader()) as segment:
+            tf32 = tf32_products(config.hardware.tf32)
+            with kernels.applied(), tf32, recorded(run, config, kernels, is_leader()) as segment:
                 return _train(config, data, run, parent, plugins or {}, derivation, segment)
 
 

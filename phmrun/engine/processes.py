@@ -121,13 +121,33 @@ def gathered(value: Value) -> list[Value]:
     return values
 
 
-def largest(value: float, device: torch.device) -> float:
-    """The largest of all processes' values; called by all of them at once."""
-    if not together():
-        return value
-    shared = torch.tensor(float(value), device=device)
-    dist.all_reduce(shared, op=dist.ReduceOp.MAX)
-    return float(shared)
+class Agreement:
+    """Maximum of all processes' values, one call late, so that no process waits for another in every step.
+
+    A reduction that is started in one call is read in the next. All processes call equally often.
+    """
+
+    def __init__(self) -> None:
+        self._pending: tuple[dist.Work, torch.Tensor] | None = None
+
+    def largest(self, value: float, device: torch.device) -> float:
+        """Return the largest value of the call before, 0 at first; alone, this call's own value."""
+        if not together():
+            return value
+        before = self._read()
+        shared = torch.tensor(float(value), device=device)
+        work = dist.all_reduce(shared, op=dist.ReduceOp.MAX, async_op=True)
+        self._pending = None if work is None else (work, shared)
+        return before
+
+    def _read(self) -> float:
+        """Return the result of the pending reduction, 0 if there is none."""
+        if self._pending is None:
+            return 0.0
+        work, shared = self._pending
+        self._pending = None
+        work.wait()
+        return float(shared)
 
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of glibc's malloc.h

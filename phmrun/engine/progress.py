@@ -23,8 +23,8 @@ from phmrun.engine.processes import gathered, rank, world
 LOG = logging.getLogger("phmrun.engine")
 MEMORY = 0.98
 """How much of the shown loss is its earlier value, per optimizer step."""
-PATIENCE_ON_GPU = 10
-"""Optimizer steps between two looks at the losses on a GPU, where each look waits for it."""
+PATIENCE_ON_GPU = 1000
+"""Batches whose losses stay on a GPU at most. Reading them waits for the GPU, so it is done with the history's rows."""
 Record = Callable[[dict[str, Any]], None]
 """Takes a row of the history."""
 
@@ -77,14 +77,15 @@ class TrainingProgress(Callback):
         """Moves the bar, or writes a line if the last one is old enough."""
         self._units += outputs["units"] * trainer.world_size
         now = time.monotonic()
-        due = now - self._last >= (0.5 if self._bar else self.every)
+        ended = trainer.global_step == self.total
+        due = ended or now - self._last >= (0.5 if self._bar else self.every)
         if not window_completed(trainer) or not trainer.is_global_zero:
             return
         # On a GPU, reading the loss waits for all work in flight: only when it is to be shown.
-        if module.device.type == "cpu" or due:
+        if reads_are_free(module) or due:
             value = float(outputs["nll"]) / outputs["units"]
             self.loss = value if self.loss is None else MEMORY * self.loss + (1 - MEMORY) * value
-        if not due and trainer.global_step != self.total:
+        if not due:
             return
         pace = self._units / max(now - self._last, 1e-9)
         self._last, self._units = now, 0
@@ -109,6 +110,11 @@ class TrainingProgress(Callback):
         began, first = self._began
         seconds = int((now - began) / max(trainer.global_step - first, 1) * (self.total - trainer.global_step))
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def reads_are_free(module: pl.LightningModule) -> bool:
+    """Return true on a CPU. On a GPU, reading a number waits for all work in flight."""
+    return module.device.type == "cpu"
 
 
 class Meter(Callback):
@@ -160,7 +166,7 @@ class Meter(Callback):
         if not completed:
             return
         due = trainer.global_step % self.every == 0 or trainer.global_step == trainer.max_steps
-        if due or module.device.type == "cpu" or len(self.pending) >= PATIENCE_ON_GPU:
+        if due or reads_are_free(module) or len(self.pending) >= PATIENCE_ON_GPU:
             self.settle()
         if due:
             self._write(trainer)

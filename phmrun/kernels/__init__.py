@@ -8,7 +8,7 @@ from phmrun.kernels.attention import attend
 from phmrun.kernels.choice import LIBRARIES, Choice, choose
 from phmrun.kernels.probe import Product, largest_error, products_of
 from phmrun.kernels.processor import has_bf16, is_amd
-from phmrun.kernels.switch import float32_precision, onednn_products
+from phmrun.kernels.switch import float32_precision, onednn_products, tf32_products
 
 __all__ = [
     "LIBRARIES",
@@ -22,4 +22,5 @@ __all__ = [
     "largest_error",
     "onednn_products",
     "products_of",
+    "tf32_products",
 ]

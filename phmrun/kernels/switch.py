@@ -51,6 +51,23 @@ def onednn_products(active: bool = True) -> Iterator[None]:
         switch(before)
 
 
+@contextmanager
+def tf32_products(active: bool = True) -> Iterator[None]:
+    """Compute float32 products on a GPU in TensorFloat-32 inside the block; change nothing unless ``active``."""
+    if not active:
+        yield
+        return
+    products: Any = torch.backends.cuda.matmul
+    # The newer setting and the older one must not be mixed.
+    name, value = ("fp32_precision", "tf32") if hasattr(products, "fp32_precision") else ("allow_tf32", True)
+    before = getattr(products, name)
+    setattr(products, name, value)
+    try:
+        yield
+    finally:
+        setattr(products, name, before)
+
+
 def float32_precision() -> str:
     """Return torch's setting for float32 products: ``highest`` unless somebody lowered it.
 

@@ -40,7 +40,7 @@ COMPARED = (
     "flags",
 )
 """Facts of an entry that can change what is computed."""
-FORMERLY = {"kernels": "torch"}
+FORMERLY = {"kernels": "torch", "settings.tf32": False}
 """Values of facts that entries of earlier versions lack."""
 _SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+|(?<=://)[^/@\s]+(?=@)")
 
@@ -111,10 +111,13 @@ def processor() -> str:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """In what two entries differ that can change what is computed: "threads: 1, then 2"."""
-    named = [flat({name: entry.get(name, FORMERLY.get(name)) for name in COMPARED}) for entry in (one, other)]
-    # The name of the file that keeps a diff is none; a fact that is not known is as one that is not there.
-    before, after = ({key: each[key] for key in each if key != "code.diff" and each[key] is not None} for each in named)
+    """List the facts that can change what is computed and differ in two entries: "threads: 1, then 2"."""
+    named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
+    # The name of the file that keeps a diff does not count; an unknown fact is as a missing one.
+    before, after = (
+        {**FORMERLY, **{key: value for key, value in facts.items() if key != "code.diff" and value is not None}}
+        for facts in named
+    )
     keys = dict.fromkeys([*before, *after])
     return [f"{key}: {before.get(key)}, then {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 

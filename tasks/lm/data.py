@@ -170,7 +170,7 @@ class StreamData(DataModule[StreamVocabulary]):
         rank, world = self.share
         plan = self.plan(world)
         batches = StreamBatches(self.prepared.stores["train"], plan, rank)
-        return loader(Endless(plan, self.start_step), batches, seed=self.seed, workers=self.workers)
+        return loader(Endless(plan, self.start_step), batches, seed=self.seed, workers=self.workers, pinned=self.pinned)
 
     def validation_batches(self) -> Iterable[StreamBatch]:
         """The validation text, each word once; this process's share of its parts."""

@@ -1,6 +1,6 @@
 """The deep biaffine dependency parser (Dozat et al. 2017), with the reduced classifiers of Matsuno et al. 2018."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, cast
 
@@ -20,6 +20,20 @@ ParserCell = Literal["parser-v2", "plain", "coupled"]
 """LSTM cells; see :class:`BiaffineParser`."""
 Start = Literal["usual", "parser-v2"]
 """Values with which the weights begin."""
+
+
+Group = tuple[int, int, int]
+"""First spelling, the one after the last, and characters of the longest."""
+
+
+def spelling_groups(counts: Sequence[int]) -> tuple[Group, ...]:
+    """Return groups of spellings, none twice as long as another of its group, so that there is little padding.
+
+    Args:
+        counts: Characters of each spelling, the longest first.
+    """
+    ends = [sum(count > counts[0] >> number for count in counts) for number in range(1, counts[0].bit_length() + 1)]
+    return tuple((start, end, counts[start]) for start, end in pairwise([0, *ends]) if start < end)
 
 
 class ParserScores(NamedTuple):
@@ -158,6 +172,8 @@ class BiaffineParser(nn.Module):
         character_counts: Tensor,
         spellings: Tensor,
         lengths: Tensor,
+        *,
+        groups: Sequence[Group] | None = None,
     ) -> ParserScores:
         """Scores of all arcs, and what labels are scored from.
 
@@ -168,8 +184,10 @@ class BiaffineParser(nn.Module):
             character_counts: ``[spellings]``, at least 1.
             spellings: Which row of ``characters`` each word has, ``[batch, length]``.
             lengths: ``[batch]``, words of each sentence and the root.
+            groups: See :func:`spelling_groups`; computed here unless given, for which a GPU is waited for.
         """
-        inputs = self._inputs(words, tags, F.embedding(spellings, self.read_characters(characters, character_counts)))
+        spelt = self.read_characters(characters, character_counts, groups)
+        inputs = self._inputs(words, tags, F.embedding(spellings, spelt))
         read = self._drop(outputs(self.lstm, inputs, lengths))
         dependent, head, label_dependent, label_head = (
             self._drop(F.leaky_relu(mlp(read), 0.1)) for mlp in (*self.arc_mlp, *self.label_mlp)
@@ -195,19 +213,15 @@ class BiaffineParser(nn.Module):
         labels = self.label_classifier.pairs(dependents, scores.heads.reshape(-1, width).index_select(0, rows))
         return labels if positions is not None else labels.unflatten(0, (batch, length))
 
-    def read_characters(self, characters: Tensor, counts: Tensor) -> Tensor:
+    def read_characters(self, characters: Tensor, counts: Tensor, groups: Sequence[Group] | None = None) -> Tensor:
         """Vectors of spellings from their characters: ``[spellings, longest] -> [spellings, word_width]``.
 
-        The longest come first; those of which none is twice as long as another are read together: little padding.
+        The longest come first; the spellings of a group are read together.
         """
         vectors = self.letters(characters)
-        halves = [len(characters[0]) >> number for number in range(1, len(characters[0]).bit_length() + 1)]
-        ends = [int((counts > half).sum()) for half in halves]
         last = []
-        for start, end in pairwise([0, *ends]):
-            if start < end:
-                part = counts[start:end]
-                last.append(self._read_spellings(vectors[start:end, : int(part.max())], part))
+        for start, end, longest in groups or spelling_groups(counts.tolist()):
+            last.append(self._read_spellings(vectors[start:end, :longest], counts[start:end]))
         return self.letter_map(F.dropout(torch.cat(last), self.dropout, self.training))
 
     def _read_spellings(self, vectors: Tensor, counts: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from phmrun.engine.data import Batching, BucketedData, batching_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 from phmrun.progress import note, progress
+from phmrun.tasks.parse.biaffine_parser import Group, spelling_groups
 from phmrun.tasks.parse.config import ParsingExperiment, TreebankDataConfig, TreebankVocabularyConfig
 from phmrun.tasks.parse.vocabulary import UNK, EncodedTreebank, TreebankVocabulary, learn_vocabulary
 from phmrun.text import conllu
@@ -98,6 +99,7 @@ class TreeBatch(NamedTuple):
     positions: Tensor  # where in the flattened `[batch, length]` words stand, `[words]`
     units: int
     window_units: int  # words in the whole accumulation window, over all processes
+    groups: tuple[Group, ...]  # spellings that are read together
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,10 @@ class TreeBatches(Dataset[TreeBatch]):
     treebank: EncodedTreebank
 
     def __getitem__(self, batch: Batch) -> TreeBatch:
-        *inputs, heads, labels, positions = map(torch.from_numpy, self.treebank.padded(batch.indices))
-        return TreeBatch(tuple(inputs), heads, labels, positions, len(positions), batch.window_units)
+        padded = self.treebank.padded(batch.indices)
+        *inputs, heads, labels, positions = map(torch.from_numpy, padded)
+        groups = spelling_groups(padded.character_counts.tolist())
+        return TreeBatch(tuple(inputs), heads, labels, positions, len(positions), batch.window_units, groups)
 
 
 class TreebankData(BucketedData[TreebankVocabulary]):

@@ -40,7 +40,7 @@ class ParserModule(TrainingModule):
 
     def loss(self, batch: TreeBatch) -> Loss:
         """Summed over the words of the batch; labels are scored for the gold heads alone."""
-        scores = self.network(*batch.inputs)
+        scores = self.network(*batch.inputs, groups=batch.groups)
         predictions = self._of(scores, batch)
         arcs, labels = (prediction.vectors for prediction in predictions)
         heads, wanted = (each.flatten().index_select(0, batch.positions) for each in (batch.heads, batch.labels))
@@ -63,7 +63,7 @@ class ParserModule(TrainingModule):
 
     def predictions(self, batch: TreeBatch) -> list[Prediction]:
         """Of each word of the batch: its head, and the label of its arc from the gold head."""
-        return self._of(self.network(*batch.inputs), batch)
+        return self._of(self.network(*batch.inputs, groups=batch.groups), batch)
 
     def _of(self, scores: ParserScores, batch: TreeBatch) -> list[Prediction]:
         arcs = possible_arcs(scores.arcs, batch.inputs[-1]).flatten(0, 1).index_select(0, batch.positions)
