@@ -104,6 +104,7 @@ def table(
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
     from phmrun.cli.sweep_output import tell_faults
+    from phmrun.results import render
     from phmrun.results.costs import require_cost
     from phmrun.results.layout import lay_out, plain_rows
     from phmrun.sweeps.results import Asked, view
@@ -117,16 +118,20 @@ def table(
     if paper and all(heading.published is None for heading in table.headings):
         raise PhmrunError("there are no published scores to set beside these", where="--paper", hint="Name a table.")
     differences = found.differences(margin) if significance else {}
-    if as_json or style is TableFormat.JSON:
-        console.print_json({"title": table.title, "cells": plain_rows(table, differences)})
-    elif style is TableFormat.CSV:
-        from phmrun.cli.formats import Format, print_formatted
-
+    if as_json or style in (TableFormat.JSON, TableFormat.CSV):
         cells = plain_rows(table, differences)
-        lines = [[" ".join(map(str, v)) if isinstance(v, list) else v for v in cell.values()] for cell in cells]
-        print_formatted(list(cells[0]) if cells else [], lines, Format.CSV)
+        if as_json or style is TableFormat.JSON:
+            console.print_json({"title": table.title, "cells": cells})
+        else:
+            print(render.csv_cells(cells), end="", flush=True)
     else:
-        _print(lay_out(table, agg, differences, paper=paper, costs=shown, front=front), style)
+        laid = lay_out(table, agg, differences, paper=paper, costs=shown, front=front)
+        if style is TableFormat.TEXT:
+            _print(laid)
+        else:
+            print(
+                render.markdown_page(laid) if style is TableFormat.MD else render.latex_page(laid), end="", flush=True
+            )
     found.require_runs(runs_dir)
 
 
@@ -134,28 +139,10 @@ def _listed(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _print(laid: "Laid", style: TableFormat) -> None:
-    """Title, table and notes, in one of the formats for readers."""
-    from phmrun.cli.formats import Format, print_formatted
-    from phmrun.escaping import latex, markdown
-    from phmrun.ledger.wording import head
-
-    if style is TableFormat.TEXT:
-        if laid.title:
-            console.stdout().print(laid.title, style="italic", markup=False, soft_wrap=True)
-        console.print_table(laid.columns, laid.rows)
-        for note in laid.notes:
-            console.stdout().print(note, markup=False, highlight=False, soft_wrap=True)
-    elif style is TableFormat.MD:
-        if laid.title:
-            print(f"**{markdown(laid.title)}**\n")
-        print_formatted(laid.columns, laid.rows, Format.MD)
-        print("".join(f"\n{markdown(note)}\n" for note in laid.notes), end="")
-    else:
-        if laid.title:
-            print(f"% {laid.title}; the package booktabs draws the rules")
-        print_formatted([head(column) for column in laid.columns], laid.rows, Format.LATEX)
-        for note in laid.notes:
-            # Signatures have no spaces at which LaTeX could break the line.
-            breakable = latex(note).replace("$|$", "$|$\\allowbreak{}")
-            print(f"\\par{{\\footnotesize {breakable}}}")
+def _print(laid: "Laid") -> None:
+    """Print title, table and notes on the terminal."""
+    if laid.title:
+        console.stdout().print(laid.title, style="italic", markup=False, soft_wrap=True)
+    console.print_table(laid.columns, laid.rows)
+    for note in laid.notes:
+        console.stdout().print(note, markup=False, highlight=False, soft_wrap=True)

@@ -51,7 +51,7 @@ _OUTCOMES = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class RunFile:
     """A file of a run, or a directory (then it ends with a slash), its bytes, and what it is, where phmrun knows it."""
 
     name: str
@@ -73,7 +73,7 @@ class Description:
     history: list[dict[str, Any]]
     environment: list[dict[str, Any]]
     samples: dict[str, Any]
-    entries: list[Entry]
+    entries: list[RunFile]
     damage: list[str]
 
 
@@ -110,7 +110,7 @@ def describe(run: Run) -> Description:
     )
 
 
-def _entries(path: Path) -> Iterator[Entry]:
+def _entries(path: Path) -> Iterator[RunFile]:
     """The files of the directory, those that phmrun knows first; one that vanishes meanwhile has no bytes."""
     places = {name: place for place, name in enumerate(_CONTENTS)}
     found = [child for child in path.iterdir() if not child.name.startswith(".")]
@@ -119,7 +119,7 @@ def _entries(path: Path) -> Iterator[Entry]:
         for file in [child] if child.is_file() else [each for each in child.rglob("*") if not each.is_symlink()]:
             with suppress(FileNotFoundError):
                 size += file.stat().st_size if file.is_file() else 0
-        yield Entry(f"{child.name}/" if child.is_dir() else child.name, size, _CONTENTS.get(child.name, ""))
+        yield RunFile(f"{child.name}/" if child.is_dir() else child.name, size, _CONTENTS.get(child.name, ""))
 
 
 def write_card(run: Run) -> Path:

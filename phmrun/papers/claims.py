@@ -18,12 +18,12 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.layers import options_of
 from phmrun.ledger.listing import PREFIX as TIME
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.run import State
 from phmrun.metric import metric_of
 from phmrun.papers.audit import build_counts
 from phmrun.papers.audit import measured as count_of
 from phmrun.results.comparison import compared
-from phmrun.results.entries import Entry, entry_of_run, settings_of
+from phmrun.results.entries import Entry, settings_of
+from phmrun.results.long_table import Results, done
 from phmrun.results.printed import Printed
 from phmrun.results.table import Figure, Numbers
 from phmrun.statistics.decision import LEVEL, p_not_worse
@@ -235,10 +235,8 @@ class Evidence:
 
     def __init__(self, runs_dir: Path) -> None:
         self._by_settings: dict[str, list[Entry]] = {}
-        for run in list_runs(runs_dir):
-            if run.state == State.DONE:
-                entry = entry_of_run(run, options_of)
-                self._by_settings.setdefault(_key(entry.settings), []).append(entry)
+        for entry in Results.load(done(list_runs(runs_dir)), options_of).entries:
+            self._by_settings.setdefault(_key(entry.settings), []).append(entry)
 
     def measured(self, file: str, claim: Claim) -> tuple[Comparison | None, tuple[int, int]]:
         """Our comparison of the two cells of a claim; the seeds that each has."""

@@ -8,14 +8,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from phmrun.config.layering import OptionsOf
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.documents import plain, to_line
+from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.ledger import Run
 from phmrun.ledger.listing import RunSummary, list_runs
 from phmrun.ledger.record import restore
 from phmrun.ledger.run import State
+from phmrun.results import render
 from phmrun.results.comparison import RowComparison, differences
 from phmrun.results.entries import SEED, Entry, entry_of_run, telling_keys
-from phmrun.results.layout import plain_rows
+from phmrun.results.layout import lay_out, plain_rows
 from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
 
 Keys = Sequence[str]
@@ -141,10 +143,27 @@ class Results:
         table = replace(chosen, paper=None).pivot(scores=[score] if score else ())
         return list(differences(table, margin, baseline).values())
 
-    def cells(self, *, significance: bool = True) -> list[dict[str, Any]]:
-        """Return one object for each cell of :meth:`pivot`, with every number unrounded, as ``table --json``."""
+    def render(self, style: str = "markdown", *, significance: bool = True, aggregate: str = "mean±std") -> str:
+        """Return the table of :meth:`pivot` as ``markdown``, ``latex``, ``html``, ``csv`` or ``json``.
+
+        Args:
+            style: One of these.
+            significance: Compare the cells with the dense ones.
+            aggregate: mean±std, mean, median, best, worst or all.
+        """
+        pages = {"markdown": render.markdown_page, "latex": render.latex_page, "html": render.html_page}
+        if style not in (*pages, "csv", "json"):
+            raise unknown("style", style, [*pages, "csv", "json"])
         table = self.pivot()
-        return plain_rows(table, differences(table) if significance else {})
+        compared = differences(table) if significance else {}
+        if style in pages:
+            return pages[style](lay_out(table, aggregate, compared, paper=self.paper is not None))
+        cells = plain_rows(table, compared)
+        return render.csv_cells(cells) if style == "csv" else to_line({"title": table.title, "cells": plain(cells)})
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        return self.render("html", significance=False)
 
     def to_pandas(self) -> Any:
         """Return the rows as a data frame of pandas, which has to be installed."""

@@ -3,11 +3,13 @@
 import csv
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phmrun.escaping import latex, markdown, printable, spreadsheet
 from phmrun.ledger.card import is_number, shared
+from phmrun.ledger.wording import head
+from phmrun.results.layout import Laid
 
 
 def cell(value: Any) -> str:
@@ -29,9 +31,9 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Table in LaTeX, with the rules of booktabs."""
     frame = "".join("r" if numbers else "l" for numbers in _right_aligned(rows, len(columns)))
-    head, *lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *(map(cell, row) for row in rows))]
+    above, *lines = [" & ".join(map(latex, line)) + r" \\" for line in (columns, *(map(cell, row) for row in rows))]
     below = "\n".join(lines)
-    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{head}\n\\midrule\n{below}\n\\bottomrule\n\\end{{tabular}}\n"
+    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{above}\n\\midrule\n{below}\n\\bottomrule\n\\end{{tabular}}\n"
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -42,8 +44,8 @@ def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         cells = [f"<td{kind}>{escaped(cell(value))}</td>" for kind, value in zip(kinds, row, strict=True)]
         lines.append(f"<tr>{''.join(cells)}</tr>")
     body = "\n".join(lines)
-    head = "".join(f"<th>{escaped(name)}</th>" for name in columns)
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    names = "".join(f"<th>{escaped(name)}</th>" for name in columns)
+    return f"<table>\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -53,6 +55,52 @@ def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     writer.writerow(map(spreadsheet, columns))
     writer.writerows([["" if value is None else spreadsheet(value) for value in row] for row in rows])
     return text.getvalue()
+
+
+def markdown_page(laid: Laid) -> str:
+    """Title, table and notes in Markdown."""
+    title = f"**{markdown(laid.title)}**\n\n" if laid.title else ""
+    notes = "".join(f"\n{markdown(note)}\n" for note in laid.notes)
+    return f"{title}{markdown_table(laid.columns, laid.rows)}{notes}"
+
+
+def latex_page(laid: Laid) -> str:
+    """Table and notes in LaTeX, the title in a comment."""
+    title = f"% {laid.title}; the package booktabs draws the rules\n" if laid.title else ""
+    # Signatures have no spaces at which LaTeX could break the line.
+    breakable = (latex(note).replace("$|$", "$|$\\allowbreak{}") for note in laid.notes)
+    notes = "".join(f"\\par{{\\footnotesize {note}}}\n" for note in breakable)
+    return f"{title}{latex_table([*map(head, laid.columns)], laid.rows)}{notes}"
+
+
+def html_page(laid: Laid) -> str:
+    """Title, table and notes in HTML."""
+    title = f"<p><em>{escaped(laid.title)}</em></p>\n" if laid.title else ""
+    notes = "".join(f'\n<p class="note">{escaped(note)}</p>' for note in laid.notes)
+    return f"{title}{html_table(laid.columns, laid.rows)}{notes}"
+
+
+def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
+    """Cells of a table as comma-separated values, a line each.
+
+    An interval has a column for each end, an object one for each key; values of several seeds stand in one column.
+    """
+    lines = [_flat(cell) for cell in cells]
+    columns = list(dict.fromkeys(name for line in lines for name in line))
+    return csv_table(columns, [[line.get(name) for name in columns] for line in lines])
+
+
+def _flat(cell: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in cell.items():
+        if name.startswith("interval"):
+            low, high = value or (None, None)
+            values |= {f"{name}_low": low, f"{name}_high": high}
+        elif isinstance(value, Mapping):
+            values |= {f"{name}_{key}": part for key, part in value.items()}
+        else:
+            values[name] = " ".join(map(str, value)) if isinstance(value, list) else value
+    return {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def escaped(text: str) -> str:

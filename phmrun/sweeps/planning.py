@@ -70,21 +70,22 @@ def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds
 
 def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None = None) -> Plan:
     """Return a plan with the further seeds of which some cell has a run; every row then has all of them."""
-    planned_seeds = {cell.at[SEED] for cell in made.cells}
-    seeds = {seed for run in list_runs(runs_dir) if isinstance(seed := run.about(SEED), int)} - planned_seeds
-    wanted = read_selection(only or []).get(SEED)
-    if wanted is not None:
-        seeds = {seed for seed in seeds if fits({SEED: seed}, None, {SEED: wanted})}
     rows: dict[tuple[str, ...], list[Cell]] = {}
     for cell in made.cells:
         rows.setdefault(tuple(text for key, text in cell.labels.items() if key != SEED), []).append(cell)
-    further = {(place, seed): reseeded(row[0], seed) for place, row in enumerate(rows.values()) for seed in seeds}
-    present = {
+    wanted = {key: values for key, values in read_selection(only or []).items() if key == SEED}
+    tasks = {cell.config.task for cell in made.cells if cell.config}
+    recorded_seeds = {run.about(SEED) for run in list_runs(runs_dir) if run.about("task") in tasks}
+    further = sorted(
         seed
-        for (_, seed), cell in further.items()
-        if cell.run_id is not None and directory_of(runs_dir, cell.run_id).is_dir()
-    }
-    cells = []
-    for place, row in enumerate(rows.values()):
-        cells += sorted([*row, *(further[place, seed] for seed in present)], key=lambda cell: int(cell.at[SEED]))
-    return replace(made, cells=cells) if present else made
+        for seed in recorded_seeds - {cell.at[SEED] for cell in made.cells}
+        if isinstance(seed, int)
+        and fits({SEED: seed}, None, wanted)
+        and any(_has_run(reseeded(row[0], seed), runs_dir) for row in rows.values())
+    )
+    cells = [cell for row in rows.values() for cell in [*row, *(reseeded(row[0], seed) for seed in further)]]
+    return replace(made, cells=cells) if further else made
+
+
+def _has_run(cell: Cell, runs_dir: Path) -> bool:
+    return cell.run_id is not None and directory_of(runs_dir, cell.run_id).is_dir()
