@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, BinaryIO
 
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -177,18 +177,24 @@ def sha256_of(path: Path) -> str:
 
 
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """The content of a file that may be anything: a pipe, a device or a file without end is refused, not waited for.
+    """The content of a file that may be anything; see :func:`open_regular`."""
+    with open_regular(path, most=most) as handle:
+        return handle.read(most)
+
+
+def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
+    """Open a file that may be anything: a pipe, a device or a file without end is refused, not waited for.
 
     A ``FileNotFoundError`` says that there is none, another ``OSError`` that it is no file, or too large.
     """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as handle:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "not a file", str(path))
-        if found.st_size > most:
-            raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
-        return handle.read(most)
+    handle = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
+    facts = os.fstat(handle.fileno())
+    if stat.S_ISREG(facts.st_mode) and facts.st_size <= most:
+        return handle
+    handle.close()
+    if not stat.S_ISREG(facts.st_mode):
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
 
 
 def data_dir() -> Path:

@@ -25,7 +25,6 @@ RunArguments = Annotated[
     typer.Argument(metavar="RUN…", help="Run ids, their unique beginnings, or paths.", autocompletion=completion.runs),
 ]
 
-_ROWS_OF_HISTORY = 5
 _ROWS_OF_TENSORS = 10
 chosen_by = partial(typer.Option, rich_help_panel="Filter")
 
@@ -112,7 +111,7 @@ def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json
         "config_differences": changed,
         "metrics": description.metrics,
         "parameters": description.parameters,
-        "history": description.history[-_ROWS_OF_HISTORY:],
+        "history": description.history,
         "environment": description.environment,
         "samples": description.samples,
         "files": {entry.name: entry.size for entry in description.entries},
@@ -145,10 +144,10 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
         _heading("Size and data")
         console.print_table(("", ""), counts_in_words(description.parameters))
     if description.history:
-        last = description.history[-_ROWS_OF_HISTORY:]
+        last = description.history
         columns = list({key: None for row in last for key in row})
         heads = [title(column) if "/" in column else {"time": "time (s)"}.get(column, column) for column in columns]
-        _heading(f"The last of {len(description.history):,} rows of history")
+        _heading(f"The last of {description.history_rows:,} rows of history")
         shown = map(in_shown_units, last)
         console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
     if description.environment:

@@ -41,10 +41,9 @@ def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, 
 def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:
     """The best validation (a share in per cent), its loss, and the last training loss, in nats per unit of the task."""
     scores: dict[str, dict[str, Any]] = {}
-    rows = run.history.read()
     if fitted.best is not None:
         scores[BEST] = best_validation(training.monitor, fitted.best, fitted.best_step or 0)
-    for row in rows:
+    for row in run.history.rows():
         if row["step"] == fitted.best_step and "val/loss" in row:
             scores["validation/loss"] = {
                 "value": row["val/loss"],

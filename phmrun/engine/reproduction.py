@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,12 +209,21 @@ def _same(one: float | None, other: float | None) -> bool:
 
 def _parting(run: Run, again: Run) -> int | None:
     """The first step at which a figure of both histories differs."""
-    others = {row["step"]: row for row in again.history.read()}
-    for row in run.history.read():
-        other = others.get(row["step"], {})
-        if any(not _same(value, other[key]) for key, value in row.items() if "/" in key and key in other):
-            return int(row["step"])
+    others = _by_step(again)
+    end: tuple[float, dict[str, Any]] = (math.inf, {})
+    other_step, other = next(others, end)
+    for step, row in _by_step(run):
+        while other_step < step:
+            other_step, other = next(others, end)
+        if step == other_step and any(key in other and not _same(value, other[key]) for key, value in row.items()):
+            return step
     return None
+
+
+def _by_step(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Figures of each optimizer step in a run's history, in order."""
+    for step, rows in itertools.groupby(run.history.rows(), key=itemgetter("step")):
+        yield step, {name: value for row in rows for name, value in row.items() if "/" in name}
 
 
 def _explanations(run: Run, again: Run) -> Iterator[str]:

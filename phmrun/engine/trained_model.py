@@ -188,7 +188,7 @@ class TrainedModel:
         if best.is_file():
             return best
         # After a validation there must be a best one.
-        if any(name.startswith("val/") for row in self.run.history.read() for name in row):
+        if next(self.run.history.rows("val/"), None) is not None:
             raise PhmrunError(
                 "the weights of the best validation are missing",
                 where=str(best),

@@ -40,6 +40,7 @@ _CONTENTS = {
     "wandb": "the W&B mirror",
     LOCK: "the process that holds the run",
 }
+ROWS_OF_HISTORY = 5
 _NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
 _OUTCOMES = {
     State.QUEUED: "It has not run yet.",
@@ -70,7 +71,8 @@ class Description:
     config: str
     metrics: dict[str, Any]
     parameters: dict[str, Any]
-    history: list[dict[str, Any]]
+    history: list[dict[str, Any]]  # the last rows
+    history_rows: int
     environment: list[dict[str, Any]]
     samples: dict[str, Any]
     entries: list[RunFile]
@@ -102,7 +104,8 @@ def describe(run: Run) -> Description:
         config=readable(lambda: read_regular(run.config_path).decode("utf-8"), ""),
         metrics=readable(run.metrics, {}),
         parameters=readable(run.parameters, {}),
-        history=readable(run.history.read, []),
+        history=readable(lambda: run.history.tail(ROWS_OF_HISTORY), []),
+        history_rows=readable(run.history.count, 0),
         environment=readable(run.environment, []),
         samples=readable(lambda: table(run.samples()), {}),
         entries=list(_entries(run.path)),

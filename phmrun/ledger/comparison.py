@@ -50,16 +50,16 @@ def scores(runs: Sequence[Run]) -> list[ScoreRow]:
 
 def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | None]]]:
     """A figure of the history of some runs, "val/loss", by optimizer step; shares in per cent."""
-    histories = [run.history.read() for run in runs]
-    by_run = [{row["step"]: shown(figure, row[figure]) for row in history if figure in row} for history in histories]
+    rows_of = [(row for row in run.history.rows(figure) if figure in row) for run in runs]
+    by_run = [{row["step"]: shown(figure, row[figure]) for row in rows} for rows in rows_of]
     if not any(by_run):
-        known = dict.fromkeys(name for history in histories for row in history for name in row)
-        raise unknown("figure", figure, [name for name in known if "/" in name], where="--figure")
+        names = dict.fromkeys(name for run in runs for name in run.history.names())
+        raise unknown("figure", figure, names, where="--figure")
     steps = sorted({step for values in by_run for step in values})
     return [(step, [values.get(step) for values in by_run]) for step in steps]
 
 
 def figures(runs: Sequence[Run]) -> list[str]:
     """The figures of validations that some run has, in the order of their first appearance."""
-    names = dict.fromkeys(name for run in runs for row in run.history.read() for name in row)
+    names = dict.fromkeys(name for run in runs for row in run.history.rows("val/") for name in row)
     return [name for name in names if name.startswith("val/")]

@@ -1,15 +1,17 @@
 """The course of a run, one JSON object per line, appended as training goes on; validations in the unit of the tests."""
 
 import errno
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from phmrun.documents import parse_json, restored, to_line
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import read_regular, replacing
+from phmrun.files import open_regular, replacing
 from phmrun.metric import find_metric
 
 Row = dict[str, Any]
@@ -89,13 +91,51 @@ class History:
                 raise OSError(errno.ENOSPC, "the disk took only a part of a row", str(self.path))
 
     def read(self) -> list[Row]:
-        """All whole rows as they were written, without a torn last line; a `PhmrunError` where another is none."""
-        return [row for _, row in self._lines()]
+        """All whole rows as they were written, without a torn last line; a `PhmrunError` if another is no row."""
+        return list(self.rows())
+
+    def rows(self, figures: str = "") -> Iterator[Row]:
+        """Whole rows in order, one in memory at a time.
+
+        With ``figures``, a name or the beginning of names, only rows that hold such a figure are read and checked.
+        """
+        for _, row in self._lines(figures):
+            if not figures or any(name.startswith(figures) for name in row):
+                yield row
+
+    def names(self) -> list[str]:
+        """Names of all figures, in the order of their first appearance."""
+        return [name for name in dict.fromkeys(name for row in self.rows() for name in row) if "/" in name]
 
     def last(self) -> Row | None:
         """The last whole row, if there is one."""
-        rows = self.read()
+        rows = self.tail(1)
         return rows[-1] if rows else None
+
+    def tail(self, number: int) -> list[Row]:
+        """The last whole rows, read from the end of the file; an unreadable one among them is left to :meth:`rows`."""
+        lines: list[bytes] = []
+        with self._opened() as handle:
+            end = _end_of_last_whole_line(handle) if handle else 0
+            while handle and end and len(lines) <= number:  # one more: a last line that is no row does not count
+                begin = _end_of_last_whole_line(handle, end - 1)
+                handle.seek(begin)
+                lines.append(handle.read(end - begin))
+                end = begin
+        rows = [row for row in map(_row_of, reversed(lines)) if row is not None]
+        return rows[-number:]
+
+    def count(self) -> int:
+        """Number of whole rows; a `PhmrunError` if a line other than the last is no row, as far as its ends tell."""
+        number, last = 0, b"{}\n"
+        with self._opened() as handle:
+            for line in handle or ():
+                if not line.endswith(b"\n"):
+                    break
+                if not _looks_whole(last):
+                    raise self._damaged(number)
+                number, last = number + 1, line
+        return number - (number > 0 and _row_of(last) is None)
 
     def cut(self, step: int) -> int:
         """Drops the rows after an optimizer step and a torn last line, atomically; returns how many whole ones.
@@ -104,44 +144,79 @@ class History:
         """
         if not self.path.exists():
             return 0
-        rows = list(self._lines())
-        kept = [line for line, row in rows if row.get("step", 0) <= step]
-        with replacing(self.path, self.before_writing) as temporary:  # a new file, also where nothing changes
-            temporary.write_bytes(b"".join(kept))
-        return len(rows) - len(kept)
+        dropped = 0
+        # A new file, also where nothing changes: a process that was taken for dead may hold the old one.
+        with replacing(self.path, self.before_writing) as temporary, temporary.open("wb") as kept:
+            for line, row in self._lines():
+                if row.get("step", 0) <= step:
+                    kept.write(line)
+                else:
+                    dropped += 1
+        return dropped
 
-    def _lines(self) -> Iterator[tuple[bytes, Row]]:
-        """Each whole line with its row."""
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO | None]:
+        """The open file, ``None`` if there is none."""
         self.before_reading()
         try:
-            lines = read_regular(self.path, most=_MOST_BYTES).split(b"\n")
+            opened = open_regular(self.path, most=_MOST_BYTES)
         except FileNotFoundError:
+            yield None
             return
         except OSError as error:
             what = f"the history cannot be read: {error.strerror}"
             raise PhmrunError(what, where=str(self.path), code=ExitCode.DATA) from error
-        whole = lines[:-1]  # what follows the last line end was being written when the process died
-        for number, line in enumerate(whole, start=1):
-            try:
-                row = parse_json(line)
-            except ValueError:
-                row = None
-            if isinstance(row, dict) and type(row.get("step")) is int:
-                yield line + b"\n", restored(row)
-            elif number < len(whole):
-                hint = "Remove the line, or start the run over with --restart."
-                where = f"{self.path}:{number}"
-                raise PhmrunError("this line is not a JSON object", where=where, hint=hint, code=ExitCode.DATA)
+        with opened:
+            yield opened
+
+    def _lines(self, containing: str = "") -> Iterator[tuple[bytes, Row]]:
+        """Each whole line with its row; with ``containing``, lines without a figure of such a name are passed over."""
+        mark = json.dumps(containing, ensure_ascii=False)[:-1].encode() if containing else b""
+        doubtful = None
+        with self._opened() as handle:
+            for number, line in enumerate(handle or (), start=1):
+                if not line.endswith(b"\n"):  # was being written when the process died
+                    break
+                if doubtful is not None:
+                    raise self._damaged(doubtful)
+                if mark not in line and b"\\" not in line and _looks_whole(line):
+                    continue
+                row = _row_of(line)
+                if row is None:
+                    doubtful = number  # an error unless it is the last
+                else:
+                    yield line, row
+
+    def _damaged(self, number: int) -> PhmrunError:
+        hint = "Remove the line, or start the run over with --restart."
+        where = f"{self.path}:{number}"
+        return PhmrunError("this line is not a JSON object", where=where, hint=hint, code=ExitCode.DATA)
 
 
-def _end_of_last_whole_line(handle: Any) -> int:
-    """The byte offset after the last line end, searched backwards so that appending does not read the whole file."""
-    position = handle.seek(0, 2)
+def _looks_whole(line: bytes) -> bool:
+    return line.startswith(b"{") and line.endswith(b"}\n")
+
+
+def _row_of(line: bytes) -> Row | None:
+    """The row of a line; ``None`` if it is none."""
+    try:
+        row = parse_json(line)
+    except ValueError:
+        return None
+    if not isinstance(row, dict) or type(row.get("step")) is not int:
+        return None
+    restored_row: Row = restored(row)
+    return restored_row
+
+
+def _end_of_last_whole_line(handle: Any, position: int | None = None) -> int:
+    """Byte offset after the last line end before ``position``, searched backwards from there, or from the end."""
+    position = handle.seek(0, 2) if position is None else position
     while position:
         begin = max(0, position - 4096)
         handle.seek(begin)
-        found = handle.read(position - begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        place = handle.read(position - begin).rfind(b"\n")
+        if place >= 0:
+            return int(begin + place + 1)
         position = begin
     return 0

@@ -149,7 +149,7 @@ def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
     started = run.status.started
     began = calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ")) if started else 0
     step, seconds = 0, 0.0
-    for row in map(in_shown_units, run.history.read()):
+    for row in map(in_shown_units, run.history.rows()):
         step, seconds = int(row.get("step", step)), float(row.get("time", seconds))
         figures = {key: float(value) for key, value in row.items() if "/" in key and isinstance(value, int | float)}
         if figures:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,10 @@ def test_rows_come_back(tmp_path_factory: pytest.TempPathFactory, rows: list[dic
     history = written(tmp_path_factory.getbasetemp() / "back.jsonl", rows)
     assert history.read() == rows
     assert history.last() == (rows[-1] if rows else None)
+    assert history.tail(3) == rows[-3:]
+    assert history.count() == len(rows)
+    for name in dict.fromkeys(name for row in rows for name in row):
+        assert list(history.rows(name)) == [row for row in rows if any(key.startswith(name) for key in row)]
 
 
 @settings(max_examples=8, deadline=None)
@@ -65,6 +70,7 @@ def test_cut_off_at_every_byte(tmp_path_factory: pytest.TempPathFactory, rows: l
         history.path.write_bytes(content[:length])
         kept = rows[: sum(end <= length for end in ends) - 1]
         assert history.read() == kept
+        assert (history.tail(9), history.count()) == (kept, len(kept))
         history.append({"step": 99})
         assert history.read() == [*kept, {"step": 99}]
         assert history.path.read_bytes().startswith(content[: max(end for end in ends if end <= length)])
@@ -175,3 +181,20 @@ def test_full_disk_leaves_whole_rows(tmp_path: Path) -> None:
     answer = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
     assert answer.stdout == "full\n"
     assert path.read_bytes() == b'{"step": 1, "text": "' + b"x" * 30 + b'"}\n'
+
+
+def test_a_long_history_is_read_in_little_memory(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.jsonl")
+    with history.path.open("w") as file:
+        for step in range(1, 100_001):
+            name = "val" if step % 10_000 == 0 else "train"
+            file.write(f'{{"step": {step}, "time": {step / 7}, "{name}/loss": {1 / step}}}\n')
+    tracemalloc.start()
+    try:
+        assert history.count() == 100_000
+        assert [row["step"] for row in history.tail(2)] == [99_999, 100_000]
+        assert [row["step"] for row in history.rows("val/")] == list(range(10_000, 100_001, 10_000))
+        assert history.cut(99_999) == 1
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

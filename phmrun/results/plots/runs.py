@@ -77,11 +77,10 @@ class Curve(NamedTuple):
 
 def choose_score(runs: Sequence[Run], asked: str | None) -> str:
     """The score that is asked for, or the first usual one that all runs have; an error where there is none."""
-    names = [{name for row in run.history.read() for name in row} for run in runs]
-    common = set.intersection(*names) - {"step", "time"}
     for name in USUAL if asked is None else (asked,):
-        if name in common:
+        if all(any(name in row for row in run.history.rows(name)) for run in runs):
             return name
+    common = set.intersection(*(set(run.history.names()) for run in runs))
     what = "the runs have no score in common" if asked is None else f"not all of the runs have the score {asked!r}"
     raise PhmrunError(what, where="--score", valid=sorted(common))
 
@@ -90,7 +89,7 @@ def curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
     """The courses of a score; an error where a run does not say how many steps an epoch has."""
     found = []
     for run, label in zip(runs, labels(runs), strict=True):
-        rows = [row for row in run.history.read() if score in row]
+        rows = [row for row in run.history.rows(score) if score in row]
         length = run.parameters().get("steps_per_epoch") if axis == "epoch" else 1
         if not length:
             raise PhmrunError(
@@ -133,7 +132,7 @@ class Pace(NamedTuple):
 
 def pace_of(run: Run, label: str) -> Pace:
     """The pace of one run."""
-    rates = [row[TRAINING] for row in run.history.read() if TRAINING in row]
+    rates = [row[TRAINING] for row in run.history.rows(TRAINING) if TRAINING in row]
     return Pace(label, median(rates) if rates else None, score_value(run.metrics().get(PREDICTION)))
 
 
