@@ -1,4 +1,4 @@
-"""Text to numbers: parallel files, vocabularies, the memory-mapped token store, length-bucketed batches."""
+"""Text to token ids: readers, vocabularies, memory-mapped token stores, length-bucketed batches."""
 
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, batches, evaluation_batches
 from phmrun.text.lines import read_lines, read_parallel

@@ -1,6 +1,6 @@
-"""Items of subject-verb agreement (Linzen et al., 2016): what precedes a verb, and whether the verb is plural.
+"""Readers of subject–verb agreement items (Linzen et al., 2016): the words before a verb, and the verb's number.
 
-Two formats, told apart by the first line:
+Two formats, recognized by the first line:
 
 ``rnn_agr_simple``
     ``VBZ`` or ``VBP``, a tab, the words before the verb. The file ``numpred.test.3`` holds the items with three
@@ -30,13 +30,13 @@ _COLUMNS = ("sentence", "verb_pos", "verb_index", "n_intervening", "n_diff_inter
 
 
 class Item(NamedTuple):
-    """One verb to predict the number of.
+    """A verb whose number is predicted from the words before it.
 
     Attributes:
         prefix: The words before the verb, with single spaces.
         label: One of ``LABELS``.
-        attractors: Nouns between subject and verb whose number is not the subject's, or None where the file says none.
-        homogeneous: Whether the nouns between subject and verb are all of one number, or None where that is not known.
+        attractors: Number of nouns between subject and verb with the other number; None if the file does not tell.
+        homogeneous: True if all nouns between subject and verb have one number; None if unknown.
     """
 
     prefix: str
@@ -46,10 +46,10 @@ class Item(NamedTuple):
 
 
 def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
-    """Reads the agreement items of a file, UTF-8, plain or gzip, one at a time.
+    """Read the agreement items of a UTF-8 file, plain or gzip, one at a time.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing, damaged or not of a known format; file and line are named.
+        PhmrunError: (exit 3) The file is missing, damaged or of an unknown format; the message names file and line.
     """
     path = Path(path)
     lines = numbered_lines(path)
@@ -68,10 +68,10 @@ def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
 
 
 def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
-    """The items of the full table as train, dev and test: 9, 1 and 90 % in the order that the authors drew.
+    """Divide the items of the full table into train, dev and test: 9, 1 and 90 %, as the authors do.
 
-    Test keeps, as the authors' does, only items whose intervening nouns are all attractors, or that have none. The
-    order is that of ``random.shuffle`` with seed 1 under Python 2, which drew differently from the shuffle of today.
+    The test set keeps only items whose intervening nouns are all attractors, or that have none. The order is that of
+    ``random.shuffle`` with seed 1 under Python 2, which differs from Python 3's.
     """
     draw = random.Random(1).random
     order = list(range(len(items)))
@@ -88,7 +88,7 @@ def divide(items: Sequence[Item]) -> dict[str, list[Item]]:
 
 
 def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator[Item]:
-    """The rows below the header ``first``; fields may be quoted."""
+    """Yield the items of the rows below the header ``first``; fields may be quoted."""
     header = first.split("\t")
     missing = [column for column in _COLUMNS if column not in header]
     if missing:
@@ -97,7 +97,7 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
     rows = csv.reader((f"{line}\n" for _, line in lines), delimiter="\t")
     try:
         for cells in rows:
-            # The header was read beforehand: what csv takes for line 1 is line 2 of the file.
+            # The header was read before: csv's line 1 is line 2 of the file.
             where = f"{path}:{rows.line_num + 1}"
             if len(cells) != len(header):
                 raise malformed(f"the row has {len(cells)} columns where the header has {len(header)}", where)
@@ -123,7 +123,7 @@ def _count(row: Mapping[str, str], column: str, where: str) -> int:
 
 
 def _item(prefix: str, label: str, attractors: int | None, homogeneous: bool | None, where: str) -> Item:
-    """The item, once label and words have been looked at."""
+    """Build an item after checking its label and words."""
     if label not in LABELS:
         raise malformed(f"the label is {label!r} instead of {' or '.join(LABELS)}", where)
     words = prefix.split()

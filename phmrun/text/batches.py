@@ -1,16 +1,16 @@
 """Length-bucketed batches whose order is a pure function of (seed, epoch).
 
-Sentences are sorted by length classes, and that sorted row of classes is cut into batches once: how many batches there
-are, and how many sentences each holds, is a property of the corpus and the budget. An epoch decides only which
-sentences of a class fill its places, and in which order the batches come. So the epoch of any position is a division,
-and resuming in epoch 50 costs as much as starting.
+Sentences are sorted by length classes, and the sorted classes are cut into batches once. The number of batches and the
+sentences in each therefore depend on the corpus and the budget alone. An epoch only decides which sentences of a class
+fill its places, and the order of the batches. The epoch of a position is a division, so resuming in epoch 50 costs as
+much as starting.
 
-Sizes are counted with the end token: a sentence of k tokens counts k + 1. In tokens, a batch of r pairs costs r × the
-longest of both sides, padding included, as fairseq's ``max-tokens`` counts; a pair that alone exceeds the budget is a
-batch by itself.
+Sizes include the end token: a sentence of k tokens counts k + 1. In tokens, a batch of r pairs costs r × the longest
+sentence of both sides, padding included, like fairseq's ``max-tokens``. A pair that exceeds the budget alone is a batch
+of its own.
 
-Randomness comes from NumPy's ``PCG64`` through ``random_raw`` alone, whose stream for a given seed NumPy promises not
-to change (NEP 19); the ``Generator`` methods, such as ``permutation``, carry no such promise and are not used.
+Random numbers come from NumPy's ``PCG64.random_raw``, whose stream for a seed NumPy guarantees (NEP 19). The
+``Generator`` methods, such as ``permutation``, have no such guarantee and are not used.
 """
 
 from collections.abc import Iterator
@@ -27,14 +27,17 @@ SOURCE_CLASS = 2
 
 
 class BatchPlan:
-    """How a corpus is cut into batches, and what each epoch makes of it.
+    """Division of a corpus into batches, and their content in each epoch.
 
     Args:
         source_lengths: Tokens of each source sentence, without the end token, [sentences].
         target_lengths: The same of the target side, [sentences].
         unit: What ``size`` counts: ``tokens`` (padded, of the longer side) or ``sentences``.
         size: Most tokens, or sentences, in one batch.
-        weights: What each row counts for in the loss, [sentences]; unless given, its target tokens and the end token.
+        weights: Weight of each sentence in the loss, [sentences]; by default its target tokens and the end token.
+
+    Raises:
+        ValueError: The corpus is empty, the two sides differ in length, or ``size`` is below 1.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class BatchPlan:
         target = np.asarray(target_lengths, dtype=np.int32)
         if source.shape != target.shape or source.ndim != 1 or not source.size or size < 1:
             raise ValueError(f"no batches of {size} {unit} from {source.shape} and {target.shape} sentences")
-        # The bound of a class stands for the length, so that the cut does not depend on who fills it.
+        # The class bound replaces the length, so that the cut does not depend on which sentences fill a class.
         bound = -(-source // SOURCE_CLASS)
         classes = np.lexsort((bound, target))
         self._classes = np.empty(source.size, dtype=np.int32)
@@ -62,15 +65,15 @@ class BatchPlan:
         self._weights = target.astype(np.int64) + 1 if weights is None else np.asarray(weights, dtype=np.int64)
 
     def __len__(self) -> int:
-        """Batches in every epoch."""
+        """Number of batches in every epoch."""
         return len(self.starts)
 
     def epoch(self, seed: int, epoch: int) -> tuple[list[Indices], NDArray[np.int64]]:
-        """The batches of one epoch in their order, every sentence in exactly one of them.
+        """Batches of one epoch in order; each sentence is in exactly one of them.
 
         Returns:
-            The sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded,
-            end tokens included.
+            Sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded, end
+            tokens included.
         """
         stream = np.random.PCG64([seed, epoch])
         shuffled = np.argsort(stream.random_raw(len(self._classes)), kind="stable").astype(np.int32)
@@ -84,19 +87,18 @@ class BatchPlan:
 def batches(
     source_lengths: ArrayLike, target_lengths: ArrayLike, *, unit: Unit, size: int, seed: int, epoch: int
 ) -> list[Indices]:
-    """The batches of one epoch: :class:`BatchPlan` in one call."""
+    """Batches of one epoch; a short form of :class:`BatchPlan`."""
     return BatchPlan(source_lengths, target_lengths, unit=unit, size=size).epoch(seed, epoch)[0]
 
 
 class Batch(NamedTuple):
-    """One micro-batch of an endless stream.
+    """A micro-batch of an endless stream.
 
     Args:
-        position: Its place in the stream of all ranks, from 0.
-        indices: Its sentences.
-        window_units: Weight (by default target tokens, unpadded, end tokens included) of the whole accumulation window
-            that it belongs to, of all ranks: what the sum of the losses is divided by, so that every unit weighs the
-            same.
+        position: Place in the stream of all ranks, from 0.
+        indices: Indices of its sentences.
+        window_units: Total weight of its accumulation window over all ranks (by default target tokens, unpadded, end
+            tokens included). The sum of losses is divided by it, so that every unit weighs the same.
     """
 
     position: int
@@ -105,22 +107,25 @@ class Batch(NamedTuple):
 
 
 class BatchStream:
-    """The endless sequence of micro-batches over all epochs, from any position on, for one process of ``world``.
+    """Endless stream of micro-batches over all epochs, from any position, for one process of ``world``.
 
-    An optimizer step takes one window: ``accumulate`` × ``world`` consecutive micro-batches, of which a process has
-    every ``world``-th. A window may reach into the next epoch, so windows are always complete. Iterating twice gives
-    the same batches twice. With a data loader, whose dataset turns a :class:`Batch` into tensors::
+    An optimizer step takes one window of ``accumulate`` × ``world`` consecutive micro-batches; a process gets every
+    ``world``-th of them. A window may reach into the next epoch, so windows are always complete. Iterating again gives
+    the same batches. With a data loader whose dataset turns a :class:`Batch` into tensors::
 
         DataLoader(dataset, sampler=stream, batch_size=None, collate_fn=..., num_workers=2)
 
     Args:
         plan: The corpus, cut into batches.
         seed: Seed of the experiment.
-        start: Position of the first micro-batch, in the stream of all ranks: optimizer steps done × ``accumulate`` ×
-            ``world`` resumes after those steps.
+        start: Position of the first micro-batch in the stream of all ranks. To resume after k optimizer steps, k ×
+            ``accumulate`` × ``world``.
         accumulate: Micro-batches of one process per optimizer step.
-        rank: Number of this process.
+        rank: Number of this process, from 0.
         world: Number of processes.
+
+    Raises:
+        ValueError: A number is out of range, or ``start`` is not a multiple of ``world``.
     """
 
     def __init__(
@@ -136,7 +141,7 @@ class BatchStream:
         self.window = accumulate * world
 
     def __iter__(self) -> Iterator[Batch]:
-        """This process's micro-batches from ``start`` on, without end."""
+        """Yield this process's micro-batches from ``start`` on, endlessly."""
         first = self.start - self.start % self.window
         stream = self._from(first)
         while True:
@@ -152,7 +157,7 @@ class BatchStream:
         return -int(-epochs * len(self.plan) // self.window)
 
     def _from(self, position: int) -> Iterator[tuple[Indices, int]]:
-        """(indices, weight) of the micro-batches of all ranks from ``position`` on."""
+        """Yield (indices, weight) of the micro-batches of all ranks from ``position`` on."""
         epoch, skip = divmod(position, len(self.plan))
         while True:
             rows, weights = self.plan.epoch(self.seed, epoch)
@@ -169,14 +174,14 @@ def evaluation_batches(
     rank: int = 0,
     world: int = 1,
 ) -> list[Indices]:
-    """Batches for validation and decoding: longest first, unshuffled, every sentence once over all ranks.
+    """Batches for validation and decoding: longest first, unshuffled, each sentence once over all ranks.
 
     Args:
         source_lengths: Tokens of each source sentence, without the end token, [sentences].
-        target_lengths: The same of the target side, where there is one.
+        target_lengths: The same of the target side; None if there is none.
         unit: What ``size`` counts: ``tokens`` (padded, of the longer side) or ``sentences``.
         size: Most tokens, or sentences, in one batch.
-        rank: Number of this process; it gets every ``world``-th batch, and none is doubled to even them out.
+        rank: Number of this process, which gets every ``world``-th batch; none is duplicated to balance processes.
         world: Number of processes.
     """
     source = np.asarray(source_lengths, dtype=np.int32)
@@ -189,7 +194,7 @@ def evaluation_batches(
 
 
 def _cuts(costs: NDArray[np.int32], size: int) -> NDArray[np.int64]:
-    """Where batches start when rows are taken greedily while rows × highest cost ≤ ``size``, at least one row each."""
+    """First rows of batches, filled greedily while rows × highest cost ≤ ``size``, with at least one row each."""
     starts, at, total = [], 0, len(costs)
     while at < total:
         starts.append(at)

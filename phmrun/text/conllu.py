@@ -1,10 +1,9 @@
-"""Treebanks in the CoNLL-U format, read with every fault placed and written back byte for byte.
+"""Reader and writer of CoNLL-U treebanks; the round trip is exact, and errors name file and line.
 
-A sentence keeps its lines as they stand in the file: comments, multi-word tokens (``1-2``), empty nodes (``1.1``),
-columns that nobody asked for, line ends, blank lines. Only columns of its words are ever replaced.
-The PyPI library ``conllu`` parses columns into values and writes the values: comments lose their spacing
-(``#text=a`` becomes ``# text = a``), repeated features, empty columns and line ends are lost, so its round trip is not
-exact, and it does not check trees.
+A sentence keeps its lines: comments, multi-word tokens (``1-2``), empty nodes (``1.1``), unused columns, line
+ends and blank lines. Only columns of its words are replaced.
+The PyPI library ``conllu`` writes parsed values instead: it normalizes comments (``#text=a`` becomes ``# text = a``) and
+drops repeated features, empty columns and line ends. It does not check trees, either.
 
 Source: https://universaldependencies.org/format.html
 """
@@ -31,16 +30,16 @@ _EMPTY_NODE = re.compile(rf"({_NUMBER.pattern})\.({_NUMBER.pattern})")
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence; its words are the syntactic words, numbered from 1, not multi-word tokens and empty nodes.
+    """A sentence of syntactic words, numbered from 1; multi-word tokens and empty nodes are not words.
 
     Attributes:
-        lines: All its lines with their ends, blank ones included.
-        places: Where in ``lines`` each word stands.
+        lines: All lines with their ends, blank ones included.
+        places: Index in ``lines`` of each word.
         forms: The words.
-        upos: Their universal part-of-speech tags.
-        xpos: Their language's own tags.
-        heads: By word the number of its head, 0 for the root; empty where no tree was asked for.
-        deprels: By word the label of the arc to its head; likewise.
+        upos: Universal part-of-speech tags.
+        xpos: Language-specific tags.
+        heads: Number of each word's head, 0 for the root; empty if trees were not read.
+        deprels: Label of the arc from each word to its head; empty if trees were not read.
     """
 
     lines: tuple[str, ...]
@@ -57,18 +56,18 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """The sentence as it stands in the file."""
+        """The sentence's text in the file, unchanged."""
         return "".join(self.lines)
 
     def column(self, number: int) -> list[str]:
-        """One column of the words, such as :data:`LEMMA`."""
+        """Values of one column, such as :data:`LEMMA`, by word."""
         return [self.lines[place].rstrip("\r\n").split("\t")[number] for place in self.places]
 
     def with_parse(self, heads: Sequence[int], labels: Sequence[str]) -> "Sentence":
-        """The same sentence with other heads (by word, 0 for the root) and labels of the arcs to its words.
+        """Copy of the sentence with other heads (0 for the root) and arc labels.
 
         Raises:
-            ValueError: They are not as many as there are words.
+            ValueError: The number of heads or labels is not the number of words.
         """
         lines = list(self.lines)
         for place, head, label in zip(self.places, heads, labels, strict=True):
@@ -89,7 +88,7 @@ class Sentence:
 
 
 def sentence_of(forms: Sequence[str]) -> Sentence:
-    """A sentence of bare words, of which none may hold a tab or a line end: no tags, no tree."""
+    """Build a sentence of words without tags or tree; no word may contain a tab or a line end."""
     rest = "\t".join([EMPTY] * (len(COLUMNS) - 2))
     lines = [f"{number}\t{form}\t{rest}\n" for number, form in enumerate(forms, 1)]
     missing = (EMPTY,) * len(forms)
@@ -97,42 +96,41 @@ def sentence_of(forms: Sequence[str]) -> Sentence:
 
 
 def universal(label: str) -> str:
-    """A label without its subtype: ``nmod`` of ``nmod:poss``."""
+    """Label without its subtype: ``nmod`` for ``nmod:poss``."""
     return label.partition(":")[0]
 
 
 def load(path: str | PathLike[str], *, trees: bool = True) -> list[Sentence]:
-    """All sentences of a UTF-8 file, plain or gzip-compressed.
+    """Load all sentences of a UTF-8 file, plain or gzip-compressed.
 
     Args:
         path: The file.
-        trees: Whether the columns HEAD and DEPREL must hold trees: every head a word of the sentence or 0, exactly one
-            root (the guidelines and the official evaluator allow no more), no cycle, and a label for each word. Text
-            that is yet to be parsed has none; then these columns are not looked at.
+        trees: True to read and check trees: every head is 0 or a word of the sentence, exactly one root (as the
+            guidelines and the official evaluator require), no cycle, and a label for each word. False ignores the
+            columns HEAD and DEPREL, for text that is not parsed yet.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, or a line is not what it must be.
+        PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, or a line is malformed.
     """
     return _all(_decoded(Path(path)), str(path), trees)
 
 
 def loads(text: str, *, name: str = "text", trees: bool = True) -> list[Sentence]:
-    """All sentences of a text; ``name`` stands for the file in messages. Otherwise as :func:`load`."""
+    """Load all sentences of a text like :func:`load`; ``name`` replaces the file in messages."""
     return _all(io.StringIO(text, newline="\n"), name, trees)
 
 
 def stream(lines: Iterable[str], *, name: str, trees: bool = False) -> Iterator[Sentence]:
-    """Each sentence of lines with their ends, as soon as the blank line after it has been read; see :func:`loads`."""
+    """Yield each sentence as soon as the blank line after it is read; lines keep their ends. See :func:`loads`."""
     for first, block in _blocks(lines):
         if not _blank(block):
             yield _sentence(block, first, name, trees)
 
 
 def dumps(sentences: Iterable[Sentence]) -> str:
-    """The sentences as the text of a file.
+    """Join sentences into the text of a file.
 
-    Those of one file, in its order, give that file again. Where a file ended without a blank line and another's
-    sentence follows, the line is added.
+    All sentences of one file, in order, reproduce that file. A missing blank line between sentences is added.
     """
     parts: list[str] = []
     for sentence in sentences:
@@ -143,13 +141,13 @@ def dumps(sentences: Iterable[Sentence]) -> str:
 
 
 def dump(sentences: Iterable[Sentence], path: str | PathLike[str]) -> None:
-    """Writes :func:`dumps` as UTF-8, whole or not at all."""
+    """Write sentences as a UTF-8 file, atomically."""
     with replacing(Path(path)) as temporary:
         temporary.write_bytes(dumps(sentences).encode("utf-8"))
 
 
 def _decoded(path: Path) -> Iterator[str]:
-    """The lines of a file with their ends."""
+    """Yield the lines of a file with their ends."""
     for number, raw in enumerate(raw_lines(path), 1):
         try:
             yield raw.decode("utf-8")
@@ -176,14 +174,14 @@ def _blank(block: Sequence[str]) -> bool:
 
 
 def _body(line: str) -> str:
-    """A line without its end and without a byte-order mark."""
+    """Line without its end and without a byte-order mark."""
     return line.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """(number of the first line, lines up to and with the blank line) of each sentence.
+    """Yield (number of the first line, lines including the blank line) for each sentence.
 
-    Further blank lines open the next sentence's block; at the end of the file they are a block of their own.
+    Extra blank lines begin the next sentence's block; at the end of the file they form a block.
     """
     block: list[str] = []
     begun, number = False, 0
@@ -199,7 +197,7 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
-    """The sentence of a block whose first line is number ``first`` of the file."""
+    """Parse a block whose first line has the number ``first`` in the file."""
     words: list[list[str]] = []
     places: list[int] = []
     numbering = _Numbering()
@@ -223,21 +221,21 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
         comment = next(place for place, line in enumerate(block) if _body(line))
         raise malformed("comments, but no word of a sentence", f"{name}:{first + comment}")
     numbering.close()
-    # Interned: a treebank repeats the same words and tags, each of which is then in memory once.
+    # Interned, since a treebank repeats words and tags: each is kept in memory once.
     forms, upos, xpos = (tuple(intern(columns[number]) for columns in words) for number in (FORM, UPOS, XPOS))
     tree = _tree(words, [f"{name}:{first + place}" for place in places]) if trees else ()
     return Sentence(tuple(block), tuple(places), forms, upos, xpos, *tree)
 
 
 class _Numbering:
-    """The ids of one sentence: words count from 1, a multi-word token precedes its words, empty nodes follow a word."""
+    """Check of a sentence's ids: words from 1, multi-word tokens before their words, empty nodes after a word."""
 
     def __init__(self) -> None:
         self.words = self.empty = self.reach = 0
         self.opened = ""
 
     def is_word(self, number: str, where: str) -> bool:
-        """Whether an id, the next one, is that of a word."""
+        """True if the next id is that of a word; raise an error for an id that cannot follow."""
         if number == str(self.words + 1):
             self.words, self.empty = self.words + 1, 0
             return True
@@ -255,13 +253,13 @@ class _Numbering:
         return False
 
     def close(self) -> None:
-        """Checks, at the end of the sentence, that the last multi-word token has all its words."""
+        """Check at the end of the sentence that the last multi-word token has all its words."""
         if self.reach > self.words:
             raise malformed(f"the multi-word token ends after the sentence's {self.words} words", self.opened)
 
 
 def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Heads and labels of words, checked; ``where`` has each word's place in the file."""
+    """Read and check heads and labels; ``where`` is each word's place in the file."""
     heads = []
     for columns, place in zip(words, where, strict=True):
         head = columns[HEAD]
@@ -277,7 +275,7 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
     if cycle := _cycle(heads):
         named = " → ".join(map(str, [*cycle, cycle[0]]))
         raise malformed(f"the heads form a cycle: {named}", where[cycle[0] - 1])
-    # There is at least one: without a cycle, following the heads ends nowhere but at 0.
+    # At least one root exists: without a cycle, following the heads ends at 0.
     roots = [number for number, head in enumerate(heads, 1) if head == 0]
     if len(roots) > 1:
         what = f"the sentence has {len(roots)} roots, words {', '.join(map(str, roots))}"
@@ -286,8 +284,8 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
 
 
 def _cycle(heads: Sequence[int]) -> list[int]:
-    """The words of a cycle, from the lowest number; none if every word leads to 0."""
-    seen = [0] * (len(heads) + 1)  # the walk in which each word was met
+    """Words of a cycle, starting with the lowest number; empty if every word leads to the root."""
+    seen = [0] * (len(heads) + 1)  # start of the walk that reached each word first
     for start in range(1, len(heads) + 1):
         word = start
         while word and not seen[word]:

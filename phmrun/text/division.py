@@ -1,4 +1,4 @@
-"""Text files made from others, once per content, in the cache: a share held out, pairs with an empty side left out."""
+"""Derived text files in the cache: a held-out share, and pairs without empty sides. Made once per content."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,23 +15,28 @@ Files = tuple[Path, ...]
 Sides = TypeVar("Sides", bound=tuple[Path, ...])
 Row = tuple[str, ...]
 LAST = "lines.json"
-"""Written last: a directory that has it is complete."""
+"""File that is written last and marks a complete directory."""
 LONGEST_LINE = 1 << 24
 """Bytes; running text may have a paragraph a line."""
 
 
 def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) -> tuple[Sides, Sides]:
-    """Training files in two parts: what is learnt from, and what is held out.
+    """Split training files into a training and a held-out part.
+
+    Lines are chosen by a checksum of the source text, so that equal sentences stay together. Of running text, the last
+    lines are held out.
 
     Args:
         files: One file, or source and target.
-        share: What is held out: about this share of the lines, chosen by a checksum of the source's text, so that equal
-            sentences stay together; of running text the last lines.
+        share: Share of the lines to hold out, approximately.
         cache: Directory of prepared data.
-        running: Lines follow one another.
+        running: True if the lines form running text.
+
+    Returns:
+        Files of the training part, and of the held-out part.
 
     Raises:
-        PhmrunError: (exit 3) A file is missing or malformed.
+        PhmrunError: (exit 3) A file is missing or malformed, or a part would be empty.
     """
     begin = 0.0
     if running:
@@ -47,7 +52,7 @@ def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) 
 
 
 def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
-    """Two aligned files without the pairs of which a side is empty, and these where there are none.
+    """Copies of two aligned files without pairs that have an empty side; the files themselves if there are none.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed.
@@ -64,17 +69,17 @@ def without_empty(files: tuple[Path, Path], cache: Path) -> tuple[Path, Path]:
 
 
 def fraction(text: str) -> float:
-    """A number from 0 to 1 that depends on a text alone."""
+    """Number from 0 to 1 that depends on the text alone (its SHA-256)."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
 def _sides(files: Files) -> tuple[str, ...]:
-    """What the files are called in the cache."""
+    """Names of the files in the cache."""
     return ("text",) if len(files) == 1 else ("source", "target")
 
 
 def _rows(files: Files) -> Iterator[Row]:
-    """The lines of one file, or of two side by side, empty ones too."""
+    """Yield the lines of one file, or of two files in parallel, including empty ones."""
     if len(files) == 1:
         return ((line,) for _, line in numbered_lines(files[0], longest=LONGEST_LINE))
     return read_parallel(*files, empty=True)
@@ -88,7 +93,7 @@ def _made(
     part: Callable[[int, Row], str | None],
     cache: Path,
 ) -> Path:
-    """The directory of the parts that lines are put into; ``None`` is nowhere."""
+    """Directory with the lines sorted into parts; lines for which ``part`` returns None are left out."""
 
     def write(path: Path) -> dict[str, int]:
         counts = dict.fromkeys(parts, 0)
@@ -102,7 +107,7 @@ def _made(
                     counts[name] += 1
                     for handle, text in zip(handles[name], row, strict=True):
                         handle.write(f"{text}\n")
-        # Raised in here, before the directory gets its name: nothing of it is kept.
+        # Raised before the directory gets its final name, so that nothing is kept.
         for name, count in counts.items():
             if not count:
                 raise PhmrunError(f"too few lines: none are left for {name}", where="data.hold_out", code=ExitCode.DATA)

@@ -1,7 +1,7 @@
-"""Numbered lines of plain or gzip-compressed UTF-8 files, one at a time, with every fault placed.
+"""Readers of plain or gzip-compressed UTF-8 files, line by line; errors name file and line.
 
-A line's text is kept as it is but for its end (LF or CR LF) and a byte-order mark at the start of the file. Compression
-is told by the file's first bytes, not by its name.
+Only line ends (LF or CR LF) and a byte-order mark at the start of the file are removed. Compression is recognized by
+the file's first bytes, not by its name.
 """
 
 import codecs
@@ -18,18 +18,20 @@ from phmrun.errors import ExitCode, PhmrunError
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 1 << 20
-"""Bytes; a longer line is no sentence, and holding it would break the promise of constant memory."""
+"""Longest line in bytes; a longer one is not a sentence, and would break the bound on memory."""
 
 
 def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
-    """Yields (line number from 1, text), empty lines too, of a file in UTF-8, plain or gzip, with constant memory.
+    """Yield (line number from 1, text) of a file, empty lines included, in constant memory.
 
-    ``longest`` is in bytes.
+    Args:
+        path: UTF-8 file, plain or gzip.
+        longest: Limit on the length of a line, in bytes.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing, damaged, empty or not UTF-8, or a line is endless.
+        PhmrunError: (exit 3) The file is missing, damaged, empty or not UTF-8, or a line exceeds the limit.
     """
-    offset = number = 0  # where the line starts, in uncompressed bytes
+    offset = number = 0  # start of the line, in uncompressed bytes
     for number, raw in enumerate(raw_lines(path, longest=longest), 1):
         where, body = f"{path}:{number}", raw.removesuffix(b"\n").removesuffix(b"\r")
         skipped = len(BYTE_ORDER_MARK) if number == 1 and body.startswith(BYTE_ORDER_MARK) else 0
@@ -52,10 +54,10 @@ def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple
 
 
 def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
-    """Yields the lines as bytes, ends included; every fault of the file system and of gzip is made a data error.
+    """Yield the lines of a file as bytes, ends included.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing or damaged, or a line is endless.
+        PhmrunError: (exit 3) The file is missing or damaged, or a line exceeds ``longest`` bytes.
     """
     number = 0
     try:
@@ -83,19 +85,19 @@ def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
 
 
 def malformed(what: str, where: str, hint: str | None = None) -> PhmrunError:
-    """The error (exit 3) for a fault at ``where``, that is ``file`` or ``file:line``."""
+    """Error (exit 3) for malformed data at ``where``, which is ``file`` or ``file:line``."""
     return PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
 
 
 def read_parallel(
     source: str | PathLike[str], target: str | PathLike[str], *, empty: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yields the sentence pairs of two aligned files; memory does not grow with the files.
+    """Yield the sentence pairs of two aligned files, in constant memory.
 
     Args:
         source: Source sentences, one a line, UTF-8, plain or gzip.
         target: Their translations, line by line.
-        empty: Let pairs with an empty side pass.
+        empty: Accept pairs with an empty side.
 
     Raises:
         PhmrunError: (exit 3) A file is missing, damaged or not UTF-8, a line is empty, or the files differ in length.
@@ -116,7 +118,7 @@ def read_parallel(
             )
         if not (empty or (left.strip() and right.strip())):
             faults.append((target if left.strip() else source, number))
-        # After a first fault all is still read: to count them, and since a difference in length would explain them.
+        # After a first fault the rest is still read: to count faults, and since unequal lengths would explain them.
         elif not faults:
             yield left, right
     if faults:
@@ -129,11 +131,11 @@ def read_parallel(
 
 
 def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[str]:
-    """Yields the lines of one file, under the same rules as :func:`read_parallel`.
+    """Yield the lines of one file, with the rules of :func:`read_parallel`.
 
     Args:
         path: The file.
-        empty: Let empty lines pass.
+        empty: Accept empty lines.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, or a line is empty.

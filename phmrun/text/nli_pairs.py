@@ -1,4 +1,4 @@
-"""Sentence pairs with a label, in the formats in which the inference corpora are published.
+"""Readers of labeled sentence pairs, in the formats of the published inference corpora.
 
 ``snli``
     SNLI, MultiNLI and SciTail's ``snli_format``: one JSON object a line, or a table with a header (the ``.txt`` files
@@ -6,18 +6,18 @@
 ``scitail``
     SciTail's ``tsv_format``: premise, hypothesis, ``entails`` or ``neutral``, separated by tabs.
 ``dnli``
-    Dialogue NLI: one JSON array of objects (in spite of the name ``.jsonl``), or one object a line.
+    Dialogue NLI: one JSON array of objects (despite the name ``.jsonl``), or one object a line.
 ``quora``
     Quora question pairs: the release ``quora_duplicate_questions.tsv`` (quoted fields, a header), or the division into
     train, dev and test of Wang et al. (2017): label, question, question, id. A pair with an empty question is dropped.
 ``sick``
     SICK's tables: ``SICK.txt``, or the SemEval files.
 ``tsv``
-    The user's own: premise, hypothesis, label, separated by tabs; or a table whose header names these columns, in any
-    order and beside others; or one JSON object a line with these keys. SNLI's names (sentence1, sentence2, gold_label)
-    do as well. Labels as in SNLI, or by a mapping.
+    User's files: premise, hypothesis, label, separated by tabs; or a table whose header names these columns, in any
+    order and among others; or one JSON object a line with these keys. SNLI's names (sentence1, sentence2, gold_label)
+    are accepted, too. Labels as in SNLI, or translated by a mapping.
 
-Labels come out under common names (``LABELS``), sentences with every run of white space as one space.
+Labels are translated to common names (``LABELS``); runs of white space in sentences become one space.
 """
 
 import csv
@@ -40,7 +40,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "sick": THREE_WAY,
     "tsv": THREE_WAY,
 }
-"""The labels that a format can have, in the order of their indices."""
+"""Labels of each format, in the order of their indices."""
 SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "snli": {"entails": "entailment"},
     "scitail": {"entails": "entailment"},
@@ -52,15 +52,15 @@ SYNONYMS: Mapping[str, Mapping[str, str]] = {
 NO_LABEL = "-"
 SAMPLES = "`phmrun data formats nli` prints a sample of each format."
 COLUMNS = ("premise", "hypothesis", "label")
-"""Of a file of the user's own."""
+"""Columns of a user's file."""
 _OWN_NAMES = (("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"))
 _NAMES = {name for names in _OWN_NAMES for name in names}
 WHOLE_FILE = 1 << 30
-"""Bytes of the longest line of a JSON array, which is often all on one line."""
+"""Longest line of a JSON array in bytes; such an array is often a single line."""
 
 
 class Pair(NamedTuple):
-    """Two sentences and how the second relates to the first."""
+    """Two sentences and the relation of the second to the first."""
 
     premise: str
     hypothesis: str
@@ -68,19 +68,22 @@ class Pair(NamedTuple):
 
 
 Row = tuple[int, Sequence[Any]]
-"""Line number, and premise, hypothesis and label as they stand in the file."""
+"""Line number, and raw premise, hypothesis and label."""
 
 
 class PairReader(Iterator[Pair]):
-    """Iterates over the pairs of a file and counts those that it leaves out.
+    """Iterator over the pairs of a file that counts the dropped ones.
 
     Args:
         path: The file, UTF-8, plain or gzip.
-        format: One of ``LABELS``.
-        names: The classes by the labels of the file, instead of the format's own.
+        format: Name of a format, a key of ``LABELS``.
+        names: Class of each label in the file; None for the format's labels.
 
     Attributes:
-        dropped: Pairs without a gold label, or with an empty question, among those read so far.
+        dropped: Number of pairs without a gold label, or with an empty question, among those read so far.
+
+    Raises:
+        PhmrunError: (exit 2) The format is unknown.
     """
 
     def __init__(self, path: Path, format: str, names: Mapping[str, str] | None = None) -> None:
@@ -92,10 +95,10 @@ class PairReader(Iterator[Pair]):
         self._rows = _ROWS[format](path)
 
     def __next__(self) -> Pair:
-        """The next pair.
+        """Return the next pair.
 
         Raises:
-            PhmrunError: (exit 3) The file is missing, damaged or not of its format; file and line are named.
+            PhmrunError: (exit 3) The file is missing, damaged or of another format; the message names file and line.
         """
         for number, (first, second, label) in self._rows:
             where = f"{self.path}:{number}"
@@ -112,7 +115,7 @@ class PairReader(Iterator[Pair]):
         raise StopIteration
 
     def _label(self, label: Any, where: str) -> str | None:
-        """The label's common name, or None where the annotators did not agree."""
+        """Common name of a label; None if the annotators did not agree."""
         if isinstance(label, int | float) and self.format == "tsv":
             label = json.dumps(label)  # true, 1
         if isinstance(label, str):
@@ -131,15 +134,15 @@ class PairReader(Iterator[Pair]):
 
 
 def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str] | None = None) -> PairReader:
-    """Reads labelled sentence pairs one at a time; ``dropped`` of what it returns counts those left out.
+    """Read labeled sentence pairs one at a time; the reader's ``dropped`` counts those left out.
 
     Args:
         path: The file, UTF-8, plain or gzip.
-        format: One of ``LABELS``: the catalogue's ``format``.
-        names: The classes by the labels of the file, instead of the format's own.
+        format: Name of a format, a key of ``LABELS``.
+        names: Class of each label in the file; None for the format's labels.
 
     Raises:
-        PhmrunError: There is no such format (exit 2); while iterating, a fault of the file with its line (exit 3).
+        PhmrunError: The format is unknown (exit 2); while iterating, a line is malformed (exit 3).
     """
     return PairReader(Path(path), format, names)
 
@@ -151,24 +154,24 @@ def _sentence(text: Any, place: str, where: str) -> str:
 
 
 def _snli(path: Path) -> Iterator[Row]:
-    """JSON lines, or a table, as the first line shows."""
+    """Read JSON lines or a table, whichever the first line shows."""
     read = _json_lines if _is_json(_first_line(path)) else _table
     yield from read(path, ("sentence1", "sentence2", "gold_label"))
 
 
 def _scitail(path: Path) -> Iterator[Row]:
-    """Three columns, or JSON lines of the ``snli_format``."""
+    """Read three columns, or JSON lines of the ``snli_format``."""
     yield from _snli(path) if _is_json(_first_line(path)) else _cells(path, 3)
 
 
 def _dnli(path: Path) -> Iterator[Row]:
-    """A JSON array, or JSON lines."""
+    """Read a JSON array or JSON lines."""
     read = _json_array if _first_line(path).lstrip().startswith("[") else _json_lines
     yield from read(path, ("sentence1", "sentence2", "label"))
 
 
 def _quora(path: Path) -> Iterator[Row]:
-    """The release with its header, or the four columns of Wang et al."""
+    """Read the release with its header, or the four columns of Wang et al."""
     if _first_line(path).lstrip().startswith("id\t"):
         yield from _quoted_table(path, ("question1", "question2", "is_duplicate"))
     else:
@@ -176,20 +179,20 @@ def _quora(path: Path) -> Iterator[Row]:
 
 
 def _sick(path: Path) -> Iterator[Row]:
-    """The label's column has one name in the release and another in the SemEval files."""
+    """Read SICK, whose label column has different names in the release and in the SemEval files."""
     _, header = next(iter(numbered_lines(path)))
     label = "entailment_judgment" if "entailment_judgment" in header.split("\t") else "entailment_label"
     yield from _table(path, ("sentence_A", "sentence_B", label))
 
 
 def _own(path: Path) -> Iterator[Row]:
-    """Three columns, a table with a header, or JSON lines: the first line shows which."""
+    """Read three columns, a table with a header, or JSON lines, whichever the first line shows."""
     first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     if _is_json(first):
         try:
             record = parse_json(first)
         except (ValueError, RecursionError):
-            record = {}  # the reader of lines says what is wrong with it
+            record = {}  # the line reader reports the fault
         yield from _json_lines(path, _fields(record if isinstance(record, dict) else {}))
         return
     header = first.split("\t")
@@ -207,7 +210,7 @@ def _own(path: Path) -> Iterator[Row]:
 
 
 def _fields(there: Container[str]) -> tuple[str, str, str]:
-    """The names of the three columns in a file of the user's own; the first of each where it has none."""
+    """Names of the three columns in a user's file; phmrun's names for missing columns."""
     first, second, label = (next((name for name in names if name in there), names[0]) for names in _OWN_NAMES)
     return first, second, label
 
@@ -223,12 +226,12 @@ _ROWS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
 
 
 def _is_json(line: str) -> bool:
-    """Whether a line is an object rather than columns, the first of which may begin with a brace as well."""
+    """True if a line is a JSON object; a line with tabs is columns, even if it begins with a brace."""
     return line.lstrip().startswith("{") and "\t" not in line
 
 
 def _first_line(path: Path) -> str:
-    """The first line that is not blank; where there is none, an error of the data."""
+    """First line that is not blank; an error (exit 3) if all lines are blank."""
     for _, line in numbered_lines(path, longest=WHOLE_FILE):
         if line.strip():
             return line
@@ -236,7 +239,7 @@ def _first_line(path: Path) -> str:
 
 
 def _cells(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """The cells of tab-separated lines without quoting, all of the same number."""
+    """Yield the cells of tab-separated lines without quoting; each line must have the same number."""
     for number, line in numbered_lines(path):
         cells = line.split("\t")
         if len(cells) != columns:
@@ -245,7 +248,7 @@ def _cells(path: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """A tab-separated table without quoting; the header names the columns."""
+    """Read a tab-separated table without quoting, whose header names the columns."""
     lines = numbered_lines(path)
     number, line = next(lines)
     header = line.split("\t")
@@ -253,7 +256,7 @@ def _table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
     needed = max(places) + 1
     for number, line in lines:
         cells = line.split("\t")
-        # Annotators' labels at the end of a line may be left out, but never be too many.
+        # Annotators' labels at the end of a line may be missing, but extra cells are a fault.
         if not needed <= len(cells) <= len(header):
             what = f"the line has {len(cells)} columns where the header has {len(header)}"
             raise malformed(what, f"{path}:{number}")
@@ -261,9 +264,9 @@ def _table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 
 
 def _quoted_table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """A tab-separated table whose fields may be quoted and then hold line breaks.
+    """Read a tab-separated table whose quoted fields may contain line breaks.
 
-    A quotation that a truncated file never ends swallows the last column, which is noticed by the number of columns.
+    In a truncated file an unclosed quotation swallows the last column; the number of columns reveals it.
     """
     rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), delimiter="\t")
     try:
@@ -279,7 +282,7 @@ def _quoted_table(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 
 
 def _places(header: Sequence[str], fields: tuple[str, str, str], where: str) -> list[int]:
-    """Where the wanted columns are."""
+    """Positions of the required columns in a header."""
     missing = [field for field in fields if field not in header]
     if missing:
         what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
@@ -288,7 +291,7 @@ def _places(header: Sequence[str], fields: tuple[str, str, str], where: str) -> 
 
 
 def _json_lines(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """One object a line."""
+    """Read one JSON object a line."""
     for number, line in numbered_lines(path):
         try:
             record = parse_json(line)
@@ -298,22 +301,22 @@ def _json_lines(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
 
 
 def _json_array(path: Path, fields: tuple[str, str, str]) -> Iterator[Row]:
-    """One array of objects, taken apart object by object so that only its text is held."""
+    """Read one array of objects, parsed object by object, so that memory holds the text only."""
     text = "\n".join(line for _, line in numbered_lines(path, longest=WHOLE_FILE))
     decode = json.JSONDecoder().raw_decode
     number, counted = 1, 0
     at = text.index("[") + 1
-    separator: str | None = None  # what stands before the object to come; before the first, nothing does
+    separator: str | None = None  # character before the next object; None before the first
     while True:
         at = _skip_blank(text, at)
-        # From the last place on: counting the lines from the beginning for each object would be quadratic.
+        # Counted from the last position: counting from the beginning for each object would be quadratic.
         number, counted = number + text.count("\n", counted, at), at
         where = f"{path}:{number}"
         if text.startswith("]", at):
             if separator == ",":
-                raise malformed("not JSON: there is no object after the last comma", where)
+                raise malformed("not JSON: no object follows the last comma", where)
             if text[at + 1 :].strip():
-                raise malformed("there is something after the end of the array", where)
+                raise malformed("not JSON: text follows the end of the array", where)
             return
         if separator not in (",", None):
             raise malformed("not JSON: a comma or the end of the array is missing", where)
@@ -335,9 +338,9 @@ def _skip_blank(text: str, at: int) -> int:
 
 
 def _values(record: Any, fields: tuple[str, str, str], where: str) -> list[Any]:
-    """The wanted values of one object."""
+    """Required values of one JSON object."""
     if not isinstance(record, dict):
-        raise malformed(f"a JSON object is wanted, not {type(record).__name__}", where)
+        raise malformed(f"expected a JSON object, not {type(record).__name__}", where)
     missing = [field for field in fields if field not in record]
     if missing:
         raise malformed(f"the object has no {' and no '.join(map(repr, missing))}", where, SAMPLES)

@@ -5,10 +5,10 @@ nothing that could be taken for a result. Its name is a checksum of everything t
 SHA-256 of every file, so that a changed file is never mistaken for the old one. The checksums of all files within are
 compared when the directory is opened; one that is damaged is made again.
 
-Memory does not grow with the corpus. A store is a directory: ``tokens.bin`` (all ids, one sentence after the other; two
-bytes each where the vocabulary has at most 65,536 entries, else four), ``offsets.bin`` (8 bytes each: where sentence i
-starts, and at the end the total) and ``store.json``, which is written last: a directory without it is no store. All
-numbers are little-endian.
+Memory does not grow with the corpus. A store is a directory of three files. ``tokens.bin`` holds all ids, sentence after
+sentence, in two bytes each if the vocabulary has at most 65,536 entries, else in four. ``offsets.bin`` holds the start of
+each sentence and the total, in 8 bytes each. ``store.json`` is written last and marks a complete store. All numbers are
+little-endian.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ BUFFER = 1 << 18
 
 
 class TokenStore:
-    """A read-only ragged array of token ids; ``store[i]`` is a view of sentence ``i`` in the file.
+    """Read-only ragged array of token ids; ``store[i]`` is a view of sentence ``i`` in the file.
 
     Raises:
         PhmrunError: (exit 3) The directory holds no complete store.
@@ -54,11 +54,11 @@ class TokenStore:
             self._offsets: NDArray[np.int64] = mapped(path / "offsets.bin", "<i8", sentences + 1)
 
     def __len__(self) -> int:
-        """Sentences."""
+        """Number of sentences."""
         return len(self._offsets) - 1
 
     def __getitem__(self, index: int) -> NDArray[np.unsignedinteger]:
-        """Token ids of one sentence, [length]; neither beginning nor end."""
+        """Token ids of one sentence, [length], without beginning and end tokens."""
         if not 0 <= index < len(self):
             raise IndexError(f"sentence {index} of {len(self)}")
         return self._tokens[self._offsets[index] : self._offsets[index + 1]]
@@ -68,12 +68,12 @@ class TokenStore:
         return (self[index] for index in range(len(self)))
 
     def __reduce__(self) -> tuple[type["TokenStore"], tuple[Path]]:
-        """Loader processes get the path and map the files themselves, not a copy of the tokens."""
+        """Pickle the path only; loader processes map the files themselves."""
         return TokenStore, (self.path,)
 
     @property
     def tokens(self) -> int:
-        """Tokens in all sentences."""
+        """Number of tokens in all sentences."""
         return len(self._tokens)
 
     @property
@@ -103,22 +103,22 @@ class ParallelStore:
             raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
 
     def __len__(self) -> int:
-        """Sentence pairs."""
+        """Number of sentence pairs."""
         return len(self.source)
 
     def __reduce__(self) -> tuple[type["ParallelStore"], tuple[Path]]:
-        """As for one store: the path travels, not the tokens."""
+        """Pickle the path only, as for one store."""
         return ParallelStore, (self.path,)
 
 
 class TokenStoreWriter:
-    """Writes a store sentence by sentence, in constant memory; a context manager.
+    """Context manager that writes a store sentence by sentence, in constant memory.
 
-    The store exists once the ``with`` block has ended without an exception, and not before.
+    The store exists after the ``with`` block has ended without an exception.
 
     Args:
         path: The directory to make.
-        vocabulary_size: Ids are below this; it decides the bytes a token takes.
+        vocabulary_size: Upper bound of ids; it determines the bytes per token.
     """
 
     def __init__(self, path: Path, *, vocabulary_size: int) -> None:
@@ -137,7 +137,7 @@ class TokenStoreWriter:
         self._offset_file: IO[bytes] = (path / "offsets.bin").open("wb")
 
     def append(self, ids: Sequence[int]) -> None:
-        """Adds one sentence."""
+        """Append one sentence."""
         self._pending.extend(ids)
         self._tokens += len(ids)
         self._sentences += 1
@@ -146,7 +146,7 @@ class TokenStoreWriter:
             self._flush()
 
     def statistics(self) -> dict[str, Any]:
-        """Of a finished store: tokens, mean and highest length (tokens), unknown tokens' share, different tokens."""
+        """Statistics of the finished store: tokens, mean and largest length (tokens), unknown rate, distinct tokens."""
         return {
             "tokens": self._tokens,
             "mean_length": round(self._tokens / self._sentences, 3) if self._sentences else 0.0,
@@ -162,7 +162,7 @@ class TokenStoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Finishes the store, or leaves the directory unfinished after an exception."""
+        """Finish the store; after an exception the directory stays unfinished."""
         try:
             if kind is None:
                 self._flush()
@@ -177,7 +177,7 @@ class TokenStoreWriter:
             write_json(self.path / "store.json", description)
 
     def _flush(self) -> None:
-        """Moves the pending tokens and offsets to the files."""
+        """Write the pending tokens and offsets to the files."""
         tokens = np.array(self._pending, dtype=np.int64)
         if tokens.size and not (tokens.min() >= 0 and tokens.max() < self._limit):
             raise ValueError(f"a token id is outside 0..{self._limit - 1}")
@@ -193,10 +193,10 @@ class TokenStoreWriter:
 
 
 def mapped(path: Path, dtype: str, count: int) -> NDArray:
-    """The file's ``count`` numbers; a file of another size is an error. An empty file cannot be mapped.
+    """Map a file of ``count`` numbers; return an empty array if ``count`` is 0.
 
     Raises:
-        ValueError: The file has another size, or ``dtype`` is no kind of number that stores have.
+        ValueError: The file has another size, or ``dtype`` is not one of ``DTYPES``.
     """
     if dtype not in DTYPES:
         raise ValueError(f"numbers of the kind {dtype!r}")
@@ -213,7 +213,7 @@ class Kept(Protocol):
     """A vocabulary that a directory can hold."""
 
     def save(self, directory: Path) -> None:
-        """Writes it."""
+        """Write the vocabulary to a directory."""
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -226,7 +226,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Prepared(Generic[V, S]):
-    """Data that are ready to train on: their directory in the cache, what it holds, sizes and rates as JSON."""
+    """Prepared data: their directory in the cache, vocabulary, stores and statistics (JSON)."""
 
     path: Path
     vocabulary: V
@@ -245,15 +245,15 @@ def prepare(
     kind: type[V],
     store: Callable[[Path], S],
 ) -> Prepared[V, S]:
-    """Learns a vocabulary and encodes the splits with it; or finds that done in the cache.
+    """Learn a vocabulary and encode the splits, unless the cache has both.
 
     Args:
         cache: Directory of prepared data.
         content: See :func:`build_once`.
-        splits: The names of the splits.
-        learn: Makes the vocabulary.
+        splits: Names of the splits.
+        learn: Trains the vocabulary.
         encode: Writes the store of a split into a directory, and returns its statistics.
-        describe: What the statistics say of the vocabulary.
+        describe: Returns the vocabulary's part of the statistics.
         kind: The vocabulary's class.
         store: Opens a store.
 
@@ -276,13 +276,13 @@ def prepare(
 def build_once(
     cache: Path, content: Mapping[str, Any], build: Callable[[Path], dict[str, Any]], last: str = "statistics.json"
 ) -> tuple[Path, dict[str, Any]]:
-    """A directory in the cache that is made unless it is there, and what is said of it.
+    """Build a directory in the cache unless it exists; return its path and description.
 
     Args:
         cache: Directory of prepared data.
-        content: Everything that the result depends on, JSON; a path stands for the checksum of its file.
-        build: Fills the directory that it is given and returns what is to be said of it, JSON.
-        last: The file that this is written to, after all others: a directory that has it is complete.
+        content: Everything that the result depends on, as JSON; a path is replaced by its file's checksum.
+        build: Fills the given directory and returns its description as JSON.
+        last: Name of the description's file, which is written last and marks a complete directory.
 
     Raises:
         PhmrunError: (exit 3) A file is missing, or the directory is damaged.

@@ -1,7 +1,7 @@
-"""Subword vocabularies through SentencePiece: unigram model or byte-pair encoding, ours and other people's models'.
+"""Subword vocabularies of SentencePiece: unigram model or byte-pair encoding, trained here or imported.
 
-The text is not normalised, so that ``decode(encode(text))`` gives the text back, but for runs of spaces and for
-characters outside the alphabet, which become the unknown id, shown as ``⁇``.
+The text is not normalized, so ``decode(encode(text))`` returns the text. Exceptions are runs of spaces, and characters
+outside the alphabet, which become the unknown token, shown as ``⁇``.
 """
 
 import io
@@ -18,13 +18,13 @@ from phmrun.ledger.environment import usable_cores
 from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, padded_size, without_specials
 
 LINES_PER_THREAD = 128
-"""Fewer lines are not worth a thread."""
+"""Smallest number of lines per encoding thread."""
 UNKNOWN_SURFACE = "⁇"
 _TOO_MANY_CHARACTERS = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 
 
 class SubwordVocabulary(Vocabulary):
-    """A SentencePiece model and the size that it is padded to."""
+    """SentencePiece model, padded to a size."""
 
     kinds = ("unigram", "bpe")
     model_file = "subwords.model"
@@ -36,32 +36,32 @@ class SubwordVocabulary(Vocabulary):
         super().__init__(kind, pieces, size=size, requested=requested)
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of one line, with neither a beginning nor an end."""
+        """Token ids of one line, without beginning and end tokens."""
         ids: list[int] = self._processor.encode(text)
         return ids
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        """:meth:`encode` for many lines at once, by all cores; the order is kept."""
+        """Encode many lines on all cores; the order is kept."""
         threads = max(1, min(len(lines) // LINES_PER_THREAD, usable_cores()))
         ids: list[list[int]] = self._processor.encode(list(lines), num_threads=threads)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids: stops at the end id, skips padding, the beginning and unused ids."""
+        """Text of token ids up to the end token; padding, beginning and unused ids are skipped."""
         text: str = self._processor.decode(without_specials(ids, self.entries))
         return text
 
     def content(self) -> bytes:
-        """The serialised SentencePiece model."""
+        """Serialized SentencePiece model."""
         return self.model
 
     @classmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
-        """The vocabulary of a SentencePiece model."""
+        """Build the vocabulary from a SentencePiece model."""
         sizes = {key: description[key] for key in ("size", "requested")}
         try:
             loaded = cls(content, kind=description["kind"], **sizes)
-            loaded._processor.decode(list(range(loaded.entries)))  # what stands for the unknown one may be no text
+            loaded._processor.decode(list(range(loaded.entries)))  # the unknown token's surface may be invalid text
         except RuntimeError as error:
             raise ValueError(f"SentencePiece cannot read it: {error}") from error
         return loaded
@@ -70,7 +70,7 @@ class SubwordVocabulary(Vocabulary):
 def train_subwords(
     lines: Iterable[str], *, kind: str, size: int, multiple_of: int = 1, character_coverage: float = 1.0
 ) -> SubwordVocabulary:
-    """Trains a SentencePiece model; see :func:`phmrun.text.vocabularies.train_vocabulary`.
+    """Train a SentencePiece model; see :func:`phmrun.text.vocabularies.train_vocabulary`.
 
     One thread, no sampling and no shuffling inside SentencePiece: with two threads a unigram model of 2,000 pieces has
     8 others and 720 other scores, and its sampling has a seed of its own. A caller with a large corpus passes an evenly
@@ -87,7 +87,7 @@ def train_subwords(
             num_threads=1,
             input_sentence_size=0,
             shuffle_input_sentence=False,
-            # By default longer lines than 4192 bytes are left out, without a word at this level of messages.
+            # By default SentencePiece silently drops lines longer than 4192 bytes.
             max_sentence_length=1 << 16,
             character_coverage=character_coverage,
             normalization_rule_name="identity",
@@ -110,7 +110,7 @@ def train_subwords(
 
 
 def _explained(error: RuntimeError, size: int) -> PhmrunError:
-    """SentencePiece's own message, in terms of what the user gave."""
+    """User error for a SentencePiece message."""
     message = str(error)
     if needed := _TOO_MANY_CHARACTERS.search(message):
         return PhmrunError(
@@ -125,27 +125,27 @@ def _explained(error: RuntimeError, size: int) -> PhmrunError:
 
 
 def processor_of(model: bytes) -> sentencepiece.SentencePieceProcessor:
-    """What encodes and decodes by a serialised SentencePiece model.
+    """Load a serialized SentencePiece model.
 
     Raises:
-        ValueError: It is none. (SentencePiece takes empty bytes for "no model yet", and then speaks on standard error.)
+        ValueError: The bytes are empty or not a SentencePiece model.
     """
     if not model:
         raise ValueError("the SentencePiece model is empty")
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
-        raise ValueError(f"this is no SentencePiece model: {error}") from error
+        raise ValueError(f"not a SentencePiece model: {error}") from error
 
 
 class PieceVocabulary(Vocabulary):
-    """A SentencePiece model whose pieces have numbers of their own; ``pieces.json`` holds both.
+    """SentencePiece model whose pieces have other ids, as in imported models; ``pieces.json`` holds both.
 
     Args:
-        pieces: The pieces by number, the four special ones first.
+        pieces: The pieces by id, the four special tokens first.
 
     Raises:
-        ValueError: There is no such model in the bytes.
+        ValueError: The bytes are not a SentencePiece model.
     """
 
     kinds = ("pieces",)
@@ -158,21 +158,21 @@ class PieceVocabulary(Vocabulary):
         self._numbers = {piece: number for number, piece in enumerate(pieces) if number >= len(SPECIALS)}
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of one line's pieces, with neither a beginning nor an end."""
+        """Ids of one line's pieces, without beginning and end tokens."""
         return [self._numbers.get(piece, UNK) for piece in self._processor.encode(text, out_type=str)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the pieces up to the end, without padding and the beginning."""
+        """Text of the pieces up to the end token, without padding and beginning tokens."""
         kept = without_specials(ids, self.entries)
         text: str = self._processor.decode_pieces([self.tokens[number] for number in kept])
         return text
 
     def content(self) -> bytes:
-        """Model and pieces as JSON."""
+        """Model and pieces as JSON bytes."""
         return json.dumps({"model": self.model.hex(), "pieces": self.tokens}, ensure_ascii=False).encode()
 
     @classmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
-        """The vocabulary of model and pieces."""
+        """Build the vocabulary from model and pieces."""
         read = parse_json(content)
         return cls(bytes.fromhex(read["model"]), [str(piece) for piece in read["pieces"]])

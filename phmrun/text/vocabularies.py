@@ -13,23 +13,23 @@ from phmrun.text.vocabulary import KINDS, SPECIALS, Vocabulary, WordVocabulary, 
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """The vocabularies of the two sides; one object for both where they are joint."""
+    """Vocabularies of both sides; the same object twice if they are joint."""
 
     source: Vocabulary
     target: Vocabulary
 
     @property
     def joint(self) -> bool:
-        """Whether both sides share one vocabulary, so that their embeddings can be tied."""
+        """True if both sides share one vocabulary, so that their embeddings can be tied."""
         return self.source is self.target
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Entries of the source and of the target vocabulary."""
+        """Sizes of the source and the target vocabulary."""
         return len(self.source), len(self.target)
 
     def save(self, directory: Path) -> None:
-        """Writes both into ``directory``: ``shared/``, or ``source/`` and ``target/``."""
+        """Write both into ``directory``: ``shared/``, or ``source/`` and ``target/``."""
         if self.joint:
             self.source.save(directory / "shared")
         else:
@@ -38,7 +38,7 @@ class Vocabularies:
 
     @classmethod
     def load(cls, directory: Path) -> "Vocabularies":
-        """Reads what :meth:`save` wrote.
+        """Load the vocabularies that :meth:`save` wrote.
 
         Raises:
             PhmrunError: (exit 3) The directory holds no complete pair of vocabularies.
@@ -59,16 +59,16 @@ def train_vocabulary(
     min_frequency: int = 1,
     character_coverage: float = 1.0,
 ) -> Vocabulary:
-    """Learns a vocabulary from text; the same lines in the same order give the same vocabulary.
+    """Train a vocabulary on text; the same lines in the same order give the same vocabulary.
 
     Args:
         lines: The training text, read once.
         kind: ``unigram`` or ``bpe`` (SentencePiece), or ``word`` (split at white space).
-        size: Most entries, the four special ones included. Where the text allows fewer, the vocabulary is as large as
+        size: Largest size, including the four special tokens. If the text allows fewer, the vocabulary is as large as
             the text allows; compare ``requested`` with ``entries``.
         multiple_of: The size is padded with unused entries to a multiple of this, for structures whose order must
             divide it.
-        min_frequency: Words rarer than this are unknown (kind ``word`` only).
+        min_frequency: Rarer words are unknown (kind ``word`` only).
         character_coverage: Share of the text's characters that the alphabet covers (SentencePiece only).
 
     Raises:
@@ -89,13 +89,13 @@ def train_vocabulary(
 
 
 def load_vocabulary(directory: Path) -> Vocabulary:
-    """Reads a vocabulary that its ``save`` wrote.
+    """Load a vocabulary of any kind.
 
     Raises:
         PhmrunError: (exit 3) The directory holds no vocabulary, or one that this version cannot read.
     """
     from phmrun.text.subwords import PieceVocabulary, SubwordVocabulary
 
-    classes = {kind: each for each in (SubwordVocabulary, WordVocabulary, PieceVocabulary) for kind in each.kinds}
+    classes = {kind: cls for cls in (SubwordVocabulary, WordVocabulary, PieceVocabulary) for kind in cls.kinds}
     kind = read_description(directory, list(classes))["kind"]
     return classes[kind].load(directory)

@@ -1,7 +1,7 @@
 """Vocabulary: text to token ids and back, learned from text, saved in a directory; and the vocabulary of words.
 
-Of the ids 0 pads, 1 is unknown, 2 begins and 3 ends a sentence, but for the words of running text, which need none of
-these places. On disk a vocabulary is ``vocabulary.json`` (kind, sizes, checksum) and one model file. Nothing on disk is
+Id 0 is padding, 1 the unknown token, 2 the beginning and 3 the end of a sentence, except in vocabularies of running
+text, which need none of these. On disk a vocabulary is ``vocabulary.json`` (kind, sizes, checksum) and one model file. Nothing on disk is
 executable: no pickle.
 """
 
@@ -29,13 +29,13 @@ FORMAT = 1
 
 
 class Vocabulary(ABC):
-    """A map between text and token ids that is kept in a directory: a model file, and what it is in a few words.
+    """Map between text and token ids, saved as a model file with a description.
 
     Args:
-        kind: Which of the class's ``kinds`` it is.
+        kind: Kind of vocabulary, one of the class's ``kinds``.
         tokens: The entries in use, by id, as they are written, special ones included; further ids are unused padding.
         size: Rows that an embedding needs, at least the entries.
-        requested: The size that was asked for, before reduction to what the data allow and before padding.
+        requested: Requested size, before it is reduced to what the data allow, and before padding.
     """
 
     kinds: ClassVar[tuple[str, ...]]
@@ -50,45 +50,45 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The token ids of one line, with neither a beginning nor an end."""
+        """Token ids of one line, without beginning and end tokens."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids: stops at the end id, skips padding, the beginning and unused ids."""
+        """Text of token ids up to the end token; padding, beginning and unused ids are skipped."""
 
     @abstractmethod
     def content(self) -> bytes:
-        """What the model file holds."""
+        """Content of the model file."""
 
     @classmethod
     @abstractmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
-        """The vocabulary of a model file.
+        """Build the vocabulary from a model file's content.
 
         Raises:
-            ValueError, LookupError, TypeError: It is damaged.
+            ValueError, LookupError, TypeError: The content is damaged.
         """
 
     def __len__(self) -> int:
-        """Rows that an embedding needs, unused ones included."""
+        """Number of embedding rows, unused ones included."""
         return self._size
 
     @property
     def sha256(self) -> str:
-        """Checksum of the model file's bytes: what names the vocabulary's content."""
+        """SHA-256 of the model file."""
         return hashlib.sha256(self.content()).hexdigest()
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        """:meth:`encode` for many lines at once, which may be faster."""
+        """Encode many lines at once, which may be faster than :meth:`encode`."""
         return [self.encode(line) for line in lines]
 
     def description(self) -> dict[str, Any]:
-        """What ``vocabulary.json`` says, beside the checksum."""
+        """Content of ``vocabulary.json`` without the checksum."""
         sizes = {"size": len(self), "entries": self.entries, "requested": self.requested}
         return {"format": FORMAT, "kind": self.kind, **sizes}
 
     def save(self, directory: Path) -> None:
-        """Writes the model file, and then ``vocabulary.json``, whose presence means that the other is there."""
+        """Write the model file, and then ``vocabulary.json``, which marks a complete directory."""
         content, description = self.content(), self.description()
         with replacing(directory / self.model_file) as temporary:
             temporary.write_bytes(content)
@@ -96,10 +96,10 @@ class Vocabulary(ABC):
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Reads what :meth:`save` wrote.
+        """Load the vocabulary that :meth:`save` wrote.
 
         Raises:
-            PhmrunError: (exit 3) The directory holds no such vocabulary, or a damaged one.
+            PhmrunError: (exit 3) The vocabulary is missing, damaged or of another kind.
         """
         description, path = read_description(directory, cls.kinds), directory / cls.model_file
         with intact("the vocabulary's model file is", path):
@@ -115,10 +115,10 @@ class Vocabulary(ABC):
 
 
 def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
-    """Reads and checks ``vocabulary.json``, of a vocabulary of one of these kinds.
+    """Read and check ``vocabulary.json`` of a vocabulary of one of these kinds.
 
     Raises:
-        PhmrunError: (exit 3) It is missing, damaged, of a later version, or of another kind.
+        PhmrunError: (exit 3) The file is missing, damaged, of a later version, or of another kind.
     """
     path = directory / DESCRIPTION
     with intact("the vocabulary is", path):
@@ -127,7 +127,7 @@ def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
         size, entries = description["size"], description["entries"]
         _ = description["sha256"]
         sizes = [size, entries, description.setdefault("requested", size)]
-        if not all(isinstance(each, int) and 2 <= each <= LARGEST for each in sizes) or size < entries:
+        if not all(isinstance(number, int) and 2 <= number <= LARGEST for number in sizes) or size < entries:
             raise ValueError(f"sizes {sizes}")
     if form != FORMAT or kind not in kinds:
         what = f"this version reads vocabularies of format {FORMAT} and kind {', '.join(kinds)}, not {form!r}, {kind!r}"
@@ -136,12 +136,12 @@ def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def padded_size(entries: int, multiple_of: int) -> int:
-    """The least multiple of ``multiple_of`` that holds ``entries``."""
+    """Smallest multiple of ``multiple_of`` that is at least ``entries``."""
     return -(-entries // multiple_of) * multiple_of
 
 
 def without_specials(ids: Iterable[int], entries: int) -> list[int]:
-    """The ids that stand for text: up to the first end id, without padding, beginnings and unused ids."""
+    """Ids up to the first end token, without padding, beginning tokens and unused ids."""
     kept = []
     for token in map(int, ids):
         if token == EOS:
@@ -156,7 +156,7 @@ _WORD = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,]\d+)*|\w
 
 
 class WordVocabulary(Vocabulary):
-    """What stands between white space, in the order of ids; line k of ``words.txt`` holds the word of id k - 1.
+    """Vocabulary of words separated by white space; line k of ``words.txt`` holds the word with id k - 1.
 
     Meant for text that is tokenised already, as the papers' word-level corpora are. In raw text a word and the same
     word with a comma are two entries; subwords are the better choice there.
@@ -167,40 +167,40 @@ class WordVocabulary(Vocabulary):
 
     def __init__(self, words: Sequence[str], *, size: int, requested: int) -> None:
         super().__init__("word", words, size=size, requested=requested)
-        # A special's spelling in running text is no special: "</s>" as a word must not end a sentence.
+        # The word "</s>" in the text is not the end token.
         self._ids = {word: index for index, word in enumerate(words) if index >= len(SPECIALS)}
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the words of one line, with neither a beginning nor an end."""
+        """Ids of the words of one line, without beginning and end tokens."""
         ids = self._ids
         return [ids.get(word, UNK) for word in text.split()]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The words joined with spaces: stops at the end id, skips padding, the beginning and unused ids."""
+        """Words up to the end token, joined with spaces; padding, beginning and unused ids are skipped."""
         return " ".join(self.tokens[token] for token in without_specials(ids, self.entries))
 
     def content(self) -> bytes:
-        """The words, one a line."""
+        """The words as bytes, one a line."""
         return "".join(f"{word}\n" for word in self.tokens).encode()
 
     @classmethod
     def of(cls, content: bytes, description: Mapping[str, Any]) -> Self:
-        """The vocabulary of a list of words."""
+        """Build the vocabulary from a list of words."""
         words = content.decode().split("\n")[:-1]
         return cls(words, size=description["size"], requested=description["requested"])
 
 
 def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_frequency: int = 1) -> WordVocabulary:
-    """The most frequent words of a text, equal counts in alphabetical order.
+    """Train a vocabulary of the most frequent words; equal counts are in alphabetical order.
 
     Args:
-        lines: The training text, read once; memory grows with the number of different words only.
-        size: Most entries, the four special ones included.
+        lines: The training text, read once; memory grows with the number of distinct words only.
+        size: Largest size, including the four special tokens.
         multiple_of: The size is padded to a multiple of this.
         min_frequency: Rarer words are unknown.
 
     Raises:
-        PhmrunError: (exit 3) There is no text.
+        PhmrunError: (exit 3) The text is empty.
     """
     from torchtext.vocab import Vocab  # brings torch with it
 
@@ -214,6 +214,6 @@ def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_fr
 
 
 def spaced(sentence: str, lowercase: bool, splitting: Splitting) -> str:
-    """The words of a sentence with single spaces between them."""
+    """Sentence with single spaces between its words."""
     text = sentence.lower() if lowercase else sentence
     return " ".join(text.split() if splitting == "space" else _WORD.findall(text.replace("’", "'")))

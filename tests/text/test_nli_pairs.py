@@ -159,7 +159,7 @@ SICK = "pair_ID\tsentence_A\tsentence_B\tentailment_label"
         ("dnli", f"[{DNLI},\n{{]", 2, "not JSON"),
         ("dnli", f"[{DNLI},\n{DNLI[:-2]}\\ud800\"}}]", 2, "not JSON"),
         ("dnli", f"[{DNLI}]\nmore", 1, "after the end"),
-        ("dnli", f"[{DNLI},\n]", 2, "no object after the last comma"),
+        ("dnli", f"[{DNLI},\n]", 2, "no object follows the last comma"),
         ("dnli", "[]", None, "no labelled pair"),
         ("dnli", f"[{DNLI},\n7]", 2, "int"),
         ("quora", f"{QUORA}\n0\t1\t2\ta\tb\n", 2, "5 columns"),
