@@ -5,10 +5,10 @@ nothing that could be taken for a result. Its name is a checksum of everything t
 SHA-256 of every file, so that a changed file is never mistaken for the old one. The checksums of all files within are
 compared when the directory is opened; one that is damaged is made again.
 
-Memory does not grow with the corpus. A store is a directory of three files. ``tokens.bin`` holds all ids, sentence after
-sentence, in two bytes each if the vocabulary has at most 65,536 entries, else in four. ``offsets.bin`` holds the start of
-each sentence and the total, in 8 bytes each. ``store.json`` is written last and marks a complete store. All numbers are
-little-endian.
+Memory does not grow with the corpus. A store is a directory of three files. ``tokens.bin`` holds all ids, sentence
+after sentence, in two bytes each if the vocabulary has at most 65,536 entries, else in four. ``offsets.bin`` holds
+the start of each sentence and the total, in 8 bytes each. ``store.json`` is written last and marks a complete store.
+All numbers are little-endian.
 """
 
 import hashlib

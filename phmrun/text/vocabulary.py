@@ -1,8 +1,8 @@
 """Vocabulary: text to token ids and back, learned from text, saved in a directory; and the vocabulary of words.
 
 Id 0 is padding, 1 the unknown token, 2 the beginning and 3 the end of a sentence, except in vocabularies of running
-text, which need none of these. On disk a vocabulary is ``vocabulary.json`` (kind, sizes, checksum) and one model file. Nothing on disk is
-executable: no pickle.
+text, which need none of these. On disk a vocabulary is ``vocabulary.json`` (kind, sizes, checksum) and one model
+file. Nothing on disk is executable: no pickle.
 """
 
 import hashlib

@@ -158,7 +158,7 @@ SICK = "pair_ID\tsentence_A\tsentence_B\tentailment_label"
         ("dnli", f"[{DNLI}\n{DNLI}]", 2, "a comma or the end"),
         ("dnli", f"[{DNLI},\n{{]", 2, "not JSON"),
         ("dnli", f"[{DNLI},\n{DNLI[:-2]}\\ud800\"}}]", 2, "not JSON"),
-        ("dnli", f"[{DNLI}]\nmore", 1, "after the end"),
+        ("dnli", f"[{DNLI}]\nmore", 1, "follows the end"),
         ("dnli", f"[{DNLI},\n]", 2, "no object follows the last comma"),
         ("dnli", "[]", None, "no labelled pair"),
         ("dnli", f"[{DNLI},\n7]", 2, "int"),
