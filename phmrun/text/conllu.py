@@ -1,9 +1,9 @@
 """Reader and writer of CoNLL-U treebanks; the round trip is exact, and errors name file and line.
 
-A sentence keeps its lines: comments, multi-word tokens (``1-2``), empty nodes (``1.1``), unused columns, line
-ends and blank lines. Only columns of its words are replaced.
-The PyPI library ``conllu`` writes parsed values instead: it normalizes comments (``#text=a`` becomes ``# text = a``) and
-drops repeated features, empty columns and line ends. It does not check trees, either.
+A sentence keeps its lines: comments, multi-word tokens (``1-2``), empty nodes (``1.1``), unused columns, line ends
+and blank lines. Only columns of its words are replaced.
+The PyPI library ``conllu`` writes parsed values instead: it normalizes comments (``#text=a`` becomes ``# text = a``)
+and drops repeated features, empty columns and line ends. It does not check trees, either.
 
 Source: https://universaldependencies.org/format.html
 """
