@@ -1,200 +1,146 @@
-"""The recipes of CONTRIBUTING.md, followed in a copy of the source tree: each edits the files that it names alone."""
+"""The recipes of CONTRIBUTING.md, command by command, in a fresh clone with an install of its own."""
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tiny_experiments import write_agreement, write_corpus
+from tiny_experiments import write_agreement
 
 ROOT = Path(__file__).parents[1]
+SECTIONS = re.compile(r"^### (.+?)$(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
+RECIPES = dict(SECTIONS.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+TOUCHED = {
+    "structure": {
+        "phmrun/layers/structures/tiled.py",
+        "pyproject.toml",
+        "tests/layers/structures/test_tiled.py",
+    },
+    "dataset": {"phmrun/datasets/entries/made-up.yaml"},
+    "metric": {"phmrun/metrics/recall.py", "pyproject.toml", "tests/metrics/test_recall.py"},
+    "network": {"phmrun/models/bag.py", "pyproject.toml", "tests/models/test_bag.py"},
+    "task": {
+        *(f"tasks/reviews/{name}.py" for name in ("__init__", "config", "data", "module")),
+        "configs/tasks/reviews.yaml",
+        "pyproject.toml",
+        *(f"tests/tasks/reviews/{name}_reviews.py" for name in ("test", "tiny")),
+    },
+}
+"""Files that each recipe touches, the only ones."""
 
-STRUCTURE = '''"""Diagonal: W is zero beside its main diagonal.
 
-Formula:        W[i, i] = a[i]
-Parameters:     min(k, d)
-Initialisation: normal, with the variance of a dense layer's entries
-Source:         an example
-"""
-
-import torch
-from torch import Tensor, nn
-
-from phmrun.layers.structure import Structure, register
+def recipe(kind):
+    """Return the text of a recipe."""
+    return next(text for title, text in RECIPES.items() if title.startswith(f"A {kind}:"))
 
 
-@register("diagonal")
-class Diagonal(Structure):
-    """W[i, i] = a[i]."""
+def commands(kind):
+    """Return the commands of a recipe, as they are typed."""
+    return re.findall(r"^\$ (.+)$", recipe(kind), re.MULTILINE)
 
-    formula = "W[i, i] = a[i]"
-    source = "an example"
 
-    def __init__(self, out_features: int, in_features: int) -> None:
-        super().__init__(out_features, in_features)
-        self.a = nn.Parameter(torch.empty(min(out_features, in_features)))
+class Clone:
+    """A copy of the source tree with a virtual environment in which it is installed."""
 
-    @classmethod
-    def check(cls, out_features: int, in_features: int) -> str | None:
-        return None
+    def __init__(self, folder):
+        self.tree, self.bin = folder / "clone", folder / "venv" / "bin"
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
+            "PHMRUN_DATA": str(folder / "data"),
+            "PHMRUN_CACHE": str(folder / "cache"),
+            "WANDB_MODE": "disabled",
+        }
 
-    def reset_parameters(self, std: float) -> None:
-        nn.init.normal_(self.a, std=std)
-
-    def materialize(self) -> Tensor:
-        return nn.functional.pad(
-            torch.diag(self.a), (0, self.in_features - len(self.a), 0, self.out_features - len(self.a))
+    def install(self):
+        """Copy the tracked files and install them, with the packages of this environment, without the network."""
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
         )
-'''
+        if listed.returncode:
+            pytest.skip("the source is no git repository")
+        for name in listed.stdout.splitlines():
+            if (ROOT / name).exists():
+                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.tree / name, follow_symlinks=False)
+        self.run(f"{sys.executable} -m venv --without-pip {self.bin.parent}", cwd=self.bin.parents[1])
+        packages = [path for path in sys.path if path.endswith("-packages")]
+        (site,) = self.bin.parent.glob("lib/python*/site-packages")
+        (site / "outer.pth").write_text("".join(f"{path}\n" for path in packages))
+        self.run(f"{self.bin}/python -m pip install --quiet --no-deps --no-build-isolation -e .")
+        self.kept = self.files()
 
-DATASET = """
-made-up:
-  tasks: [nmt]
-  summary: a made-up language pair
-  licence: none
-  homepage: https://example.org
-  citation: none
-  format: parallel
-  mirrors: ["https://example.org/made-up"]
-  splits:
-    train: {aa: {path: train.aa}, bb: {path: train.bb}}
-    dev: {aa: {path: dev.aa}, bb: {path: dev.bb}}
-    test: {aa: {path: test.aa}, bb: {path: test.bb}}
-"""
+    def run(self, command, cwd=None):
+        """Run a command in the clone and return its output."""
+        done = subprocess.run(
+            shlex.split(command),
+            capture_output=True,
+            text=True,
+            cwd=cwd or self.tree,
+            env=self.environment,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+        return done.stdout
 
-MODEL = '''"""A bag of words: the mean of their vectors, and one map to the classes."""
+    def files(self):
+        """Return the texts of the clone's sources by name."""
+        folders = ("phmrun", "tasks", "configs", "tests")
+        paths = [path for folder in folders for path in (self.tree / folder).rglob("*")] + [*self.tree.glob("*")]
+        return {
+            str(path.relative_to(self.tree)): path.read_bytes()
+            for path in paths
+            if path.is_file() and "__pycache__" not in path.parts and ".egg-info" not in str(path)
+        }
 
-from typing import Any
-
-from torch import Tensor, nn
-
-from phmrun.layers import Embedding, Linear
-from phmrun.models.sentences import Sentences, pooled
-
-
-class BagOfWords(nn.Module):
-    """Logits of the classes."""
-
-    def __init__(self, words: int, classes: int, width: int, *, layer: Any, embedding: Any, output: Any) -> None:
-        super().__init__()
-        self.embedding = Embedding(words, width, **embedding)
-        self.map = Linear(width, width, **layer)
-        self.output = Linear(width, classes, **output)
-
-    def forward(self, sentences: Sentences) -> Tensor:
-        """``[batch, classes]``."""
-        return self.output(self.map(pooled(self.embedding(sentences.tokens), sentences.lengths, "mean")))
-
-
-def build(config: Any, words: int, classes: int) -> BagOfWords:
-    """As the config says."""
-    return BagOfWords(words, classes, config.model.width, **config.structures)
-'''
-
-METRIC = '''
-
-def length_ratio(outputs: Sequence[str], references: Sequence[str]) -> Score:
-    """Words of the outputs in parts of the references' words."""
-    words = [sum(len(line.split()) for line in side) for side in (outputs, references)]
-    return Score("length ratio", words[0] / words[1], "words:white-space", len(outputs))
-'''
+    def touched(self):
+        """Return the files that have changed since this was last asked; those below links to folders once."""
+        before, self.kept = self.kept, self.files()
+        changed = {name for name, text in self.kept.items() if before.get(name) != text}
+        return {re.sub("^phmrun/(tasks|configs)/", r"\1/", name) for name in changed}
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory):
-    """A copy of the source, all recipes followed; what was added or changed is in ``edits``."""
-    tree = tmp_path_factory.mktemp("tree")
-    for name in ("phmrun", "tasks", "configs"):
-        shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    (tree / "phmrun/layers/structures/diagonal.py").write_text(STRUCTURE)
-    (tree / "phmrun/datasets/entries/made_up.yaml").write_text(DATASET)
-    metrics = tree / "phmrun/metrics/translation.py"
-    metrics.write_text(metrics.read_text() + METRIC)
-    predictor = tree / "phmrun/families/sequence_to_sequence/predictor.py"
-    text = predictor.read_text()
-    changed = text.replace('"chrf": chrf}', '"chrf": chrf, "length-ratio": length_ratio}', 1)
-    assert changed != text
-    predictor.write_text(
-        changed.replace("\nMeasure =", "from phmrun.metrics.translation import length_ratio\n\nMeasure =", 1)
-    )
-    shutil.copytree(tree / "tasks/sva", tree / "tasks/mood")
-    for path in (tree / "tasks/mood").glob("*.py"):
-        path.write_text(path.read_text().replace("tasks.sva", "tasks.mood").replace('"sva"', '"mood"'))
-    (tree / "tasks/mood/bag.py").write_text(MODEL)
-    config = tree / "tasks/mood/config.py"
-    text = config.read_text()
-    changed = text.replace('Literal["transformer", ', 'Literal["bag", "transformer", ', 1)
-    changed = changed.replace("NETWORKS = {", 'NETWORKS = {"bag": "phmrun.tasks.mood.bag:build", ', 1)
-    assert len(changed) > len(text) + 40
-    config.write_text(changed)
-    described = tree / "recipes-1.0.dist-info"
-    described.mkdir()
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: recipes\nVersion: 1.0\n")
-    (described / "entry_points.txt").write_text(
-        "[phmrun.structures]\ndiagonal = phmrun.layers.structures.diagonal:Diagonal\n"
-        "[phmrun.tasks]\nmood = phmrun.tasks.mood:TASK\n"
-    )
-    write_corpus(tree / "data/made-up")
-    write_agreement(tree / "items")
-    return tree
+def clone(tmp_path_factory):
+    """A clone in which recipes are followed one after another."""
+    pytest.importorskip("setuptools")
+    made = Clone(tmp_path_factory.mktemp("recipes"))
+    made.tree.mkdir()
+    made.install()
+    write_agreement(Path(made.environment["PHMRUN_DATA"]) / "made-up")
+    place = made.run(f"{made.bin}/python -c 'import phmrun; print(phmrun.__file__)'", cwd=made.bin)
+    assert place.startswith(str(made.tree))
+    return made
 
 
-def phmrun(tree, *commands):
-    """Several commands in one process; the last lines of each, as JSON."""
-    code = (
-        "import contextlib, io, json, sys\n"
-        "from phmrun.cli.app import main\n"
-        "found = []\n"
-        "for command in json.loads(sys.argv[1]):\n"
-        "    out = io.StringIO()\n"
-        "    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):\n"
-        "        main(command)\n"
-        "    found.append(out.getvalue())\n"
-        "print(json.dumps(found))\n"
-    )
-    surroundings = {**os.environ, "PYTHONPATH": str(tree), "PHMRUN_DATA": str(tree / "data"), "WANDB_MODE": "disabled"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(commands)],
-        capture_output=True,
-        text=True,
-        cwd=tree,
-        env=surroundings,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    actual = json.loads(done.stdout.splitlines()[-1])
-    assert all(actual), done.stderr
-    return actual
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["dataset", "structure", "metric", "network", "task"])
+def test_a_recipe_works_as_it_is_written_and_touches_only_its_files(clone, kind):
+    text = recipe(kind)
+    for name in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
+        (clone.tree / "phmrun/datasets/entries/made-up.yaml").write_text(name)
+    assert commands(kind)
+    for command in commands(kind):
+        output = clone.run(command)
+        if "pytest" in command:
+            assert " passed" in output or "100%" in output, command
+    touched = clone.touched()
+    assert touched == TOUCHED[kind]
+    print(f"{kind}: {len(touched)} files touched: {', '.join(sorted(touched))}")
+    if kind == "metric":
+        scores = [json.loads(path.read_text()) for path in (clone.tree / "runs").glob("sva-made-up-*/metrics.json")]
+        assert any("test/recall" in metrics for metrics in scores)
 
 
-def test_the_recipes_work_as_they_are_written(tree):
-    small = ["--set", "model.width=32", "--max-steps", "2", "--json", "--set", "model.feedforward=32"]
-    words = [
-        "--source",
-        "aa",
-        "--target",
-        "bb",
-        "--set",
-        "data.vocabulary.kind=word",
-        "--set",
-        "data.vocabulary.size=200",
-    ]
-    items = [f"--{split}={tree}/items/{split}.tsv" for split in ("train", "dev", "test")]
-    shown, translated, task, formats = phmrun(
-        tree,
-        ["layers", "show", "diagonal"],
-        ["train", "nmt", "--data", "made-up", *words, "--layer", "diagonal", *small],
-        ["train", "mood", "--model", "bag", *items, *small],
-        ["data", "formats", "mood", "--json"],
-    )
-    assert [load["name"] for load in json.loads(formats)] == ["lines", "table"]
-    assert "W[i, i] = a[i]" in shown
-    result = json.loads(translated)
-    assert "made-up-diagonal" in result["run_id"]
-    assert result["metrics"]["test/length-ratio"]["value"] > 0
-    assert json.loads(task)["run_id"].startswith("mood-files-dense-1")
-    (run,) = (tree / "runs").glob("mood-*")
-    assert "network: bag" in (run / "config.yaml").read_text()
+def test_every_recipe_says_what_to_type():
+    assert len(RECIPES) == len(TOUCHED)
+    assert all(commands(kind) for kind in TOUCHED)
