@@ -101,5 +101,7 @@ def test_structure_reference_has_a_formula_for_every_structure(monkeypatch):
     monkeypatch.syspath_prepend(str(DOCS))
     import structure_reference
 
-    assert set(structure_reference.LATEX) == set(STRUCTURES.names())
+    # Examples of the pages register structures of their own.
+    ours = {name for name in STRUCTURES.names() if STRUCTURES.get(name).__module__.startswith("phmrun.")}
+    assert set(structure_reference.LATEX) == ours
     assert "data:image/png;base64," in structure_reference.picture("phm")
