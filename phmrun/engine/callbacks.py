@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from phmrun.engine.checkpoints import BEST, LAST, diverged, step_checkpoints, write_checkpoint
 from phmrun.engine.lightning import Callback, pl, window_completed
-from phmrun.engine.processes import Agreement, gathered, rank
+from phmrun.engine.processes import Agreement, all_gather, rank
 from phmrun.engine.progress import Meter, Record
 from phmrun.errors import Interrupted
 from phmrun.metric import metric_of
@@ -70,7 +70,7 @@ class Stopping(Callback):
         """After a step, stop if one of the processes was told to, by the step before if there are several."""
         if not window_completed(trainer):
             return
-        agreed = int(self._agreement.largest(self.received or 0, trainer.strategy.root_device))
+        agreed = int(self._agreement.all_reduce_max(self.received or 0, trainer.strategy.root_device))
         if agreed:
             self.received = agreed
         if agreed and trainer.global_step < trainer.max_steps:
@@ -105,7 +105,7 @@ class TimeLimit(Callback):
         """Looks at the clock, all processes at the one that began first."""
         if self.seconds is None or not window_completed(trainer):
             return
-        taken = self._agreement.largest(time.monotonic() - self._began, trainer.strategy.root_device)
+        taken = self._agreement.all_reduce_max(time.monotonic() - self._began, trainer.strategy.root_device)
         over = taken >= self.seconds
         if over and trainer.global_step < trainer.max_steps:
             self.reached = True
@@ -124,7 +124,7 @@ class Randomness(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The states of torch, CUDA, NumPy and Python, as tensors and lists, of every process."""
-        return {"states": gathered(random_states())}
+        return {"states": all_gather(random_states())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keeps this process's states for the first batch; where it has none, it goes on with those that it has."""
@@ -350,7 +350,7 @@ class PeriodicCheckpoints(Callback):
         step = trainer.global_step
         ends = step == trainer.max_steps or (trainer.should_stop and not self.unfinished())
         regular = step % self.every == 0 or ends
-        waited = self._agreement.largest(time.monotonic() - self._saved, trainer.strategy.root_device)
+        waited = self._agreement.all_reduce_max(time.monotonic() - self._saved, trainer.strategy.root_device)
         late = waited >= self.seconds
         if regular or late or trainer.should_stop:
             self.save(trainer, regular)

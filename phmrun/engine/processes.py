@@ -92,7 +92,7 @@ def follower_died(launched: Callable[[], list["subprocess.Popen[bytes]"]]) -> Ca
     return look
 
 
-def together() -> bool:
+def is_distributed() -> bool:
     """Whether this process trains with others."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
@@ -104,17 +104,17 @@ def is_leader() -> bool:
 
 def rank() -> int:
     """This process's number among those that train together, from 0."""
-    return dist.get_rank() if together() else 0
+    return dist.get_rank() if is_distributed() else 0
 
 
 def world() -> int:
     """How many processes train together."""
-    return dist.get_world_size() if together() else 1
+    return dist.get_world_size() if is_distributed() else 1
 
 
-def gathered(value: Value) -> list[Value]:
+def all_gather(value: Value) -> list[Value]:
     """Every process's value, in the order of their numbers; called by all of them at once."""
-    if not together():
+    if not is_distributed():
         return [value]
     values: list[Any] = [None] * world()
     dist.all_gather_object(values, value)
@@ -130,9 +130,9 @@ class Agreement:
     def __init__(self) -> None:
         self._pending: tuple[dist.Work, torch.Tensor] | None = None
 
-    def largest(self, value: float, device: torch.device) -> float:
+    def all_reduce_max(self, value: float, device: torch.device) -> float:
         """Return the largest value of the call before, 0 at first; alone, this call's own value."""
-        if not together():
+        if not is_distributed():
             return value
         before = self._read()
         shared = torch.tensor(float(value), device=device)

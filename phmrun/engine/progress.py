@@ -18,7 +18,7 @@ from torch import Tensor
 
 from phmrun.engine.checkpoints import diverged
 from phmrun.engine.lightning import Callback, pl, window_completed
-from phmrun.engine.processes import gathered, rank, world
+from phmrun.engine.processes import all_gather, rank, world
 
 LOG = logging.getLogger("phmrun.engine")
 MEMORY = 0.98
@@ -142,7 +142,7 @@ class Meter(Callback):
             PhmrunError: (exit 4) A loss is no finite number; such weights are not worth a checkpoint.
         """
         self.settle()
-        nll, units = zip(*gathered((self.nll, self.units)), strict=True)
+        nll, units = zip(*all_gather((self.nll, self.units)), strict=True)
         return {"nll": list(nll), "units": list(units), "seconds": self.elapsed()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
