@@ -7,7 +7,7 @@ and the fingerprints: SHA-256 sums of the user's files, of plug-ins and of catal
 dropout mask or metric computes, a run made before it must not be continued or scored by the code after it. Raise the
 version beside the key that selects the mathematics, in the section that declares the key::
 
-    class LanguageModelConfig(ModelConfig):
+    class LanguageModelOptions(ModelConfig):
         versions = {
             "network=transformer-xl": 2,  # positions begin at 0
             "weight_dropout": 2,  # one mask per batch

@@ -17,6 +17,10 @@ from phmrun.layers.embedding import Embedding
 from phmrun.layers.linear import Linear
 from phmrun.layers.structure import Structure, build_structure
 
+Structures = Mapping[str, Mapping[str, Any]]
+"""Structure and options of each part of a network: ``{"layer": {"structure": "phm", "n": 8}}``; left out: dense."""
+DENSE: Mapping[str, Any] = {"structure": "dense"}
+
 
 def structures_of(network: nn.Module) -> dict[str, Structure]:
     """Every structure of a network once, by the name of the module that it belongs to."""

@@ -10,8 +10,9 @@ Source:         Mehta et al., "DeLighT: Deep and Light-weight Transformer", ICLR
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +23,14 @@ from phmrun.layers import AdaptiveInput, FeedForward, Linear, MultiheadAttention
 from phmrun.layers.adaptive import TiedOutput
 from phmrun.layers.define import CHUNK
 from phmrun.layers.linear import glorot_std
+from phmrun.layers.network import Structures
+from phmrun.models.options import TransformerOptions
 from phmrun.models.transformer import (
     DecoderLayer,
     EncoderDecoder,
     EncoderLayer,
-    Norm,
     SinusoidalPositions,
     Sublayer,
-    Tie,
     check_tie,
 )
 from phmrun.registry import EMBEDDINGS
@@ -164,104 +165,75 @@ class DeLighTEmbedding(nn.Module):
 
 
 class DeLighT(EncoderDecoder):
-    """Encoder, decoder, embeddings and output map.
+    """Encoder, decoder, embeddings and output map; each side transforms its words' vectors by itself.
 
     Args:
-        width: Size of the residual stream (d); a multiple of 32.
-        encoder_layers: Blocks of the encoder (B).
-        decoder_layers: Blocks of the decoder.
-        depths: Group linear maps of the first and of the last block's transformation; the embeddings' has as many as
-            the first.
-        width_multiplier: w of the first block, and of the embeddings.
-        word_width: Size of a word's own vector, of the embeddings' and of the output map's.
-        norm: Where the norms stand; the authors' code has them behind the sums ("post").
-        dropout: Share of embeddings and of block outputs dropped in training.
-        attention_dropout: Share of attention weights dropped.
-        activation_dropout: Share of feed-forward activations dropped.
-        transformation_dropout: Share of the features after each map of a transformation dropped.
-        output_bias: Whether the output map has a bias; all other plain maps have.
-        tie: "all": source words, target words and output share one table; "decoder": the last two; "none": nothing.
-            Each side has a transformation of its own.
-        paper_positions: Sinusoids of the Transformer's paper in the place of tensor2tensor's.
-        layer: Structure of every plain map in the blocks, and its options; the group linear maps keep theirs.
-        embedding: Structure of the words' tables, and its options.
-        output: Structure of the map from the width to the words' own vectors, and its options.
+        options: Its section of the configuration; the options of the Transformer alone are not read.
+        sizes: Entries of the source and of the target vocabulary.
+        structures: Structure and options of ``layer``, every plain map in the blocks (group linear maps keep theirs);
+            of ``embedding``, the tables of the words' own vectors; of ``output``, the map from the width to these.
 
     Raises:
         PhmrunError: Sizes, structures and tying that do not go together.
     """
 
+    options: ClassVar[type[TransformerOptions]] = TransformerOptions
+
     def __init__(
-        self,
-        source_size: int,
-        target_size: int,
-        *,
-        width: int = 384,
-        encoder_layers: int = 8,
-        decoder_layers: int = 8,
-        depths: tuple[int, int] = (4, 8),
-        width_multiplier: float = 2.0,
-        word_width: int = 128,
-        norm: Norm = "post",
-        dropout: float = 0.1,
-        attention_dropout: float = 0.0,
-        activation_dropout: float = 0.0,
-        transformation_dropout: float = 0.0,
-        output_bias: bool = False,
-        tie: Tie = "all",
-        paper_positions: bool = False,
-        layer: Mapping[str, Any] | None = None,
-        embedding: Mapping[str, Any] | None = None,
-        output: Mapping[str, Any] | None = None,
+        self, options: TransformerOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
     ) -> None:
         super().__init__()
-        check_tie(tie, source_size, target_size)
-        _check_words(width, embedding or {})
+        source_size, target_size = sizes
+        layer, embedding, output = (structures.get(place, {}) for place in ("layer", "embedding", "output"))
+        width, word_width, dropout = options.width, options.word_width, options.dropout
+        depths, norm = (options.min_depth, options.max_depth), options.norm
+        check_tie(options.tie, source_size, target_size)
+        _check_words(width, embedding)
         # Scale 1: each embedding multiplies its words' vectors itself, before they are mapped.
         self.width, self.scale, self.dropout = width, 1.0, dropout
-        layer = layer or {}
-        common: dict[str, Any] = {"max_groups": most_groups(width), "dropout": transformation_dropout}
+        common: dict[str, Any] = {"max_groups": most_groups(width), "dropout": options.transformation_dropout}
 
         def sublayer(block: nn.Module, before: nn.Module | None = None) -> Sublayer:
             return Sublayer(block, width, norm, dropout, before=before)
 
         def attention(inputs: int) -> MultiheadAttention:
-            sizes: dict[str, Any] = {"inner_dim": width // 2, "output_dim": width}
-            return MultiheadAttention(inputs, 1, attention_dropout, **sizes, **layer)
+            inner: dict[str, Any] = {"inner_dim": width // 2, "output_dim": width}
+            return MultiheadAttention(inputs, 1, options.attention_dropout, **inner, **layer)
 
         def self_attention(depth: int, multiplier: float) -> Sublayer:
-            sizes: dict[str, Any] = {"depth": depth, "widest": multiplier * width}
-            before = DeLighTTransformation(width, width // 2, width // 2, **sizes, **common, **layer)
+            plan: dict[str, Any] = {"depth": depth, "widest": multiplier * width}
+            before = DeLighTTransformation(width, width // 2, width // 2, **plan, **common, **layer)
             return sublayer(attention(width // 2), before)
 
         def feedforward() -> Sublayer:
-            return sublayer(FeedForward(width, width // REDUCTION, activation_dropout, activation="swish", **layer))
+            inner = width // REDUCTION
+            return sublayer(FeedForward(width, inner, options.activation_dropout, activation="swish", **layer))
 
         def embed(words: AdaptiveInput) -> DeLighTEmbedding:
-            sizes: dict[str, Any] = {"depth": depths[0], "widest": width_multiplier * word_width}
-            transform = DeLighTTransformation(word_width, width // 2, width, **sizes, **common)
+            plan: dict[str, Any] = {"depth": depths[0], "widest": options.width_multiplier * word_width}
+            transform = DeLighTTransformation(word_width, width // 2, width, **plan, **common)
             return DeLighTEmbedding(words, transform, dropout)
 
         def table(size: int) -> AdaptiveInput:
-            return AdaptiveInput(size, word_width, (), **(embedding or {}))
+            return AdaptiveInput(size, word_width, (), **embedding)
 
         self.encoder = nn.ModuleList(
             EncoderLayer(self_attention(*scales), feedforward())
-            for scales in block_scales(encoder_layers, depths, width_multiplier)
+            for scales in block_scales(options.encoder_layers, depths, options.width_multiplier)
         )
         self.decoder = nn.ModuleList(
             DecoderLayer(self_attention(*scales), sublayer(attention(width)), feedforward())
-            for scales in block_scales(decoder_layers, depths, width_multiplier)
+            for scales in block_scales(options.decoder_layers, depths, options.width_multiplier)
         )
         self.encoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
-        self.positions = SinusoidalPositions(width, paper=paper_positions)
+        self.positions = SinusoidalPositions(width, paper=options.positions == "sinusoidal-vaswani")
         self.encoder_positions = self.decoder_positions = None
         source = table(source_size)
-        target = source if tie == "all" else table(target_size)
+        target = source if options.tie == "all" else table(target_size)
         self.source_embedding, self.target_embedding = embed(source), embed(target)
-        words = table(target_size) if tie == "none" else target
-        self.output = TiedOutput(width, words, output_bias, **(output or {}))
+        words = table(target_size) if options.tie == "none" else target
+        self.output = TiedOutput(width, words, options.output_bias, **output)
         share_parameters(self)
 
 

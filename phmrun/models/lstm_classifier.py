@@ -3,8 +3,9 @@
 Two sentences: natural language inference (Zhang et al. 2021, section 4.1). One: the number of a verb after a prefix.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,81 +13,61 @@ from torch.nn import functional as F
 
 from phmrun.layers import LSTM, build_embedding
 from phmrun.layers.embedding import Embedding
-from phmrun.layers.lstm import Cell, GateMapping, outputs
-from phmrun.models.sentences import ClassScores, Pooling, Sentences, pooled
-
-Matching = Literal["concat", "full"]
+from phmrun.layers.lstm import outputs
+from phmrun.layers.network import Structures
+from phmrun.models.options import LSTMClassifierOptions
+from phmrun.models.sentences import ClassScores, Sentences, pooled
 
 
 class LSTMClassifier(nn.Module):
     """softmax(MLP(pool_t h_t)), h the LSTM's outputs; two sentences' pooled vectors u and v are matched first.
 
     Args:
+        options: Its section of the configuration; every option is described there. The words' own vectors are learned
+            unless ``train_embedding`` is false.
+        sizes: Entries of the vocabulary, and number of classes.
+        structures: Structure and options of ``layer``, the LSTM's maps; ``embedding``, the word vectors, also of
+            several matrices; ``output``, the MLP.
         sentences: Sentences of an item, all read by the same LSTM.
-        width: Size of an input vector of the LSTM.
-        train_embedding: Whether the words' own vectors are learnt; the paper's are GloVe's and stay.
-        hidden: Size of the hidden vector; ``layers``, ``bidirectional``, ``cell`` and ``maps`` as of :class:`LSTM`.
-        pooling: How the outputs along a sentence become one vector.
-        matching: What the MLP gets of two sentences: [u; v] ("concat", Zhang et al. 2021), or [u; v; |u - v|; u * v]
-            ("full", Mou et al. 2016, equation 6).
-        mlp: Size of the hidden vectors of the MLP.
-        mlp_layers: Hidden layers of the MLP.
-        dropout: Share of the LSTM's inputs, and of the inputs of the MLP's maps, dropped in training.
-        word_dropout: Share of words whose whole vector is dropped.
-        layer: Structure of the LSTM's maps and its options.
-        embedding: Structure of the word vectors, or an embedding of several matrices, and its options.
-        output: The same for the MLP.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
     """
 
+    options: ClassVar[type[LSTMClassifierOptions]] = LSTMClassifierOptions
+
     def __init__(
         self,
-        vocabulary: int,
-        classes: int = 3,
+        options: LSTMClassifierOptions,
+        sizes: Sequence[int],
+        structures: Structures = MappingProxyType({}),
         *,
         sentences: int = 2,
-        width: int = 300,
-        train_embedding: bool = True,
-        hidden: int = 300,
-        layers: int = 1,
-        bidirectional: bool = False,
-        pooling: Pooling = "max-mean",
-        matching: Matching = "concat",
-        mlp: int = 300,
-        mlp_layers: int = 2,
-        dropout: float = 0.0,
-        word_dropout: float = 0.0,
-        cell: Cell = "standard",
-        maps: GateMapping = "gate",
-        layer: Mapping[str, Any] | None = None,
-        embedding: Mapping[str, Any] | None = None,
-        output: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.pooling: Pooling = pooling
-        self.matching: Matching = matching
+        vocabulary, classes = sizes
+        self.pooling, self.matching = options.pooling, options.matching
         self.sentences = sentences  # what its export graph takes
-        self.dropout, self.word_dropout = dropout, word_dropout
-        self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
+        self.dropout, self.word_dropout = options.dropout, options.word_dropout
+        self.embedding = build_embedding(vocabulary, options.width, **structures.get("embedding", {}))
         for table in own_vectors(self.embedding):
-            table.requires_grad_(train_embedding)
+            table.requires_grad_(options.train_embedding is not False)
         self.lstm = LSTM(
-            width,
-            hidden,
-            layers,
+            options.width,
+            options.hidden,
+            options.layers,
             batch_first=True,
-            dropout=dropout if layers > 1 else 0.0,
-            bidirectional=bidirectional,
-            cell=cell,
-            maps=maps,
-            **(layer or {}),
+            dropout=options.dropout if options.layers > 1 else 0.0,
+            bidirectional=options.bidirectional,
+            cell=options.cell,
+            maps=options.gate_maps,
+            **structures.get("layer", {}),
         )
         # A pooling of two parts, "max-mean", puts two vectors side by side.
-        summary = (1 + pooling.count("-")) * hidden * self.lstm.directions
-        parts = 4 if matching == "full" else sentences
-        self.output = ClassScores(parts * summary, classes, [mlp] * mlp_layers, dropout, **(output or {}))
+        summary = (1 + options.pooling.count("-")) * options.hidden * self.lstm.directions
+        parts = 4 if options.matching == "full" else sentences
+        mlp, output = [options.mlp] * options.mlp_layers, structures.get("output", {})
+        self.output = ClassScores(parts * summary, classes, mlp, options.dropout, **output)
 
     def forward(self, *sentences: Sentences) -> Tensor:
         """Logits of the classes, ``[batch, classes]``.

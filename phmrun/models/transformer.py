@@ -4,8 +4,9 @@ Legend: ``batch`` sentences, ``source``/``target`` positions, ``width`` of the r
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +15,13 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, build_embedding, share_parameters, tied_output
 from phmrun.layers.adaptive import TiedOutput
-from phmrun.layers.attention import Maps
 from phmrun.layers.inference import table_of
-from phmrun.layers.linear import Activation
+from phmrun.layers.network import DENSE, Structures
+from phmrun.models.options import TransformerOptions
+from phmrun.registry import EMBEDDINGS
 
 Norm = Literal["pre", "post"]
 Normalization = Literal["layer", "rms"]
-Positions = Literal["sinusoidal", "sinusoidal-vaswani", "relative"]
 Tie = Literal["all", "decoder", "none"]
 
 
@@ -250,103 +251,64 @@ class Transformer(EncoderDecoder):
     """Encoder, decoder, embeddings and output map.
 
     Args:
-        source_size: Source vocabulary entries.
-        target_size: Target vocabulary entries.
-        width: Size of the residual stream and of the embeddings.
-        inner: Hidden size of the feed-forward blocks.
-        heads: Attention heads.
-        encoder_layers: Number of encoder layers.
-        decoder_layers: Number of decoder layers.
-        norm: "pre" (with a final norm after each stack) or "post".
-        dropout: Share of embeddings and of block outputs dropped in training.
-        attention_dropout: Share of attention weights dropped.
-        activation_dropout: Share of feed-forward activations dropped.
-        maps: Q, K and V as one map ("joint") or three ("separate").
-        attention_bias: Whether attention maps have biases; tensor2tensor's have none.
-        feedforward_bias: Whether the maps of the feed-forward blocks have biases.
-        output_bias: Whether the output map has one.
-        upsample: Factor U on the inner widths: that of queries, keys and values, and of the feed-forward blocks.
-        normalization: "layer" norms, or "rms".
-        positions: "sinusoidal" vectors (of tensor2tensor, or "sinusoidal-vaswani": of the paper's formula), or
-            "relative" buckets: scores by distance, per stack and head.
-        activation: Of the feed-forward blocks: "relu" or "swish".
-        tie: "all": source embedding, target embedding and output share one matrix; "decoder": the last two do. Of an
-            embedding of several matrices the output shares the words' own vectors.
-        layer: Structure of every map in the blocks and its options: ``{"structure": "phm", "n": 8}``.
-        contract: The same for the second map of the feed-forward blocks, where it is to differ.
-        embedding: A structure or an embedding of several matrices, and its options: ``{"structure": "define"}``.
-        output: Structure of the output map, or of what a tied one has of its own, and its options.
+        options: Its section of the configuration; every option is described there.
+        sizes: Entries of the source and of the target vocabulary.
+        structures: Structure and options of ``layer``, every map in the blocks: ``{"structure": "phm", "n": 8}``; of
+            ``embedding``, also one of several matrices; of ``output``, the output map or a tied one's own matrices.
 
     Raises:
         PhmrunError: Sizes, structures and tying that do not go together.
     """
 
+    options: ClassVar[type[TransformerOptions]] = TransformerOptions
+
     def __init__(
-        self,
-        source_size: int,
-        target_size: int,
-        *,
-        width: int = 512,
-        inner: int = 2048,
-        heads: int = 8,
-        encoder_layers: int = 6,
-        decoder_layers: int = 6,
-        norm: Norm = "pre",
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation_dropout: float = 0.1,
-        maps: Maps = "joint",
-        attention_bias: bool = False,
-        feedforward_bias: bool = True,
-        output_bias: bool = False,
-        upsample: int = 1,
-        normalization: Normalization = "layer",
-        positions: Positions = "sinusoidal",
-        activation: Activation = "relu",
-        tie: Tie = "all",
-        layer: Mapping[str, Any] | None = None,
-        contract: Mapping[str, Any] | None = None,
-        embedding: Mapping[str, Any] | None = None,
-        output: Mapping[str, Any] | None = None,
+        self, options: TransformerOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
     ) -> None:
         super().__init__()
-        check_tie(tie, source_size, target_size)
+        source_size, target_size = sizes
+        layer, embedding, output = (structures.get(place, {}) for place in ("layer", "embedding", "output"))
+        check_tie(options.tie, source_size, target_size)
+        check_tied_output(options.tie, embedding, output)
+        width, dropout, norm = options.width, options.dropout, options.norm
         self.width = width
         self.scale = math.sqrt(width)
         self.dropout = dropout
-        layer = layer or {}
+        contract = contraction(layer, options.contract_n)
 
         def sublayer(block: nn.Module) -> Sublayer:
-            return Sublayer(block, width, norm, dropout, normalization)
+            return Sublayer(block, width, norm, dropout, options.normalization)
 
         def attention() -> Sublayer:
-            sizes: dict[str, Any] = {"maps": maps, "inner_dim": upsample * width}
-            return sublayer(MultiheadAttention(width, heads, attention_dropout, attention_bias, **sizes, **layer))
+            maps: dict[str, Any] = {"maps": options.attention_maps, "inner_dim": options.upsample * width}
+            dropped, bias = options.attention_dropout, options.bias
+            return sublayer(MultiheadAttention(width, options.heads, dropped, bias, **maps, **layer))
 
         def feedforward() -> Sublayer:
-            sizes = (width, upsample * inner, activation_dropout, feedforward_bias)
-            return sublayer(FeedForward(*sizes, activation=activation, contract=contract, **layer))
+            inner = options.upsample * options.feedforward
+            rest = (inner, options.activation_dropout, options.feedforward_bias)
+            return sublayer(FeedForward(width, *rest, activation=options.activation, contract=contract, **layer))
 
-        self.encoder = nn.ModuleList(EncoderLayer(attention(), feedforward()) for _ in range(encoder_layers))
+        self.encoder = nn.ModuleList(EncoderLayer(attention(), feedforward()) for _ in range(options.encoder_layers))
         self.decoder = nn.ModuleList(
-            DecoderLayer(attention(), attention(), feedforward()) for _ in range(decoder_layers)
+            DecoderLayer(attention(), attention(), feedforward()) for _ in range(options.decoder_layers)
         )
-        self.encoder_norm = build_norm(normalization, width) if norm == "pre" else nn.Identity()
-        self.decoder_norm = build_norm(normalization, width) if norm == "pre" else nn.Identity()
-        relative = positions == "relative"
-        self.positions = None if relative else SinusoidalPositions(width, paper=positions == "sinusoidal-vaswani")
-        self.encoder_positions = RelativePositions(heads, both_ways=True) if relative else None
-        self.decoder_positions = RelativePositions(heads, both_ways=False) if relative else None
+        self.encoder_norm = build_norm(options.normalization, width) if norm == "pre" else nn.Identity()
+        self.decoder_norm = build_norm(options.normalization, width) if norm == "pre" else nn.Identity()
+        relative, paper = options.positions == "relative", options.positions == "sinusoidal-vaswani"
+        self.positions = None if relative else SinusoidalPositions(width, paper=paper)
+        self.encoder_positions = RelativePositions(options.heads, both_ways=True) if relative else None
+        self.decoder_positions = RelativePositions(options.heads, both_ways=False) if relative else None
         # After the blocks: the order in which weights are drawn is part of what a seed means.
-        self.source_embedding = build_embedding(source_size, width, **(embedding or {}))
+        self.source_embedding = build_embedding(source_size, width, **embedding)
         self.target_embedding = (
-            self.source_embedding if tie == "all" else build_embedding(target_size, width, **(embedding or {}))
+            self.source_embedding if options.tie == "all" else build_embedding(target_size, width, **embedding)
         )
-        self.tied = tie != "none"
+        self.tied = options.tie != "none"
         self.output = (
-            tied_output(width, self.target_embedding, output_bias, **(output or {}))
+            tied_output(width, self.target_embedding, options.output_bias, **output)
             if self.tied
-            else Linear(width, target_size, output_bias, **(output or {}))
+            else Linear(width, target_size, options.output_bias, **output)
         )
         share_parameters(self)
         # Embeddings, and the output map where it is not tied, with variance 1/width.
@@ -383,3 +345,25 @@ def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
             valid=("decoder", "none"),
             hint="Set data.vocabulary.joint=true, or --set model.tie=decoder.",
         )
+
+
+def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[str, Any]) -> None:
+    """Refuse a structure for an output map that is the embedding itself; one of several matrices has a map besides."""
+    structure = embedding.get("structure", "dense")
+    if tie == "none" or structure in EMBEDDINGS or output in ({}, DENSE, embedding):
+        return
+    raise PhmrunError(
+        f"the output map is tied to the embedding, whose structure is {structure!r}",
+        where="output.structure",
+        hint=f"Use --embedding {output['structure']}, or --set model.tie=none.",
+    )
+
+
+def contraction(layer: Mapping[str, Any], n: int | None) -> Mapping[str, Any] | None:
+    """Structure of the feed-forward blocks' second map if its order n differs from the layer's."""
+    if n is None:
+        return None
+    if "n" not in layer:
+        structure = layer.get("structure", "dense")
+        raise PhmrunError(f"the layer {structure!r} has no order n that could differ", where="model.contract_n")
+    return {**layer, "n": n}

@@ -3,14 +3,14 @@
 Nothing computed is ever stored: each row's network is built, on the meta device, by what ``train`` builds it with.
 """
 
-import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from phmrun.config import Experiment, Source, Task, resolve
@@ -84,27 +84,40 @@ def build_counts(table: PaperTable, row: PaperRow, name: str, overrides: Mapping
 
 
 def networks() -> dict[str, str]:
-    """The networks that tables can name, of all tasks: where each one's class, or what builds it, is found."""
+    """Classes of the networks that tables can name, of all tasks, each as ``module:name``."""
     return {name: place for task in TASKS.names() for name, place in TASKS.get(task).networks.items()}
 
 
 def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None = None) -> nn.Module:
-    """One of :func:`networks` on the default device; refuses unknown, missing and contradictory arguments."""
+    """Build one of :func:`networks` on the default device.
+
+    Args:
+        name: Name of the network.
+        arguments: Its options, ``sizes`` (a list of vocabulary entries and the like), and its structures: ``layer``,
+            ``embedding``, ``output``.
+        where: Place of the arguments, for messages.
+
+    Raises:
+        PhmrunError: There is no such network or option, the sizes are missing, or values contradict each other.
+    """
     places = networks()
     if name not in places:
         raise unknown("network", name, places, where=where)
-    build: Callable[..., nn.Module] = load(places[name])
-    parameters = inspect.signature(build).parameters
-    for argument in arguments:
-        if argument not in parameters:
-            raise unknown(f"argument of the network {name!r}", argument, parameters, where=where)
-    required = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
-    missing = [key for key in required if key not in arguments]
-    if missing:
-        raise PhmrunError(f"the network {name!r} needs {', '.join(missing)}", where=where)
-    network = build(**arguments)
-    share_parameters(network)
-    return network
+    network = load(places[name])
+    structures = {place: arguments[place] for place in ("layer", "embedding", "output") if place in arguments}
+    options = {key: value for key, value in arguments.items() if key != "sizes" and key not in structures}
+    for key in options:
+        if key not in network.options.model_fields:
+            raise unknown(f"option of the network {name!r}", key, network.options.model_fields, where=where)
+    if "sizes" not in arguments:
+        raise PhmrunError(f"the network {name!r} needs sizes: a list of vocabulary entries", where=where)
+    try:
+        checked = network.options(**options)
+    except ValidationError as error:
+        raise PhmrunError(f"the network {name!r}: {error.errors()[0]['msg']}", where=where) from error
+    built: nn.Module = network(checked, arguments["sizes"], structures)
+    share_parameters(built)
+    return built
 
 
 def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:

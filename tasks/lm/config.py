@@ -57,7 +57,7 @@ class StreamDataConfig(SplitFilesConfig):
         return self.splitting
 
 
-class LanguageModelConfig(ModelConfig):
+class LanguageModelOptions(ModelConfig):
     """Shape of the network; naming a network or a preset sets further keys, which others then override."""
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -190,7 +190,7 @@ class LanguageModelExperiment(Experiment):
 
     task: Literal["lm"] = Field("lm", description="Language modelling.")
     data: StreamDataConfig = Field(StreamDataConfig(), description="Running text and its words.")
-    model: LanguageModelConfig = Field(LanguageModelConfig(), description="Shape of the network.")
+    model: LanguageModelOptions = Field(LanguageModelOptions(), description="Shape of the network.")
     batch: StreamBatchConfig = Field(StreamBatchConfig(), description="Text of a micro-batch.")
     training: LanguageTrainingConfig = Field(
         LanguageTrainingConfig(), description="Length, optimisation, validation, checkpoints."

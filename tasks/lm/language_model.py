@@ -1,13 +1,14 @@
 """What every language model offers, which reads a segment of text and can go on from there; and its word vectors."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from torch import Tensor
 
 from phmrun.layers import AdaptiveInput, AdaptiveSoftmax, DeFINE, build_embedding
 from phmrun.layers.cross_entropy import CrossEntropy
+from phmrun.layers.network import Structures
 from phmrun.registry import EMBEDDINGS
+from phmrun.tasks.lm.config import LanguageModelOptions
 
 State = tuple[Tensor, ...]
 """What a model remembers of the text before, detached; the batch is every tensor's first dimension."""
@@ -44,33 +45,26 @@ class WordTables(NamedTuple):
 
 
 def build_word_tables(
-    vocabulary: int,
-    width: int,
-    *,
-    embedding: Mapping[str, Any] | None = None,
-    output: Mapping[str, Any] | None = None,
-    tie: bool = True,
-    bias: bool = False,
-    any_width: bool = False,
+    options: LanguageModelOptions, vocabulary: int, structures: Structures, *, any_width: bool = False
 ) -> WordTables:
-    """Input and output of a language model whose context model ends in vectors of ``width``.
+    """Build input and output of a language model whose context model ends in vectors of the width m.
 
     Args:
-        vocabulary: Vocabulary entries, in order of falling frequency.
-        width: Size of the context model's output vectors (m), and of its input vectors.
-        embedding: A structure or an embedding and its options: ``{"structure": "define", "depth": 3}``.
-        output: Structure of the output's own maps and its options.
-        tie: Whether the output shares the words' own vectors; untied, it has the same clusters.
-        bias: Whether words and clusters have output biases.
-        any_width: Whether the context model reads vectors of any size, as an LSTM does.
+        options: Section of the configuration: width, tying and output biases are read. An untied output has the same
+            clusters of words.
+        vocabulary: Entries of the vocabulary, in order of falling frequency.
+        structures: Structure or embedding of the word vectors, ``embedding``, and structure of the output's own maps.
+        any_width: True if the context model reads vectors of any size, as an LSTM does.
     """
-    arguments = dict(embedding or {})
-    if arguments.get("structure", "dense") in EMBEDDINGS:
-        table = build_embedding(vocabulary, width, any_width=any_width, **arguments)
+    width, embedding = options.width, structures.get("embedding", {})
+    if embedding.get("structure", "dense") in EMBEDDINGS:
+        table = build_embedding(vocabulary, width, any_width=any_width, **embedding)
     else:
-        table = AdaptiveInput(vocabulary, width, (), **arguments)
+        table = AdaptiveInput(vocabulary, width, (), **embedding)
     define = table if isinstance(table, DeFINE) else None
     words = cast(AdaptiveInput, table if define is None else define.mapping)
-    tied, options = words if tie else None, output or {}
-    softmax = AdaptiveSoftmax(width, vocabulary, words.cutoffs, words.div_value, bias, tied=tied, **options)
+    tied, output = words if options.tie else None, structures.get("output", {})
+    softmax = AdaptiveSoftmax(
+        width, vocabulary, words.cutoffs, words.div_value, options.output_bias, tied=tied, **output
+    )
     return WordTables(words, define, softmax, cast(int, table.embedding_dim))

@@ -4,8 +4,9 @@ Legend: ``batch`` texts, ``length`` new positions, ``memory`` positions before t
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +15,9 @@ from torch.nn import functional as F
 from phmrun.kernels import attend
 from phmrun.layers import FeedForward, Linear
 from phmrun.layers.cross_entropy import CrossEntropy
+from phmrun.layers.network import Structures
 from phmrun.models.transformer import sinusoids
-from phmrun.tasks.lm.config import LanguageModelExperiment
+from phmrun.tasks.lm.config import LanguageModelOptions
 from phmrun.tasks.lm.language_model import Reading, State, build_word_tables
 
 
@@ -108,53 +110,37 @@ class TransformerXL(nn.Module):
     nearest ``memory`` with its own, rather than to all of the memory and of its own segment.
 
     Args:
-        vocabulary: Vocabulary entries, in order of falling frequency.
-        width: Size of the residual stream (m); ``inner``: of the hidden vectors of the feed-forward blocks;
-            ``head_width``: of a query, key or value of one head.
-        memory: Positions of the text before that are kept.
-        bias: Whether words and clusters have output biases; ``tie``: whether the output shares the word vectors.
-        dropout: Share of word vectors, block outputs and feed-forward activations dropped in training;
-            ``attention_dropout`` of attention weights.
-        layer: Structure of every map in the layers and its options; ``output`` likewise of the output's own maps.
-        embedding: A structure or an embedding for the word vectors, and its options.
+        options: Its section of the configuration; every option is described there.
+        sizes: Entries of the vocabulary, in order of falling frequency.
+        structures: Structure and options of ``layer``, every map in the layers; of ``embedding``, the word vectors,
+            also of several matrices; of ``output``, the output's own maps.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
     """
 
+    options: ClassVar[type[LanguageModelOptions]] = LanguageModelOptions
+
     def __init__(
-        self,
-        vocabulary: int,
-        *,
-        width: int = 410,
-        inner: int = 2100,
-        heads: int = 10,
-        head_width: int = 41,
-        layers: int = 16,
-        memory: int = 150,
-        bias: bool = True,
-        tie: bool = True,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.0,
-        layer: Mapping[str, Any] | None = None,
-        embedding: Mapping[str, Any] | None = None,
-        output: Mapping[str, Any] | None = None,
+        self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
     ) -> None:
         super().__init__()
-        self.width, self.memory, self.dropout = width, memory, dropout
+        width, heads, head_width, dropout = options.width, options.heads, options.head_width, options.dropout
+        self.width, self.memory, self.dropout = width, options.memory, dropout
         self.clamp_len: int | None = None
         self.same_length = False
-        tables = build_word_tables(vocabulary, width, embedding=embedding, output=output, tie=tie, bias=bias)
+        tables = build_word_tables(options, sizes[0], structures)
         self.embedding = tables.words
         self.define = tables.define
+        layer = structures.get("layer", {})
         self.context = nn.ModuleList(
             XLLayer(
-                RelativeAttention(width, heads, head_width, attention_dropout, **(layer or {})),
-                FeedForward(width, inner, dropout, **(layer or {})),
+                RelativeAttention(width, heads, head_width, options.attention_dropout, **layer),
+                FeedForward(width, options.inner, dropout, **layer),
                 width,
                 dropout,
             )
-            for _ in range(layers)
+            for _ in range(options.layers)
         )
         self.context_bias = SharedBias(heads, head_width)
         self.output = tables.output
@@ -182,10 +168,3 @@ class TransformerXL(nn.Module):
 
     def _drop(self, vectors: Tensor) -> Tensor:
         return F.dropout(vectors, self.dropout, self.training)
-
-
-def build(config: LanguageModelExperiment, vocabulary: int) -> TransformerXL:
-    """The network that a config describes."""
-    sizes = {"width", "inner", "heads", "head_width", "layers", "memory"}
-    options = config.model.model_dump(include={*sizes, "tie", "dropout", "attention_dropout"})
-    return TransformerXL(vocabulary, bias=config.model.output_bias, **options, **config.structures)

@@ -5,8 +5,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from phmrun.config.sections import MOST_LAYERS, FilePath, ModelConfig
+from phmrun.config.sections import FilePath
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
+from phmrun.models.options import LSTMClassifierOptions
 
 
 class NLIDataConfig(ClassificationDataConfig):
@@ -51,43 +52,12 @@ def _label(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class NLIModelConfig(ModelConfig):
-    """Shape of the network: one LSTM reads both sentences, an MLP compares them."""
-
-    width: int = Field(300, ge=1, description="Numbers of an input vector of the LSTM.")
-    hidden: int = Field(300, ge=1, description="Numbers of a hidden vector of the LSTM.")
-    layers: int = Field(1, ge=1, le=MOST_LAYERS, description="Layers of the LSTM.")
-    bidirectional: bool = Field(False, description="A second LSTM reads backwards.")
-    gate_maps: Literal["gate", "stacked"] = Field(
-        "gate", description="The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."
-    )
-    cell: Literal["standard", "linear-output"] = Field(
-        "standard",
-        description="The LSTM's cell: h = σ(o) ∘ tanh(c), or h = o ∘ c, as Zhang et al. 2021 print theirs; slow.",
-    )
-    pooling: Literal["mean", "max", "last", "max-mean"] = Field(
-        "max-mean", description="How the LSTM's outputs along a sentence become one vector."
-    )
-    matching: Literal["concat", "full"] = Field(
-        "concat",
-        description="What the MLP gets of the sentences' vectors u and v: both side by side (the papers), or |u - v| "
-        "and u * v with them, which learns more from few pairs.",
-    )
-    mlp: int = Field(300, ge=1, description="Numbers of a hidden vector of the MLP.")
-    mlp_layers: int = Field(2, ge=0, le=MOST_LAYERS, description="Hidden layers of the MLP.")
-    dropout: float = Field(0.0, ge=0, lt=1, description="Share of the inputs of LSTM and MLP dropped.")
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of words whose whole vector is dropped.")
-    train_embedding: bool | None = Field(
-        None, description="Learn the words' own vectors; null: unless pretrained ones are given."
-    )
-
-
 class NLIExperiment(ClassificationExperiment):
     """Configuration of the task nli."""
 
     task: Literal["nli"] = Field("nli", description="Natural language inference.")
     data: NLIDataConfig = Field(NLIDataConfig(), description="Sentence pairs and their words.")
-    model: NLIModelConfig = Field(NLIModelConfig(), description="Shape of the network.")
+    model: LSTMClassifierOptions = Field(LSTMClassifierOptions(), description="Shape of the network.")
 
     @property
     def format(self) -> str:

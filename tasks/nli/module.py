@@ -14,15 +14,8 @@ from phmrun.tasks.nli.config import NLIExperiment
 def build_module(config: NLIExperiment, words: int, classes: int) -> ClassificationModule:
     """The module of an experiment with so many vocabulary entries and classes."""
     model, training = config.model, config.training
-    network = LSTMClassifier(
-        words,
-        classes,
-        sentences=2,
-        maps=model.gate_maps,
-        **model.model_dump(exclude={"gate_maps", "train_embedding"}),
-        train_embedding=config.learns_vectors,
-        **config.structures,
-    )
+    options = model.model_copy(update={"train_embedding": config.learns_vectors})
+    network = LSTMClassifier(options, (words, classes), config.structures)
     return ClassificationModule(
         network,
         optimizer_from(training.optimizer),

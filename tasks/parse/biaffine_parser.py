@@ -1,8 +1,9 @@
 """The deep biaffine dependency parser (Dozat et al. 2017), with the reduced classifiers of Matsuno et al. 2018."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, cast
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,16 +11,11 @@ from torch.nn import functional as F
 
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear
 from phmrun.layers.lstm import outputs, outputs_and_cells
+from phmrun.layers.network import Structures
 from phmrun.layers.structures.dense import Dense
 from phmrun.registry import STRUCTURES
+from phmrun.tasks.parse.config import ParserOptions
 from phmrun.text.vocabulary import UNK
-
-CharacterPooling = Literal["last", "attention", "attention-cell"]
-"""How the outputs of the LSTM over a word's characters become one vector."""
-ParserCell = Literal["parser-v2", "plain", "coupled"]
-"""LSTM cells; see :class:`BiaffineParser`."""
-Start = Literal["usual", "parser-v2"]
-"""Values with which the weights begin."""
 
 
 Group = tuple[int, int, int]
@@ -50,86 +46,63 @@ class BiaffineParser(nn.Module):
     The vector of a word is the sum of its own (rare words share that of the unknown word) and what an LSTM makes of
     its characters; a tag's stands beside it.
 
+    Dropout of vectors is the same at all positions of a sentence. Cells of ``parser-v2`` lose numbers of the hidden
+    vectors, as released; other cells entries of the recurrent matrices, which the fused kernel can do. If a word loses
+    its vector or its tag's, the other one is scaled up. ``character_pooling`` of the characters' LSTM with outputs h
+    and cell vectors c: M h_T ("last"); M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T) ("attention"); the same
+    with c_T in the place of h_T, as in Dozat and Manning's released parser ("attention-cell").
+
+    ``start=parser-v2``, as released: biaffine weights, the characters' map and attention, tags and all biases at 0,
+    characters normal with variance 1, the maps of dependents and heads alike, with orthonormal columns. Structures with
+    several factors, where 0 would stay 0, begin as usual.
+
+    With classifiers of square matrices only, the arc classifier has two linear terms and the label classifier no
+    constants, as in equations 6, 7, 10 and 11 of Matsuno et al. The dependent's term adds the same to all heads of a
+    word, so no choice of a head depends on it.
+
     Args:
-        character_pooling: What of its outputs h_1 … h_T becomes the vector of a spelling: "last": M h_T; "attention",
-            M [Σ_t a_t h_t; h_T] + b with a = softmax(u·h_1 … u·h_T); "attention-cell": the same with the cell vector
-            c_T instead of h_T, as in Dozat and Manning's released parser.
-        hidden: Hidden size of each direction of the LSTM over words.
-        arc_width: Size of the vectors that the arc classifier reads.
-        label_width: Size of those that the label classifier reads.
-        cell: "parser-v2": four gates σ(2·) with one bias each and a learnt first state, as released; "plain": four
-            gates with two biases, as ``nn.LSTM``; "coupled": the input gate is 1 - forget gate, of runs before.
-        dropout: Share of numbers dropped in training from what LSTM layers, MLPs and classifiers read, the same at all
-            positions of a sentence.
-        recurrent_dropout: Share of the numbers of the LSTMs' hidden vectors dropped in training, the same at all
-            positions of a sentence; of other cells than "parser-v2", of the entries of their recurrent matrices.
-        embedding_dropout: Share of words that are read without their word vector in training, and of words that are
-            read without their tag vector; what is left of the two is scaled up.
-        word_dropout: Share of words whose own vector is that of the unknown word in training; their characters stay.
-        vector_std: Standard deviation with which vectors of words, tags and characters begin; ``None``: 1/√width.
-        start: "usual": as each module begins. "parser-v2", as released: biaffine weights, the characters' map and
-            attention, tags and all biases at 0, characters normal with variance 1, and the maps of dependents and heads
-            alike, with orthonormal columns; of structures with several factors, where 0 would stay 0, as usual.
-        classifier: Structure of the bilinear forms and its options. With one of square matrices only the arc classifier
-            has two linear terms and the label classifier no constants, as in equations 6, 7, 10 and 11 of Matsuno et
-            al. The dependent's term adds the same to all heads of a word, so no choice of a head depends on it.
-        layer: Structure of the maps of LSTMs and MLPs and its options.
-        embedding: The same for the vectors of words, tags and characters.
+        options: Its section of the configuration; every option is described there.
+        sizes: Rows of the tables of words, tags and characters, and number of labels.
+        structures: Structure and options of ``layer``, the maps of LSTMs and MLPs; of ``embedding``, the vectors of
+            words, tags and characters; of ``output``, the bilinear forms.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
     """
 
+    options: ClassVar[type[ParserOptions]] = ParserOptions
+
     def __init__(
-        self,
-        words: int,
-        tags: int,
-        characters: int,
-        labels: int,
-        *,
-        word_width: int = 100,
-        tag_width: int = 100,
-        character_width: int = 100,
-        character_hidden: int = 200,
-        character_pooling: CharacterPooling = "last",
-        hidden: int = 200,
-        layers: int = 3,
-        arc_width: int = 400,
-        label_width: int = 100,
-        cell: ParserCell = "parser-v2",
-        dropout: float = 0.33,
-        recurrent_dropout: float = 0.0,
-        embedding_dropout: float = 0.0,
-        word_dropout: float = 0.0,
-        vector_std: float | None = None,
-        start: Start = "usual",
-        classifier: Mapping[str, Any] | None = None,
-        layer: Mapping[str, Any] | None = None,
-        embedding: Mapping[str, Any] | None = None,
+        self, options: ParserOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
     ) -> None:
         super().__init__()
-        self.dropout, self.embedding_dropout, self.word_dropout = dropout, embedding_dropout, word_dropout
-        self.vector_std, self.start, self.character_pooling = vector_std, start, character_pooling
-        layer, classifier, embedding = layer or {}, classifier or {}, embedding or {}
+        words, tags, characters, labels = sizes
+        layer, embedding, classifier = (structures.get(place, {}) for place in ("layer", "embedding", "output"))
+        self.dropout, self.embedding_dropout = options.dropout, options.embedding_dropout
+        self.word_dropout, self.vector_std, self.start = options.word_dropout, options.vector_std, options.start
+        self.character_pooling = options.character_pooling
+        hidden, dropout, dropped = options.hidden, options.dropout, options.recurrent_dropout
         recurrence: dict[str, Any] = {"batch_first": True, "variational": True, "input_dropout": dropout, **layer}
-        if cell == "parser-v2":
-            recurrence |= {"cell": cell, "bias_vectors": 1, "hidden_dropout": recurrent_dropout}
+        if options.cell == "parser-v2":
+            recurrence |= {"cell": options.cell, "bias_vectors": 1, "hidden_dropout": dropped}
         else:
-            recurrence |= {"coupled": cell == "coupled", "bias_vectors": 2, "weight_dropout": recurrent_dropout}
-        self.embedding = Embedding(words, word_width, **embedding)
-        self.tags = Embedding(tags, tag_width, **embedding)
-        self.letters = Embedding(characters, character_width, **embedding)
-        self.letter_lstm = LSTM(character_width, character_hidden, **recurrence)
-        attends = character_pooling != "last"
+            recurrence |= {"coupled": options.cell == "coupled", "bias_vectors": 2, "weight_dropout": dropped}
+        self.embedding = Embedding(words, options.word_width, **embedding)
+        self.tags = Embedding(tags, options.tag_width, **embedding)
+        self.letters = Embedding(characters, options.character_width, **embedding)
+        self.letter_lstm = LSTM(options.character_width, options.character_hidden, **recurrence)
+        attends = options.character_pooling != "last"
         # A single row, and so no matrix for a structure to replace.
-        self.letter_attention = Linear(character_hidden, 1, bias=False) if attends else None
-        self.letter_map = Linear(character_hidden * (1 + attends), word_width, bias=attends, **layer)
-        self.lstm = LSTM(word_width + tag_width, hidden, layers, bidirectional=True, dropout=dropout, **recurrence)
-        self.arc_mlp = nn.ModuleList(Linear(2 * hidden, arc_width, **layer) for _ in range(2))
-        self.label_mlp = nn.ModuleList(Linear(2 * hidden, label_width, **layer) for _ in range(2))
+        self.letter_attention = Linear(options.character_hidden, 1, bias=False) if attends else None
+        spelling = options.character_hidden * (1 + attends)
+        self.letter_map = Linear(spelling, options.word_width, bias=attends, **layer)
+        inputs = options.word_width + options.tag_width
+        self.lstm = LSTM(inputs, hidden, options.layers, bidirectional=True, dropout=dropout, **recurrence)
+        self.arc_mlp = nn.ModuleList(Linear(2 * hidden, options.arc_width, **layer) for _ in range(2))
+        self.label_mlp = nn.ModuleList(Linear(2 * hidden, options.label_width, **layer) for _ in range(2))
         reduced = STRUCTURES.get(classifier.get("structure", "dense")).square
-        self.arc_classifier = Biaffine(arc_width, bias_x=True, bias_y=reduced, constant=False, **classifier)
-        self.label_classifier = Biaffine(label_width, labels, constant=not reduced, **classifier)
+        self.arc_classifier = Biaffine(options.arc_width, bias_x=True, bias_y=reduced, constant=False, **classifier)
+        self.label_classifier = Biaffine(options.label_width, labels, constant=not reduced, **classifier)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -106,7 +106,7 @@ class TreebankDataConfig(DataConfig):
         return self
 
 
-class ParserConfig(ModelConfig):
+class ParserOptions(ModelConfig):
     """Shape of the deep biaffine parser."""
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -192,7 +192,7 @@ class ParsingExperiment(Experiment):
     output: LayerConfig = Field(
         LayerConfig(), description="Structure of the bilinear forms of both classifiers: also circulant or symmetric."
     )
-    model: ParserConfig = Field(ParserConfig(), description="Shape of the parser.")
+    model: ParserOptions = Field(ParserOptions(), description="Shape of the parser.")
     decoding: TreeDecodingConfig = Field(TreeDecodingConfig(), description="From scores of arcs to trees.")
 
     @property

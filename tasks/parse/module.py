@@ -84,16 +84,7 @@ def possible_arcs(arcs: Tensor, lengths: Tensor) -> Tensor:
 def build_module(config: ParsingExperiment, words: int, tags: int, characters: int, labels: int) -> ParserModule:
     """The module of an experiment with tables of so many rows, and so many labels of arcs."""
     training = config.training
-    network = BiaffineParser(
-        words,
-        tags,
-        characters,
-        labels,
-        **config.model.model_dump(exclude={"preset"}),
-        classifier=config.output.arguments,
-        layer=config.layer.arguments,
-        embedding=config.embedding.arguments,
-    )
+    network = BiaffineParser(config.model, (words, tags, characters, labels), config.structures)
     return ParserModule(
         network,
         optimizer_from(training.optimizer),

@@ -12,7 +12,7 @@ from phmrun.registry import networks
 LABELS = ("singular", "plural")
 
 
-class AgreementModelConfig(ModelConfig):
+class AgreementOptions(ModelConfig):
     """Shape of the network that reads a prefix."""
 
     network: Annotated[str, Registered(networks("sva"))] = Field(
@@ -49,7 +49,7 @@ class AgreementExperiment(ClassificationExperiment):
     """Configuration of the task sva."""
 
     task: Literal["sva"] = Field("sva", description="Subject–verb agreement.")
-    model: AgreementModelConfig = Field(AgreementModelConfig(), description="Shape of the network.")
+    model: AgreementOptions = Field(AgreementOptions(), description="Shape of the network.")
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -1,72 +1,55 @@
 """A Transformer encoder that classifies sentences: subject–verb agreement (Zhang et al. 2021, section 4.4)."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import ClassVar
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers import FeedForward, MultiheadAttention, build_embedding
-from phmrun.layers.attention import Maps
-from phmrun.models.sentences import ClassScores, Pooling, Sentences, pooled
-from phmrun.models.transformer import EncoderLayer, Norm, SinusoidalPositions, Sublayer, build_norm
-from phmrun.tasks.sva.config import AgreementExperiment
+from phmrun.layers.network import Structures
+from phmrun.models.sentences import ClassScores, Sentences, pooled
+from phmrun.models.transformer import EncoderLayer, SinusoidalPositions, Sublayer, build_norm
+from phmrun.tasks.sva.config import AgreementOptions
 
 
 class EncoderClassifier(nn.Module):
     """softmax(W pool_t encoder(x)_t + b).
 
     Args:
-        width: Size of the residual stream and of the embeddings.
-        inner: Hidden size of the feed-forward blocks.
-        norm: "pre" (with a final norm) or "post".
-        pooling: How the outputs along a sentence become one vector.
-        dropout: Share of embeddings and of block outputs dropped in training, as ``word_dropout`` of whole words,
-            ``attention_dropout`` of attention weights and ``activation_dropout`` of feed-forward activations.
-        maps: Q, K and V as one map ("joint") or three ("separate").
-        layer: Structure of every map in the blocks and its options; ``embedding`` and ``output`` likewise.
+        options: Its section of the configuration; every option is described there.
+        sizes: Entries of the vocabulary, and number of classes.
+        structures: Structure and options of ``layer``, every map in the blocks, of ``embedding`` and of ``output``.
 
     Raises:
         PhmrunError: Sizes and structures that do not go together.
     """
 
+    options: ClassVar[type[AgreementOptions]] = AgreementOptions
+
     def __init__(
-        self,
-        vocabulary: int,
-        classes: int = 2,
-        *,
-        width: int = 128,
-        inner: int = 512,
-        heads: int = 4,
-        layers: int = 2,
-        norm: Norm = "pre",
-        pooling: Pooling = "mean",
-        dropout: float = 0.1,
-        word_dropout: float = 0.0,
-        attention_dropout: float = 0.1,
-        activation_dropout: float = 0.1,
-        maps: Maps = "joint",
-        attention_bias: bool = True,
-        layer: Mapping[str, Any] | None = None,
-        embedding: Mapping[str, Any] | None = None,
-        output: Mapping[str, Any] | None = None,
+        self, options: AgreementOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
     ) -> None:
         super().__init__()
-        self.width, self.dropout, self.word_dropout = width, dropout, word_dropout
-        self.pooling: Pooling = pooling
-        layer = layer or {}
+        vocabulary, classes = sizes
+        layer, embedding, output = (structures.get(place, {}) for place in ("layer", "embedding", "output"))
+        width, dropout, norm = options.width, options.dropout, options.norm
+        self.width, self.dropout, self.word_dropout = width, dropout, options.word_dropout
+        self.pooling = options.pooling
 
         def encoder_layer() -> EncoderLayer:
-            attention = MultiheadAttention(width, heads, attention_dropout, attention_bias, maps=maps, **layer)
-            feedforward = FeedForward(width, inner, activation_dropout, **layer)
+            rest = (options.heads, options.attention_dropout, options.bias)
+            attention = MultiheadAttention(width, *rest, maps=options.attention_maps, **layer)
+            feedforward = FeedForward(width, options.feedforward, options.activation_dropout, **layer)
             return EncoderLayer(*(Sublayer(block, width, norm, dropout) for block in (attention, feedforward)))
 
-        self.encoder = nn.ModuleList(encoder_layer() for _ in range(layers))
+        self.encoder = nn.ModuleList(encoder_layer() for _ in range(options.layers))
         self.encoder_norm = build_norm("layer", width) if norm == "pre" else nn.Identity()
         self.positions = SinusoidalPositions(width)
-        self.embedding = build_embedding(vocabulary, width, **(embedding or {}))
-        self.output = ClassScores((1 + pooling.count("-")) * width, classes, **(output or {}))
+        self.embedding = build_embedding(vocabulary, width, **embedding)
+        self.output = ClassScores((1 + options.pooling.count("-")) * width, classes, **output)
         # forward multiplies by √width: words then have unit variance, beside positions between -1 and 1.
         self.embedding.reset_parameters(width**-0.5)  # type: ignore[operator]
 
@@ -81,18 +64,3 @@ class EncoderClassifier(nn.Module):
             hidden = layer(hidden, sentences.mask)
         scores: Tensor = self.output(pooled(self.encoder_norm(hidden), sentences.lengths, self.pooling))
         return scores
-
-
-def build(config: AgreementExperiment, words: int, classes: int) -> EncoderClassifier:
-    """The encoder that a config describes."""
-    model = config.model
-    dropouts = {"dropout", "word_dropout", "attention_dropout", "activation_dropout"}
-    return EncoderClassifier(
-        words,
-        classes,
-        inner=model.feedforward,
-        maps=model.attention_maps,
-        attention_bias=model.bias,
-        **model.model_dump(include={"width", "heads", "layers", "norm", "pooling", *dropouts}),
-        **config.structures,
-    )

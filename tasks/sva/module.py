@@ -9,7 +9,8 @@ from phmrun.engine.schedules import schedule_from
 from phmrun.families.sentence_classification.module import ClassificationModule
 from phmrun.families.sentence_classification.predictor import build_predictor as sentence_classifier
 from phmrun.models.lstm_classifier import LSTMClassifier
-from phmrun.tasks.sva.config import AgreementExperiment
+from phmrun.models.options import LSTMClassifierOptions
+from phmrun.tasks.sva.config import AgreementExperiment, AgreementOptions
 
 
 def build_module(config: AgreementExperiment, words: int, classes: int) -> ClassificationModule:
@@ -25,18 +26,12 @@ def build_module(config: AgreementExperiment, words: int, classes: int) -> Class
 
 
 def build_lstm(config: AgreementExperiment, words: int, classes: int) -> LSTMClassifier:
-    """The LSTM that a config describes."""
-    model = config.model
-    return LSTMClassifier(
-        words,
-        classes,
-        sentences=1,
-        hidden=model.width,
-        mlp_layers=0,
-        maps=model.gate_maps,
-        **model.model_dump(include={"width", "layers", "pooling", "dropout", "word_dropout"}),
-        **config.structures,
+    """Return the LSTM of an experiment; hidden vectors have the width of the embeddings, and there is no MLP."""
+    shared = AgreementOptions.model_fields.keys() & LSTMClassifierOptions.model_fields.keys()
+    options = LSTMClassifierOptions(
+        hidden=config.model.width, mlp_layers=0, **config.model.model_dump(include=set(shared))
     )
+    return LSTMClassifier(options, (words, classes), config.structures, sentences=1)
 
 
 build_predictor = partial(sentence_classifier, prompt="the words before a verb, one prefix a line", names=("prefix",))

@@ -2,6 +2,7 @@ import sys
 
 import pytest
 import torch
+from built_networks import built
 from torch.nn import functional as F
 
 from phmrun.bench.run import Amount, bench_run
@@ -87,8 +88,8 @@ def test_the_run_s_own_weights_give_its_logits(run, bias):
 
     changes = {"norm": "pre", "width": 16, "heads": 2, "feedforward": 24, "encoder_layers": 2, "decoder_layers": 1}
     section = open_run(run).config.model.model_copy(update={**changes, "upsample": 1, "tie": "all"})
-    sizes = {"width": 16, "heads": 2, "inner": 24, "encoder_layers": 2, "decoder_layers": 1}
-    ours = Transformer(30, 30, **sizes, attention_bias=bias, layer={"structure": "phm", "n": 2}).eval()
+    sizes = {"width": 16, "heads": 2, "feedforward": 24, "encoder_layers": 2, "decoder_layers": 1}
+    ours = built(Transformer, 30, 30, **sizes, bias=bias, layer={"structure": "phm", "n": 2}).eval()
     with torch.no_grad():
         for parameter in ours.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -106,9 +107,9 @@ def test_other_forms_have_no_place_for_the_weights(run):
     from phmrun.models.transformer import Transformer
 
     section = open_run(run).config.model
-    sizes = {"width": 8, "heads": 2, "inner": 8, "encoder_layers": 1, "decoder_layers": 1}
+    sizes = {"width": 8, "heads": 2, "feedforward": 8, "encoder_layers": 1, "decoder_layers": 1}
     for form in ({"norm": "post"}, {"positions": "relative"}, {"normalization": "rms"}):
-        assert not has_place_for(Transformer(9, 9, **sizes, **form), section)
+        assert not has_place_for(built(Transformer, 9, 9, **sizes, **form), section)
 
 
 def test_in_the_same_rounds_as_ours(run):

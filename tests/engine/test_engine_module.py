@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from built_networks import built
 from tiny_experiments import write_corpus
 from torch.nn import functional as F
 from torch.optim import SGD
@@ -32,9 +33,9 @@ def data_of(corpus, cache, accumulate):
 
 def module_of(size, smoothing=0.1):
     torch.manual_seed(0)
-    sizes = {"width": 16, "inner": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    sizes = {"width": 16, "feedforward": 24, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     still = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
-    network = Transformer(size, size, **sizes, **still, layer={"structure": "phm", "n": 2})
+    network = built(Transformer, size, size, **sizes, **still, layer={"structure": "phm", "n": 2})
 
     def plain(network, *, fused=True):
         return SGD(network.parameters(), lr=1.0)

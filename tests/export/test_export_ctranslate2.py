@@ -22,9 +22,9 @@ NETWORKS = {
     "phm": {"layer": {"structure": "phm", "n": 4}, "embedding": {"structure": "phm", "n": 4}},
     "low rank": {"layer": {"structure": "low-rank", "rank": 3}},
     "post-norm": {"norm": "post"},
-    "untied, with biases": {"maps": "separate", "attention_bias": True, "tie": "none", "output_bias": True},
+    "untied, with biases": {"attention_maps": "separate", "bias": True, "tie": "none", "output_bias": True},
     "upsampled": {"upsample": 2},
-    "T5": {"normalization": "rms", "positions": "relative", "feedforward_bias": False, "maps": "separate"},
+    "T5": {"normalization": "rms", "positions": "relative", "feedforward_bias": False, "attention_maps": "separate"},
     "relative, post-norm, upsampled": {"positions": "relative", "upsample": 2, "norm": "post"},
     "DeFINE": {"embedding": {"structure": "define"}},
 }
@@ -96,7 +96,7 @@ def test_a_model_is_converted_once_and_again_when_the_weights_change(vocabularie
 
 
 def test_int8_takes_about_a_quarter_of_the_room(vocabularies, tmp_path):
-    ours = network(len(vocabularies.source), width=64, inner=256)
+    ours = network(len(vocabularies.source), width=64, feedforward=256)
     sizes = [
         (converted(ours, vocabularies, tmp_path / kind, kind) / "model.bin").stat().st_size for kind in ("none", "int8")
     ]

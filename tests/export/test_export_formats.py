@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from built_networks import built
 from random_transformers import network
 
 from phmrun.engine.module import TrainingModule
@@ -32,8 +33,16 @@ class Module:
 def trained(tmp_path):
     """Stand-in for a trained run, around a small untrained network."""
     torch.manual_seed(3)
-    network = Transformer(
-        24, 24, width=16, inner=32, heads=2, encoder_layers=1, decoder_layers=1, layer={"structure": "phm", "n": 4}
+    network = built(
+        Transformer,
+        24,
+        24,
+        width=16,
+        feedforward=32,
+        heads=2,
+        encoder_layers=1,
+        decoder_layers=1,
+        layer={"structure": "phm", "n": 4},
     )
     run = SimpleNamespace(id="nmt-test", path=tmp_path)
     module = SequenceToSequenceModule(network.eval(), None, None, smoothing=0.0)
@@ -81,7 +90,7 @@ def test_torch_export_gives_the_same_logits(trained):
     "options",
     [
         {"layer": {"structure": "phm", "n": 4}, "embedding": {"structure": "define"}, "norm": "post"},
-        {"normalization": "rms", "positions": "relative", "maps": "separate", "attention_bias": True, "upsample": 2},
+        {"normalization": "rms", "positions": "relative", "attention_maps": "separate", "bias": True, "upsample": 2},
     ],
 )
 def test_steps_of_the_decoder_end_at_the_networks_own_logits(options):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from built_networks import built
 
 from phmrun.engine.export_graph import outputs_of
 from phmrun.errors import PhmrunError
@@ -26,24 +27,36 @@ CLUSTERS = {"structure": "adaptive", "cutoffs": [8, 20]}
 
 
 def lstm(**options):
-    return LSTMLanguageModel(40, 16, [24], bias=True, layer=PHM, **options)
+    return built(LSTMLanguageModel, 40, width=16, hidden=24, layers=2, output_bias=True, layer=PHM, **options)
 
 
 def transformer_xl(**options):
-    return TransformerXL(40, width=16, inner=32, heads=2, head_width=8, layers=2, memory=3, layer=PHM, **options)
+    return built(
+        TransformerXL,
+        40,
+        width=16,
+        inner=32,
+        heads=2,
+        head_width=8,
+        layers=2,
+        memory=3,
+        output_bias=True,
+        layer=PHM,
+        **options,
+    )
 
 
 def parser(**options):
     sizes = {"word_width": 16, "tag_width": 16, "character_width": 8, "character_hidden": 8, "hidden": 8, "layers": 2}
-    return BiaffineParser(32, 12, 20, 4, **sizes, arc_width=8, label_width=8, layer=PHM, **options)
+    return built(BiaffineParser, 32, 12, 20, 4, **sizes, arc_width=8, label_width=8, layer=PHM, **options)
 
 
 def encoder(**options):
-    return EncoderClassifier(32, 3, width=16, inner=32, heads=2, layer=PHM, output=PHM, **options)
+    return built(EncoderClassifier, 32, 3, width=16, feedforward=32, heads=2, layer=PHM, output=PHM, **options)
 
 
 def pair_reader(**options):
-    return LSTMClassifier(32, 3, width=16, hidden=8, mlp=8, layer=PHM, bidirectional=True, **options)
+    return built(LSTMClassifier, 32, 3, width=16, hidden=8, mlp=8, layer=PHM, bidirectional=True, **options)
 
 
 NETWORKS = {
@@ -62,7 +75,7 @@ NETWORKS = {
     "transformer-xl-define": (transformer_xl, {"embedding": DEFINE}, language_model_graph),
     "transformer-xl-adaptive": (transformer_xl, {"embedding": CLUSTERS}, language_model_graph),
     "parser": (parser, {"embedding": PHM}, parser_graph),
-    "parser-circulant": (parser, {"classifier": {"structure": "circulant"}}, parser_graph),
+    "parser-circulant": (parser, {"output": {"structure": "circulant"}}, parser_graph),
 }
 
 

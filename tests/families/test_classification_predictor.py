@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from built_networks import built
 from torch import nn
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -133,7 +134,9 @@ def test_scores_of_a_split():
 @torch.no_grad()
 def test_neither_batches_nor_their_order_change_an_answer():
     torch.manual_seed(0)
-    network = LSTMClassifier(len(WORDS), 3, width=8, hidden=8, mlp=6, layer={"structure": "phm", "n": 2}).double()
+    network = built(
+        LSTMClassifier, len(WORDS), 3, width=8, hidden=8, mlp=6, layer={"structure": "phm", "n": 2}
+    ).double()
     items = [("a " * (1 + n % 5), "b c " * (n % 4)) for n in range(23)]
     settings = {"prompt": "", "names": ("premise", "hypothesis")}
     whole = SentenceClassifier(network, VOCABULARY, **settings).classify(items).probabilities

@@ -1,7 +1,7 @@
 import pytest
 
 from phmrun.config import ConfigError, Source, resolve, run_id, semantic_values, task_defaults
-from phmrun.families.sequence_to_sequence.config import TransformerConfig
+from phmrun.models.options import TransformerOptions
 from phmrun.tasks.nmt.config import TranslationExperiment
 
 
@@ -18,7 +18,7 @@ def mistakes(values):
 
 
 def test_the_default_preset_is_what_the_defaults_are():
-    model = TransformerConfig()
+    model = TransformerOptions()
     assert {key: getattr(model, key) for key in model.presets[model.preset]} == model.presets[model.preset]
 
 

@@ -5,6 +5,7 @@ import math
 import pytest
 import sacrebleu
 import torch
+from built_networks import built
 from tiny_experiments import configured
 
 from phmrun.config import Task
@@ -19,9 +20,9 @@ from phmrun.text.vocabulary import BOS, EOS, PAD
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_the_loss_sums_over_target_tokens(smoothing, output_bias):
     torch.manual_seed(0)
-    sizes = {"width": 8, "inner": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    sizes = {"width": 8, "feedforward": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
     still = {"attention_dropout": 0.0, "activation_dropout": 0.0, "output_bias": output_bias}
-    network = Transformer(12, 12, **sizes, **still).double()
+    network = built(Transformer, 12, 12, **sizes, **still).double()
     if output_bias:
         torch.nn.init.normal_(network.output.bias)
     module = SequenceToSequenceModule(network, None, None, smoothing=smoothing)
@@ -48,7 +49,7 @@ def test_the_loss_sums_over_target_tokens(smoothing, output_bias):
 
 def test_an_untrained_network_is_about_as_good_as_chance():
     torch.manual_seed(0)
-    network = Transformer(64, 64, width=32, inner=32, heads=2, encoder_layers=1, decoder_layers=1).eval()
+    network = built(Transformer, 64, 64, width=32, feedforward=32, heads=2, encoder_layers=1, decoder_layers=1).eval()
     module = SequenceToSequenceModule(network, None, None, smoothing=0.0)
     source, target = torch.randint(4, 64, (20, 9)), torch.randint(4, 64, (20, 9))
     batch = ParallelBatch(source, None, target, torch.arange(180), torch.randint(4, 64, (180,)), 180, 180)

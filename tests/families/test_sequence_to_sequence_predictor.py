@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 import sacrebleu
 import torch
+from built_networks import built
 
 from phmrun.decoding.beam import Hypothesis
 from phmrun.families.sequence_to_sequence import predictor as translation
@@ -26,8 +27,8 @@ def vocabularies():
 
 def network(size):
     torch.manual_seed(0)
-    sizes = {"width": 8, "inner": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    return Transformer(size, size, **sizes, layer={"structure": "phm", "n": 2})
+    sizes = {"width": 8, "feedforward": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    return built(Transformer, size, size, **sizes, layer={"structure": "phm", "n": 2})
 
 
 class Data(NamedTuple):

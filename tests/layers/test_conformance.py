@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import built_networks
 import pytest
 import torch
 from torch import nn
@@ -184,7 +185,9 @@ def test_a_square_structure_says_so_wherever_it_does_not_fit():
 def test_a_parser_over_a_users_square_structure_has_the_terms_of_the_reduced_ones():
     def terms(structure):
         sizes = {"word_width": 4, "tag_width": 4, "character_width": 4, "character_hidden": 4, "hidden": 4, "layers": 1}
-        parser = BiaffineParser(9, 5, 7, 3, arc_width=8, label_width=8, classifier={"structure": structure}, **sizes)
+        parser = built_networks.built(
+            BiaffineParser, 9, 5, 7, 3, arc_width=8, label_width=8, output={"structure": structure}, **sizes
+        )
         return [
             (item.u is not None, item.v is not None, item.c is not None)
             for item in (parser.arc_classifier, parser.label_classifier)

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from built_networks import built
 from structure_cases import CASES
 from torch import nn
 
@@ -74,8 +75,8 @@ def test_folding_leaves_plain_modules_and_tied_tables_tied(name, options, paddin
 def test_a_folded_transformer_is_plain_and_tied(tie):
     torch.manual_seed(0)
     phm = {"structure": "phm", "n": 2}
-    sizes = {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    network = Transformer(16, 16, **sizes, tie=tie, layer=phm, embedding=phm, output=phm)
+    sizes = {"width": 16, "feedforward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    network = built(Transformer, 16, 16, **sizes, tie=tie, layer=phm, embedding=phm, output=phm)
     plain = folded(network)
     assert not [name for name, module in plain.named_modules() if isinstance(module, (Structure, Linear, Embedding))]
     assert (plain.source_embedding is plain.target_embedding) == (tie == "all")
@@ -86,8 +87,8 @@ def test_a_folded_transformer_is_plain_and_tied(tie):
 @pytest.mark.parametrize("maps", ["joint", "separate"])
 def test_a_factored_transformer_does_the_same(maps):
     torch.manual_seed(0)
-    sizes = {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    network = Transformer(16, 16, **sizes, maps=maps, layer={"structure": "phm", "n": 2}).eval()
+    sizes = {"width": 16, "feedforward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    network = built(Transformer, 16, 16, **sizes, attention_maps=maps, layer={"structure": "phm", "n": 2}).eval()
     expected = network(SOURCE, None, TARGET)
     for plain in (for_inference(network, "factored"), for_inference(network, "dense", decoder="factored")):
         assert any(isinstance(module, PackedLinear) for module in plain.decoder.modules())

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from built_networks import built
 from torch import nn
 
 from phmrun.engine.counting import count_network
@@ -16,8 +17,8 @@ MAPS = 2 * 2 + 4 * 2 + 2 * 4  # 2 encoder layers: attention 2, feed-forward 2; 2
 
 def network(share, dual=False, **options):
     layer = {"structure": "phm", "n": 4, "share": share, "dual": dual}
-    sizes = {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
-    return Transformer(24, 24, layer=layer, **sizes, **options)
+    sizes = {"width": 16, "feedforward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    return built(Transformer, 24, 24, layer=layer, **sizes, **options)
 
 
 def maps(model):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from built_networks import built
 from test_incremental import PAD, VOCABULARY, walk
 from torch.nn import functional as F
 
@@ -14,8 +15,9 @@ from phmrun.models.incremental import IncrementalTransformer
 
 def network_of(seed=0, **options):
     torch.manual_seed(seed)
-    sizes = {"width": 64, "word_width": 16, "encoder_layers": 1, "decoder_layers": 2, "depths": (2, 3)}
-    network = DeLighT(VOCABULARY, VOCABULARY, **{**sizes, **options}).double().eval()
+    sizes = {"width": 64, "word_width": 16, "encoder_layers": 1, "decoder_layers": 2}
+    sizes |= {"min_depth": 2, "max_depth": 3, "norm": "post"}
+    network = built(DeLighT, VOCABULARY, VOCABULARY, **{**sizes, **options}).double().eval()
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.add_(0.2 * torch.randn_like(parameter) if name.endswith("bias") else 0.5 * parameter)
@@ -24,7 +26,7 @@ def network_of(seed=0, **options):
 
 def count(width, vocabulary):
     with torch.device("meta"):
-        network = DeLighT(vocabulary, vocabulary, width=width)
+        network = built(DeLighT, vocabulary, vocabulary, width=width, encoder_layers=8, decoder_layers=8, norm="post")
     return sum(parameter.numel() for parameter in network.parameters())
 
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from built_networks import built
 from structure_cases import CASES
 from torch.nn import functional as F
 
@@ -23,8 +24,8 @@ VOCABULARY = 32
 
 def network_of(seed=0, *, dtype=torch.float64, **options):
     torch.manual_seed(seed)
-    sizes = {"width": 16, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
-    network = Transformer(VOCABULARY, VOCABULARY, **{**sizes, **options}).to(dtype).eval()
+    sizes = {"width": 16, "feedforward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
+    network = built(Transformer, VOCABULARY, VOCABULARY, **{**sizes, **options}).to(dtype).eval()
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if name.endswith("bias"):
@@ -75,7 +76,7 @@ def walk(network, decoder, *, widths, seed, batch=4, selections=True):
 
 
 LAYOUTS = [
-    {"norm": norm, "maps": maps, "attention_bias": bias, "tie": tie}
+    {"norm": norm, "attention_maps": maps, "bias": bias, "tie": tie}
     for norm, (maps, bias, tie) in itertools.product(
         ("pre", "post"), (("joint", False, "all"), ("separate", True, "decoder"), ("joint", True, "none"))
     )

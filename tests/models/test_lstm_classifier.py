@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from built_networks import built
 from torch.nn import functional as F
 
 from phmrun.layers import folded
@@ -18,7 +19,7 @@ FIRST, SECOND = (batch_of([np.array(row) for row in rows]) for rows in ROWS)
 
 def build(**options):
     torch.manual_seed(0)
-    return LSTMClassifier(12, 3, width=8, hidden=8, mlp=6, **options).double().eval()
+    return built(LSTMClassifier, 12, 3, width=8, hidden=8, mlp=6, **options).double().eval()
 
 
 def by_hand(network, *sides):
@@ -48,7 +49,7 @@ def by_hand(network, *sides):
     [
         {},
         {"matching": "full"},
-        {"maps": "stacked"},
+        {"gate_maps": "stacked"},
         {"bidirectional": True},
         {"layers": 2},
         {"mlp_layers": 0},

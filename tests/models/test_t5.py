@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from built_networks import built
 from test_incremental import network_of, walk
 
 from phmrun.models.incremental import IncrementalTransformer
@@ -10,8 +11,8 @@ from phmrun.models.transformer import RelativePositions, Transformer, padding_ma
 T5 = {
     "normalization": "rms",
     "positions": "relative",
-    "maps": "separate",
-    "attention_bias": False,
+    "attention_maps": "separate",
+    "bias": False,
     "feedforward_bias": False,
 }
 WIDTH, INNER, HEADS, VOCABULARY = 16, 24, 2, 32
@@ -21,8 +22,8 @@ TARGET = torch.tensor([[2, 11, 12, 20], [2, 13, 4, 5]])
 
 def build():
     torch.manual_seed(0)
-    sizes = {"width": WIDTH, "inner": INNER, "heads": HEADS, "encoder_layers": 2, "decoder_layers": 3}
-    network = Transformer(VOCABULARY, VOCABULARY, **sizes, **T5).double().eval()
+    sizes = {"width": WIDTH, "feedforward": INNER, "heads": HEADS, "encoder_layers": 2, "decoder_layers": 3}
+    network = built(Transformer, VOCABULARY, VOCABULARY, **sizes, **T5).double().eval()
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if "positions" in name or "norm" in name:

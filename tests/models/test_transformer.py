@@ -5,10 +5,12 @@ import math
 
 import pytest
 import torch
+from built_networks import built
 from structure_cases import CASES
 from torch import nn
 
 from phmrun.errors import PhmrunError
+from phmrun.models.options import TransformerOptions
 from phmrun.models.transformer import Transformer, padding_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -20,8 +22,8 @@ TARGET = torch.tensor([[2, 11, 12], [2, 13, 0]])
 
 def build(**options):
     torch.manual_seed(0)
-    sizes = {"width": WIDTH, "inner": INNER, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
-    network = Transformer(VOCABULARY, VOCABULARY, **{**sizes, **options}).double().eval()
+    sizes = {"width": WIDTH, "feedforward": INNER, "heads": HEADS, "encoder_layers": LAYERS, "decoder_layers": LAYERS}
+    network = built(Transformer, VOCABULARY, VOCABULARY, **{**sizes, **options}).double().eval()
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if "norm" in name or name.endswith("bias"):
@@ -100,7 +102,7 @@ NETWORKS = [
 @pytest.mark.parametrize(("norm", "maps", "attention_bias", "name", "options"), NETWORKS)
 def test_hidden_vectors_equal_torchs(norm, maps, attention_bias, name, options):
     structure = {"structure": name, **options}
-    network = build(norm=norm, maps=maps, attention_bias=attention_bias, layer=structure, embedding=structure)
+    network = build(norm=norm, attention_maps=maps, bias=attention_bias, layer=structure, embedding=structure)
     theirs = reference(network, norm)
     mask = padding_mask(SOURCE, PAD)
     table = network.source_embedding.weight.detach()
@@ -140,7 +142,8 @@ def test_the_future_is_hidden():
 
 @pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
 def test_tying(tie, tables):
-    network = build(tie=tie, embedding={"structure": "phm", "n": 2}, output={"structure": "phm", "n": 4})
+    own = {"output": {"structure": "phm", "n": 4}} if tie == "none" else {}
+    network = build(tie=tie, embedding={"structure": "phm", "n": 2}, **own)
     structures = {network.source_embedding.structure, network.target_embedding.structure, network.output.structure}
     assert len(structures) == tables
     assert network.output.structure.n == (4 if tie == "none" else 2)
@@ -151,9 +154,15 @@ def test_tying(tie, tables):
     assert outside == {"all": phm2, "decoder": 2 * phm2, "none": 2 * phm2 + phm4}[tie]
 
 
+def test_a_tied_output_has_no_structure_of_its_own():
+    with pytest.raises(PhmrunError, match="tied to the embedding, whose structure is 'dense'") as caught:
+        build(output={"structure": "phm", "n": 4})
+    assert caught.value.where == "output.structure"
+
+
 def test_one_vocabulary_is_needed_to_tie_everything():
     with pytest.raises(PhmrunError, match="they have 8 and 16 entries") as caught:
-        Transformer(8, 16, width=8, inner=8, heads=2)
+        built(Transformer, 8, 16, width=8, feedforward=8, heads=2)
     assert caught.value.where == "model.tie"
 
 
@@ -161,8 +170,18 @@ def test_one_vocabulary_is_needed_to_tie_everything():
 def test_embeddings_and_output_are_drawn_with_variance_one_over_width(tie):
     torch.manual_seed(0)
     phm = {"structure": "phm", "n": 4}
-    network = Transformer(
-        4096, 4096, width=64, inner=64, heads=2, encoder_layers=1, decoder_layers=1, tie=tie, embedding=phm, output=phm
+    network = built(
+        Transformer,
+        4096,
+        4096,
+        width=64,
+        feedforward=64,
+        heads=2,
+        encoder_layers=1,
+        decoder_layers=1,
+        tie=tie,
+        embedding=phm,
+        output=phm,
     )
     for module in (network.source_embedding, network.target_embedding, network.output):
         assert float(module.weight.detach().std()) == pytest.approx(1 / 8, rel=0.03)
@@ -175,10 +194,13 @@ def test_dropout_is_for_training_only():
     assert not torch.equal(network(SOURCE, None, TARGET), network(SOURCE, None, TARGET))
 
 
+BASE = TransformerOptions.presets["base"]
+
+
 def block_matrices(**options):
     """Numbers in weight matrices of the base model's blocks, counted on the built network without its biases."""
     with torch.device("meta"):
-        network = Transformer(32, 32, **options)
+        network = built(Transformer, 32, 32, **BASE, **options)
     return sum(
         p.numel()
         for name, p in network.named_parameters()
@@ -188,7 +210,15 @@ def block_matrices(**options):
 
 def test_the_base_model_has_the_published_sizes():
     """44,040,192 = 18 attention blocks of 4·512² and 12 feed-forward blocks of 2·512·2048; a PHM map kd/n + n³."""
-    assert block_matrices() == block_matrices(maps="separate") == 44_040_192 == 18 * 4 * 512**2 + 12 * 2 * 512 * 2048
+    assert (
+        block_matrices()
+        == block_matrices(attention_maps="separate")
+        == 44_040_192
+        == 18 * 4 * 512**2 + 12 * 2 * 512 * 2048
+    )
     for n in (2, 4, 8, 16):
         for maps, number in (("joint", 18 * 2 + 12 * 2), ("separate", 18 * 4 + 12 * 2)):
-            assert block_matrices(maps=maps, layer={"structure": "phm", "n": n}) == 44_040_192 // n + number * n**3
+            assert (
+                block_matrices(attention_maps=maps, layer={"structure": "phm", "n": n})
+                == 44_040_192 // n + number * n**3
+            )

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from built_networks import built
 
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.engine.counting import count_parameters
@@ -29,9 +30,18 @@ TARGET = torch.tensor([[2, 11, 30], [2, 13, 4]])
 
 def build(kind, tie, **options):
     torch.manual_seed(0)
-    sizes = {"width": WIDTH, "inner": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1, "output_bias": True}
+    sizes = {
+        "width": WIDTH,
+        "feedforward": 32,
+        "heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "output_bias": True,
+    }
     embedding = {"structure": kind, **KINDS[kind]}
-    network = Transformer(VOCABULARY, VOCABULARY, **sizes, tie=tie, embedding=embedding, **options).double().eval()
+    network = (
+        built(Transformer, VOCABULARY, VOCABULARY, **sizes, tie=tie, embedding=embedding, **options).double().eval()
+    )
     with torch.no_grad():
         network.output.bias.normal_()
     return network

@@ -7,12 +7,12 @@ from phmrun.errors import PhmrunError
 from phmrun.papers.audit import build_network, networks
 
 SMALLEST = {
-    "transformer": {"source_size": 8, "target_size": 8, "width": 8, "inner": 8, "heads": 2},
-    "sva-encoder": {"vocabulary": 8},
-    "nli-lstm": {"vocabulary": 8},
-    "biaffine-parser": {"words": 8, "tags": 8, "characters": 8, "labels": 8},
-    "lstm-lm": {"vocabulary": 8, "width": 8},
-    "transformer-xl": {"vocabulary": 8},
+    "transformer": {"sizes": [8, 8], "width": 8, "feedforward": 8, "heads": 2},
+    "sva-encoder": {"sizes": [8, 2]},
+    "nli-lstm": {"sizes": [8, 3]},
+    "biaffine-parser": {"sizes": [8, 8, 8, 8]},
+    "lstm-lm": {"sizes": [8], "width": 8},
+    "transformer-xl": {"sizes": [8]},
 }
 
 
@@ -33,13 +33,18 @@ def test_every_network_takes_a_structure(name):
     assert phm < dense
 
 
-def test_mistakes():
+def test_unknown_networks_and_options_are_refused_with_the_valid_ones():
     with pytest.raises(PhmrunError, match="there is no network 'lstm'") as caught:
         build_network("lstm", {})
     assert "lstm-lm" in caught.value.valid
-    with pytest.raises(PhmrunError, match="no argument of the network 'lstm-lm' 'widht'") as caught:
-        build_network("lstm-lm", {"vocabulary": 8, "widht": 1}, where="here")
+    with pytest.raises(PhmrunError, match="no option of the network 'lstm-lm' 'widht'") as caught:
+        build_network("lstm-lm", {"sizes": [8], "widht": 1}, where="here")
     assert "width" in (caught.value.hint or "")
     assert caught.value.where == "here"
-    with pytest.raises(PhmrunError, match="needs words, tags, characters, labels"):
+
+
+def test_missing_sizes_and_bad_values_are_refused():
+    with pytest.raises(PhmrunError, match="needs sizes"):
         build_network("biaffine-parser", {})
+    with pytest.raises(PhmrunError, match="heads do not divide the width"):
+        build_network("transformer", {"sizes": [8, 8], "width": 9, "heads": 2})

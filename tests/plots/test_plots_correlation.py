@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from built_networks import built
 from torch import nn
 
 from phmrun.errors import PhmrunError
@@ -33,7 +34,7 @@ def test_the_map_of_a_table_in_pieces():
 
 def lm(**embedding):
     torch.manual_seed(0)
-    return LSTMLanguageModel(40, 16, (24,), embedding=embedding)
+    return built(LSTMLanguageModel, 40, width=16, hidden=24, layers=2, embedding=embedding)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +64,9 @@ def test_a_deep_embedding_has_one_for_each_layer(monkeypatch):
 
 
 def test_tied_embeddings_are_drawn_once():
-    sizes = {"width": 16, "inner": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    assert [panel.title for panel in correlation_panels(Transformer(40, 40, **sizes))] == ["source embedding"]
-    untied = Transformer(40, 32, tie="none", **sizes, embedding=DEFINE)
+    sizes = {"width": 16, "feedforward": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    assert [panel.title for panel in correlation_panels(built(Transformer, 40, 40, **sizes))] == ["source embedding"]
+    untied = built(Transformer, 40, 32, tie="none", **sizes, embedding=DEFINE)
     assert len(correlation_panels(untied)) == 8
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from built_networks import built
 from recording import default_double, largest_difference, part, recorded
 
 from phmrun.config.identity import changed_mathematics
@@ -19,7 +20,7 @@ def numbers():
 def network(numbers, clamp=-1, same=False):
     embedding = {"structure": "projective", "width": 8, "cutoffs": (10, 20)}
     sizes = {"width": 8, "inner": 10, "heads": 2, "head_width": 5, "layers": 2, "memory": MEMORY, "dropout": 0.0}
-    model = TransformerXL(30, **sizes, embedding=embedding).double()
+    model = built(TransformerXL, 30, **sizes, output_bias=True, embedding=embedding).double()
     model.load_state_dict(part(numbers, "before/"), strict=False)
     model.clamp_len, model.same_length = None if clamp < 0 else clamp, same
     return model

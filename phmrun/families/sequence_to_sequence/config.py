@@ -1,22 +1,13 @@
 """What sequence-to-sequence tasks configure: sentence pairs, vocabularies, the Transformer, the search for outputs."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.names import Registered
-from phmrun.config.sections import (
-    MOST_LAYERS,
-    ClassTrainingConfig,
-    DataConfig,
-    FilePath,
-    ModelConfig,
-    Section,
-    Unhashed,
-)
-from phmrun.registry import networks
+from phmrun.config.sections import ClassTrainingConfig, DataConfig, FilePath, Section, Unhashed
+from phmrun.models.options import TransformerOptions
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
 
@@ -93,131 +84,6 @@ class ParallelDataConfig(DataConfig):
         return self.model_copy(update={**nothing, "test_source": source, "test_target": target})
 
 
-_BASE: dict[str, Any] = {"width": 512, "feedforward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6}
-_FAIRSEQ: dict[str, Any] = {
-    **_BASE,
-    "norm": "post",
-    "normalization": "layer",
-    "positions": "sinusoidal",
-    "attention_maps": "separate",
-    "bias": True,
-    "feedforward_bias": True,
-    "tie": "all",
-}
-_DELIGHT: dict[str, Any] = {
-    "upsample": 1,
-    "contract_n": None,
-    "activation": "swish",
-    "normalization": "layer",
-    "attention_maps": "joint",
-    "bias": True,
-    "feedforward_bias": True,
-}
-"""What of the Transformer's keys is not DeLighT's to choose."""
-
-
-class TransformerConfig(ModelConfig):
-    """Shape of the encoder–decoder Transformer."""
-
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "transformer": {},
-        "delight": {**_DELIGHT, "norm": "post", "positions": "sinusoidal", "encoder_layers": 8, "decoder_layers": 8},
-        "tiny": {"width": 128, "feedforward": 512, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
-        "small": {"width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3},
-        "base": {**_BASE, "attention_dropout": 0.1, "activation_dropout": 0.1},
-        "t5-small": {
-            **_BASE,
-            "norm": "pre",
-            "normalization": "rms",
-            "positions": "relative",
-            "attention_maps": "separate",
-            "bias": False,
-            "feedforward_bias": False,
-            "tie": "all",
-        },
-        "fairseq-base": _FAIRSEQ,
-        "fairseq-iwslt": {**_FAIRSEQ, "feedforward": 1024, "heads": 4},
-    }
-
-    network: Annotated[str, Registered(networks("sequence_to_sequence"))] = Field(
-        "transformer",
-        description="delight: the deep and light-weight Transformer (Mehta et al. 2021), swish and post-norm with "
-        "biases, unless norm says otherwise, in 8 + 8 blocks.",
-    )
-    preset: Annotated[Literal["tiny", "small", "base", "t5-small", "fairseq-base", "fairseq-iwslt"], Unhashed()] = (
-        Field(
-            "tiny",
-            description="Sets width, feedforward, heads and layers (base, the papers' model, also two dropouts; "
-            "t5-small and fairseq's also norms, positions, biases and tying); keys given beside it override it.",
-        )
-    )
-    width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
-    feedforward: int = Field(512, ge=1, description="Transformer: width of the feed-forward networks.")
-    heads: int = Field(4, ge=1, description="Transformer: attention heads; a divisor of the width.")
-    encoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the encoder.")
-    decoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the decoder.")
-    norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
-    dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual and embedding units dropped.")
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="Share of attention weights dropped.")
-    activation_dropout: float = Field(0.0, ge=0, lt=1, description="Share of feed-forward units dropped.")
-    transformation_dropout: float = Field(
-        0.0, ge=0, lt=1, description="DeLighT: share of units dropped after each map in front of attention."
-    )
-    min_depth: int = Field(
-        4, ge=2, le=MOST_LAYERS, description="DeLighT: group linear maps in front of the first block's attention."
-    )
-    max_depth: int = Field(8, ge=2, le=MOST_LAYERS, description="DeLighT: the same of the last block.")
-    width_multiplier: float = Field(
-        2.0,
-        gt=0,
-        description="DeLighT: how many times the width these maps are wide in the middle, in the first block.",
-    )
-    word_width: int = Field(128, ge=1, description="DeLighT: width of a word's own vector.")
-    attention_maps: Literal["joint", "separate"] = Field(
-        "joint", description="Queries, keys and values as one weight matrix or as three."
-    )
-    bias: bool = Field(False, description="Biases in the attention's maps; tensor2tensor's have none.")
-    feedforward_bias: bool = Field(True, description="Biases in the feed-forward networks.")
-    output_bias: bool = Field(False, description="A bias in the output layer.")
-    upsample: int = Field(
-        1,
-        ge=1,
-        description="Factor on the inner widths: of queries, keys and values, and of the feed-forward networks.",
-    )
-    normalization: Literal["layer", "rms"] = Field(
-        "layer", description="Normalisation by mean and variance, or by the root mean square alone (T5)."
-    )
-    positions: Literal["sinusoidal", "sinusoidal-vaswani", "relative"] = Field(
-        "sinusoidal",
-        description="Vectors added to the embeddings (tensor2tensor's or the paper's), or scores by distance (T5).",
-    )
-    activation: Literal["relu", "swish"] = Field("relu", description="Activation of the feed-forward networks.")
-    contract_n: int | None = Field(
-        None,
-        ge=1,
-        description="Order n of the second map of each feed-forward network, where it is to differ from the layer's; "
-        "16 is the slip in Demir and Barutçu's PHM+ at n = 2, 4 and 8.",
-    )
-    tie: Literal["all", "decoder", "none"] = Field(
-        "all", description="Shared: both embeddings and the output layer; the decoder's two; nothing."
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.network == "transformer":
-            if self.width % self.heads:
-                raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
-            return self
-        for key, value in _DELIGHT.items():
-            if getattr(self, key) != value:
-                raise ValueError(f"{key}={getattr(self, key)} is of the Transformer: DeLighT's is {value}")
-        if self.positions == "relative":
-            raise ValueError("positions=relative is of the Transformer: DeLighT's are sinusoidal")
-        if self.min_depth > self.max_depth:
-            raise ValueError(f"min_depth={self.min_depth} is more than max_depth={self.max_depth}")
-        return self
-
-
 class DecodingConfig(Section):
     """How translations are searched for in the final evaluation."""
 
@@ -263,7 +129,7 @@ class SequenceToSequenceExperiment(Experiment):
     """Configuration of a task that turns text into text; a task narrows ``task`` to its own name."""
 
     data: ParallelDataConfig = Field(ParallelDataConfig(), description="Sentence pairs and their tokens.")
-    model: TransformerConfig = Field(TransformerConfig(), description="Shape of the Transformer.")
+    model: TransformerOptions = Field(TransformerOptions(), description="Shape of the Transformer.")
     training: ClassTrainingConfig = Field(
         ClassTrainingConfig(), description="Length, optimisation, validation, checkpoints."
     )

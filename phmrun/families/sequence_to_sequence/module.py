@@ -4,29 +4,19 @@ from typing import cast
 
 from torch.nn import functional as F
 
-from phmrun.config import LayerConfig
 from phmrun.engine.export_graph import ExportGraph
 from phmrun.engine.losses import Criterion, criterion, cross_entropy
 from phmrun.engine.module import Loss, Prediction, TrainingModule
 from phmrun.engine.network import build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
-from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelBatch, ParallelData
 from phmrun.families.sequence_to_sequence.predictor import Search, Translator
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.metrics import bleu
-from phmrun.models.delight import DeLighT
-from phmrun.models.transformer import EncoderDecoder, Transformer
-from phmrun.registry import EMBEDDINGS
+from phmrun.models.transformer import EncoderDecoder
 from phmrun.text.lines import read_parallel
-
-_DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
-_OF_BOTH = ("width", "encoder_layers", "decoder_layers", "norm", *_DROPOUTS, "output_bias", "tie")
-_OF_TRANSFORMER = ("heads", "feedforward_bias", "upsample", "normalization", "positions", "activation")
-_OF_DELIGHT = ("width_multiplier", "word_width", "transformation_dropout")
-"""Keys of the model's section that networks take under the same names."""
 
 
 class SequenceToSequenceModule(TrainingModule):
@@ -92,46 +82,4 @@ def build_sequence_to_sequence(
         schedule_from(training, config.model.width),
         smoothing=training.label_smoothing,
         criterion=criterion(training.loss),
-    )
-
-
-def build_transformer(config: SequenceToSequenceExperiment, source_size: int, target_size: int) -> Transformer:
-    """Return the Transformer that a configuration describes."""
-    model = config.model
-    shares = model.tie != "none" and config.embedding.structure not in EMBEDDINGS  # those share the words' vectors only
-    if shares and config.output.arguments not in (config.embedding.arguments, LayerConfig().arguments):
-        raise PhmrunError(
-            f"the output map is tied to the embedding, whose structure is {config.embedding.structure!r}",
-            where="output.structure",
-            hint=f"Use --embedding {config.output.structure}, or --set model.tie=none.",
-        )
-    structures, n = config.structures, model.contract_n
-    if n is not None and "n" not in structures["layer"]:
-        raise PhmrunError(
-            f"the layer {config.layer.structure!r} has no order n that could differ", where="model.contract_n"
-        )
-    contract = None if n is None else {**structures["layer"], "n": n}  # of the feed-forward blocks' second map
-    return Transformer(
-        source_size,
-        target_size,
-        **model.model_dump(include={*_OF_BOTH, *_OF_TRANSFORMER}),
-        inner=model.feedforward,
-        maps=model.attention_maps,
-        attention_bias=model.bias,
-        contract=contract,
-        **structures,
-    )
-
-
-def build_delight(config: SequenceToSequenceExperiment, source_size: int, target_size: int) -> DeLighT:
-    """Return the DeLighT that a configuration describes."""
-    model = config.model
-    # Its depths and widths follow from the layer's number, so there is no feed-forward size.
-    return DeLighT(
-        source_size,
-        target_size,
-        **model.model_dump(include={*_OF_BOTH, *_OF_DELIGHT}),
-        depths=(model.min_depth, model.max_depth),
-        paper_positions=model.positions == "sinusoidal-vaswani",
-        **config.structures,
     )

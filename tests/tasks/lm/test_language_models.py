@@ -4,8 +4,10 @@ import itertools
 
 import pytest
 import torch
+from built_networks import built
 
 from phmrun.errors import PhmrunError
+from phmrun.tasks.lm.config import LanguageModelOptions
 from phmrun.tasks.lm.language_model import build_word_tables
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.transformer_xl import TransformerXL, shifted
@@ -24,12 +26,14 @@ TABLES = [
 
 def lstm(**options):
     torch.manual_seed(0)
-    return LSTMLanguageModel(40, 16, (24, 20), **options).double().eval()
+    return built(LSTMLanguageModel, 40, width=16, hidden=24, layers=3, **options).double().eval()
 
 
 def xl(**options):
     torch.manual_seed(0)
-    network = TransformerXL(40, width=16, inner=24, heads=2, head_width=8, layers=3, memory=30, **options)
+    network = built(
+        TransformerXL, 40, width=16, inner=24, heads=2, head_width=8, layers=3, memory=30, output_bias=True, **options
+    )
     with torch.no_grad():
         for bias in network.context_bias.parameters():
             bias.normal_()
@@ -67,7 +71,7 @@ def test_the_future_is_hidden(build):
 @pytest.mark.parametrize("build", [lstm, xl])
 @pytest.mark.parametrize("tables", TABLES[:5])
 def test_every_parameter_learns(build, tables):
-    network = build(embedding=tables, bias=True).train()
+    network = build(embedding=tables, output_bias=True).train()
     targets = torch.arange(18).view(2, 9) * 2  # words of every cluster
     hidden = network(targets.flip(1)).hidden
     network.loss(hidden, targets).loss.backward()
@@ -123,12 +127,17 @@ def size(network):
 
 def test_sizes_by_hand():
     with torch.device("meta"):
-        awd_lstm = LSTMLanguageModel(10_000, 400, (1150, 1150), bias=True)
+        awd_lstm = built(LSTMLanguageModel, 10_000, width=400, hidden=1150, layers=3, output_bias=True)
         assert size(awd_lstm) == 10_000 * 401 + sum(
             4 * out * (into + out + 2) for into, out in ((400, 1150), (1150, 1150), (1150, 400))
         )
-        adaptive = LSTMLanguageModel(
-            267_735, 256, embedding={"structure": "adaptive", "cutoffs": [20_000, 40_000, 200_000]}
+        adaptive = built(
+            LSTMLanguageModel,
+            267_735,
+            width=256,
+            hidden=1024,
+            layers=4,
+            embedding={"structure": "adaptive", "cutoffs": [20_000, 40_000, 200_000]},
         )
     clusters = 20_000 * 256 + 20_000 * 64 + 160_000 * 16 + 67_735 * 4
     context = sum(4 * out * (into + out + 2) for into, out in ((256, 1024), (1024, 1024), (1024, 1024), (1024, 256)))
@@ -147,7 +156,8 @@ def test_words_share_input_and_output():
 
 def test_narrow_words_have_maps_to_the_output_of_their_own():
     """Under DeFINE the input has none; n = 4, 2 and 1 in the three clusters, each mapped to m = 16."""
-    tables = build_word_tables(40, 16, embedding={**DEFINE, "cutoffs": [10, 20], "div_value": 2, "width": 4})
+    embedding = {**DEFINE, "cutoffs": [10, 20], "div_value": 2, "width": 4}
+    tables = build_word_tables(LanguageModelOptions(width=16), 40, {"embedding": embedding})
     assert [projection.weight.shape for projection in tables.output.projections] == [(16, 4), (16, 2), (16, 1)]
     assert tables.words.embedding_dim == 4
     assert tables.define is not None

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from built_networks import built
 from torch import nn
 
 from phmrun.engine.optimizers import build_optimizer
@@ -19,12 +20,21 @@ TEXT = torch.randint(0, 30, (2, 13), generator=torch.Generator().manual_seed(2))
 
 def lstm(**options):
     torch.manual_seed(0)
-    return LSTMLanguageModel(30, 8, (12,), **{"dropout": 0, "input_dropout": 0, "output_dropout": 0, **options})
+    return built(
+        LSTMLanguageModel,
+        30,
+        width=8,
+        hidden=12,
+        layers=2,
+        **{"dropout": 0, "input_dropout": 0, "output_dropout": 0, **options},
+    )
 
 
 def xl():
     torch.manual_seed(0)
-    return TransformerXL(30, width=8, inner=12, heads=2, head_width=4, layers=2, memory=20, dropout=0.0)
+    return built(
+        TransformerXL, 30, width=8, inner=12, heads=2, head_width=4, layers=2, memory=20, dropout=0.0, output_bias=True
+    )
 
 
 def modelling(network, **options):

@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from built_networks import built
 
 from phmrun.tasks.lm.data import StreamData
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
@@ -32,13 +33,17 @@ def vocabulary():
 
 def lstm(vocabulary, embedding=None):
     torch.manual_seed(0)
-    return LSTMLanguageModel(len(vocabulary), 16, (24,), bias=True, embedding=embedding).double().eval()
+    return (
+        built(LSTMLanguageModel, len(vocabulary), width=16, hidden=24, layers=2, output_bias=True, embedding=embedding)
+        .double()
+        .eval()
+    )
 
 
 def xl(vocabulary, memory, embedding=None):
     torch.manual_seed(0)
-    sizes = {"width": 16, "inner": 24, "heads": 2, "head_width": 8, "layers": 2, "memory": memory}
-    return TransformerXL(len(vocabulary), embedding=embedding, **sizes).double().eval()
+    sizes = {"width": 16, "inner": 24, "heads": 2, "head_width": 8, "layers": 2, "memory": memory, "output_bias": True}
+    return built(TransformerXL, len(vocabulary), embedding=embedding, **sizes).double().eval()
 
 
 def teller(network, vocabulary, scoring=None, prompting=None, **options):

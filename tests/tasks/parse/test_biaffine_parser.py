@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from built_networks import built
 
 from phmrun.layers import LSTM, folded
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
@@ -27,12 +28,12 @@ BATCH = (WORDS, TAGS, CHARACTERS, COUNTS, SPELLINGS, LENGTHS)
 
 def build(**options):
     torch.manual_seed(0)
-    return BiaffineParser(12, 6, 9, 5, **{**SIZES, **options}).double().eval()
+    return built(BiaffineParser, 12, 6, 9, 5, **{**SIZES, **options}).double().eval()
 
 
 @pytest.mark.parametrize("structure", ["dense", "symmetric", "circulant"])
 def test_scores_of_arcs_and_labels(structure):
-    network = build(classifier={"structure": structure})
+    network = build(output={"structure": structure})
     scores = network(*BATCH)
     assert scores.arcs.shape == (2, 4, 4)
     heads = torch.tensor([[0, 0, 1, 1], [0, 2, 0, 0]])
@@ -50,7 +51,7 @@ def test_scores_of_arcs_and_labels(structure):
 
 def test_the_symmetric_arc_form_is_equation_6():
     """A triple inner product, and one linear term of head and dependent side by side."""
-    network = build(classifier={"structure": "symmetric"})
+    network = build(output={"structure": "symmetric"})
     form = network.arc_classifier
     torch.nn.init.normal_(form.u)
     torch.nn.init.normal_(form.v)
@@ -99,7 +100,7 @@ def test_attention_over_characters_is_a_softmax_of_one_product_each():
 def test_size_of_the_released_character_model():
     """Beside the LSTM: 200 for the attention, 400·100 + 100 for the map."""
     with torch.device("meta"):
-        network = BiaffineParser(10, 10, 10, 37, character_width=200, character_pooling="attention")
+        network = built(BiaffineParser, 10, 10, 10, 37, character_width=200, character_pooling="attention")
     assert (
         sum(p.numel() for part in (network.letter_attention, network.letter_map) for p in part.parameters()) == 40_300
     )
@@ -157,7 +158,7 @@ def test_nothing_is_dropped_in_evaluation():
 def test_the_folded_parser_scores_the_same(structure, cell):
     pooling = "attention-cell" if cell == "parser-v2" else "last"
     layer = {"structure": "phm", "n": 2}
-    network = build(classifier={"structure": structure}, cell=cell, character_pooling=pooling, layer=layer)
+    network = build(output={"structure": structure}, cell=cell, character_pooling=pooling, layer=layer)
     for module in network.modules():
         if isinstance(getattr(module, "state", None), torch.nn.Parameter):  # learnt, and no longer at 0
             torch.nn.init.normal_(module.state)
@@ -169,11 +170,11 @@ def test_the_folded_parser_scores_the_same(structure, cell):
 
 
 def test_vectors_are_uniform_and_of_unit_length_on_average():
-    network = BiaffineParser(2000, 6, 9, 5)
+    network = built(BiaffineParser, 2000, 6, 9, 5)
     vectors = network.embedding.weight
     assert vectors.square().sum(dim=1).mean().item() == pytest.approx(1, abs=0.02)
     assert vectors.abs().max().item() == pytest.approx((3 / 100) ** 0.5, rel=1e-3)
-    wide = BiaffineParser(2000, 6, 9, 5, vector_std=1.0).embedding.weight
+    wide = built(BiaffineParser, 2000, 6, 9, 5, vector_std=1.0).embedding.weight
     assert wide.abs().max().item() == pytest.approx(3**0.5, rel=1e-3)
 
 
@@ -191,7 +192,7 @@ def size(module):
 )
 def test_the_papers_components(structure, arc, label):
     with torch.device("meta"):
-        network = BiaffineParser(10, 10, 10, 37, classifier={"structure": structure})
+        network = built(BiaffineParser, 10, 10, 10, 37, character_width=100, output={"structure": structure})
     assert size(network.arc_classifier) == arc
     assert size(network.label_classifier) == label
     assert size(network.letter_lstm) == 4 * 200 * (100 + 200) + 4 * 200 + 2 * 200 == 241_200

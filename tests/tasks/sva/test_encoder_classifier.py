@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from built_networks import built
 from torch import nn
 
 from phmrun.models.sentences import Sentences, batch_of
@@ -16,7 +17,7 @@ TOKENS = torch.tensor([[5, 6, 7, 3], [8, 3, 0, 0]])
 
 def build(**options):
     torch.manual_seed(0)
-    return EncoderClassifier(20, 3, width=16, inner=32, heads=4, layers=2, **options).double().eval()
+    return built(EncoderClassifier, 20, 3, width=16, feedforward=32, heads=4, layers=2, **options).double().eval()
 
 
 @torch.no_grad()

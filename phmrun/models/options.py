@@ -1,0 +1,164 @@
+"""Options of the networks that several tasks use, each a ``model`` section of a configuration. Imports no torch."""
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from phmrun.config.names import Registered
+from phmrun.config.sections import MOST_LAYERS, ModelConfig, Unhashed
+from phmrun.registry import networks
+
+_BASE: dict[str, Any] = {"width": 512, "feedforward": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6}
+_FAIRSEQ: dict[str, Any] = {
+    **_BASE,
+    "norm": "post",
+    "normalization": "layer",
+    "positions": "sinusoidal",
+    "attention_maps": "separate",
+    "bias": True,
+    "feedforward_bias": True,
+    "tie": "all",
+}
+_DELIGHT: dict[str, Any] = {
+    "upsample": 1,
+    "contract_n": None,
+    "activation": "swish",
+    "normalization": "layer",
+    "attention_maps": "joint",
+    "bias": True,
+    "feedforward_bias": True,
+}
+"""Keys of the Transformer that have one value in DeLighT."""
+
+
+class TransformerOptions(ModelConfig):
+    """Shape of the encoder–decoder Transformer, and of DeLighT."""
+
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "transformer": {},
+        "delight": {**_DELIGHT, "norm": "post", "positions": "sinusoidal", "encoder_layers": 8, "decoder_layers": 8},
+        "tiny": {"width": 128, "feedforward": 512, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
+        "small": {"width": 256, "feedforward": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3},
+        "base": {**_BASE, "attention_dropout": 0.1, "activation_dropout": 0.1},
+        "t5-small": {
+            **_BASE,
+            "norm": "pre",
+            "normalization": "rms",
+            "positions": "relative",
+            "attention_maps": "separate",
+            "bias": False,
+            "feedforward_bias": False,
+            "tie": "all",
+        },
+        "fairseq-base": _FAIRSEQ,
+        "fairseq-iwslt": {**_FAIRSEQ, "feedforward": 1024, "heads": 4},
+    }
+
+    network: Annotated[str, Registered(networks("sequence_to_sequence"))] = Field(
+        "transformer",
+        description="delight: the deep and light-weight Transformer (Mehta et al. 2021), swish and post-norm with "
+        "biases, unless norm says otherwise, in 8 + 8 blocks.",
+    )
+    preset: Annotated[Literal["tiny", "small", "base", "t5-small", "fairseq-base", "fairseq-iwslt"], Unhashed()] = (
+        Field(
+            "tiny",
+            description="Sets width, feedforward, heads and layers (base, the papers' model, also two dropouts; "
+            "t5-small and fairseq's also norms, positions, biases and tying); keys given beside it override it.",
+        )
+    )
+    width: int = Field(128, ge=2, description="Width of the hidden states and embeddings.")
+    feedforward: int = Field(512, ge=1, description="Transformer: width of the feed-forward networks.")
+    heads: int = Field(4, ge=1, description="Transformer: attention heads; a divisor of the width.")
+    encoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the encoder.")
+    decoder_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="Blocks of the decoder.")
+    norm: Literal["pre", "post"] = Field("pre", description="Layer normalisation before or after each sub-layer.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Share of residual and embedding units dropped.")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="Share of attention weights dropped.")
+    activation_dropout: float = Field(0.0, ge=0, lt=1, description="Share of feed-forward units dropped.")
+    transformation_dropout: float = Field(
+        0.0, ge=0, lt=1, description="DeLighT: share of units dropped after each map in front of attention."
+    )
+    min_depth: int = Field(
+        4, ge=2, le=MOST_LAYERS, description="DeLighT: group linear maps in front of the first block's attention."
+    )
+    max_depth: int = Field(8, ge=2, le=MOST_LAYERS, description="DeLighT: the same of the last block.")
+    width_multiplier: float = Field(
+        2.0,
+        gt=0,
+        description="DeLighT: how many times the width these maps are wide in the middle, in the first block.",
+    )
+    word_width: int = Field(128, ge=1, description="DeLighT: width of a word's own vector.")
+    attention_maps: Literal["joint", "separate"] = Field(
+        "joint", description="Queries, keys and values as one weight matrix or as three."
+    )
+    bias: bool = Field(False, description="Biases in the attention's maps; tensor2tensor's have none.")
+    feedforward_bias: bool = Field(True, description="Biases in the feed-forward networks.")
+    output_bias: bool = Field(False, description="A bias in the output layer.")
+    upsample: int = Field(
+        1,
+        ge=1,
+        description="Factor on the inner widths: of queries, keys and values, and of the feed-forward networks.",
+    )
+    normalization: Literal["layer", "rms"] = Field(
+        "layer", description="Normalisation by mean and variance, or by the root mean square alone (T5)."
+    )
+    positions: Literal["sinusoidal", "sinusoidal-vaswani", "relative"] = Field(
+        "sinusoidal",
+        description="Vectors added to the embeddings (tensor2tensor's or the paper's), or scores by distance (T5).",
+    )
+    activation: Literal["relu", "swish"] = Field("relu", description="Activation of the feed-forward networks.")
+    contract_n: int | None = Field(
+        None,
+        ge=1,
+        description="Order n of the second map of each feed-forward network, where it is to differ from the layer's; "
+        "16 is the slip in Demir and Barutçu's PHM+ at n = 2, 4 and 8.",
+    )
+    tie: Literal["all", "decoder", "none"] = Field(
+        "all", description="Shared: both embeddings and the output layer; the decoder's two; nothing."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.network == "transformer":
+            if self.width % self.heads:
+                raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+            return self
+        for key, value in _DELIGHT.items():
+            if getattr(self, key) != value:
+                raise ValueError(f"{key}={getattr(self, key)} is of the Transformer: DeLighT's is {value}")
+        if self.positions == "relative":
+            raise ValueError("positions=relative is of the Transformer: DeLighT's are sinusoidal")
+        if self.min_depth > self.max_depth:
+            raise ValueError(f"min_depth={self.min_depth} is more than max_depth={self.max_depth}")
+        return self
+
+
+class LSTMClassifierOptions(ModelConfig):
+    """Shape of the classifier: one LSTM reads all sentences, an MLP compares them."""
+
+    width: int = Field(300, ge=1, description="Numbers of an input vector of the LSTM.")
+    hidden: int = Field(300, ge=1, description="Numbers of a hidden vector of the LSTM.")
+    layers: int = Field(1, ge=1, le=MOST_LAYERS, description="Layers of the LSTM.")
+    bidirectional: bool = Field(False, description="A second LSTM reads backwards.")
+    gate_maps: Literal["gate", "stacked"] = Field(
+        "gate", description="The LSTM's maps: one per gate for each of input and hidden vector, or one for all gates."
+    )
+    cell: Literal["standard", "linear-output"] = Field(
+        "standard",
+        description="The LSTM's cell: h = σ(o) ∘ tanh(c), or h = o ∘ c, as Zhang et al. 2021 print theirs; slow.",
+    )
+    pooling: Literal["mean", "max", "last", "max-mean"] = Field(
+        "max-mean", description="How the LSTM's outputs along a sentence become one vector."
+    )
+    matching: Literal["concat", "full"] = Field(
+        "concat",
+        description="What the MLP gets of the sentences' vectors u and v: both side by side (the papers), or |u - v| "
+        "and u * v with them, which learns more from few pairs.",
+    )
+    mlp: int = Field(300, ge=1, description="Numbers of a hidden vector of the MLP.")
+    mlp_layers: int = Field(2, ge=0, le=MOST_LAYERS, description="Hidden layers of the MLP.")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Share of the inputs of LSTM and MLP dropped.")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of words whose whole vector is dropped.")
+    train_embedding: bool | None = Field(
+        None, description="Learn the words' own vectors; null: unless pretrained ones are given."
+    )
