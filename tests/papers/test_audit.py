@@ -211,9 +211,9 @@ def test_settings_decide_and_nothing_is_stored(name):
         sizes = [LARGE] * len(row.vocabulary or table.vocabulary or row_config(table, row, name).sizes)
         after = build_counts(table, row.model_copy(update={"vocabulary": sizes}), name)["total"]
     else:
-        key = next(key for key in ("vocabulary", "source_size", "words") if key in {**table.base, **row.set})
-        other = {key: LARGE, **({"target_size": LARGE} if key == "source_size" else {})}
-        after = build_counts(table, row, name, other)["total"]
+        first, *rest = {**table.base, **row.set}["sizes"]
+        sizes = [LARGE, *(LARGE if size == first else size for size in rest)]
+        after = build_counts(table, row, name, {"sizes": sizes})["total"]
     assert after > before
 
 

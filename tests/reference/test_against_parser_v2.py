@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from built_networks import built
 from recording import default_double, largest_difference, part, recorded
 
 from phmrun.engine.optimizers import build_optimizer
@@ -20,8 +21,9 @@ def numbers():
 
 
 def parser(numbers, **options):
-    usual = {"arc_width": 5, "label_width": 3, "dropout": 0.0, "character_pooling": "attention-cell", **options}
-    network = BiaffineParser(9, 6, 8, 4, **SIZES, **usual).double()
+    usual = {"arc_width": 5, "label_width": 3, "dropout": 0.0, "character_pooling": "attention-cell"}
+    usual |= {"cell": "parser-v2", "recurrent_dropout": 0.0, "embedding_dropout": 0.0, **options}
+    network = built(BiaffineParser, 9, 6, 8, 4, **SIZES, **usual).double()
     network.load_state_dict(part(numbers, "before/"))
     return network
 
@@ -98,7 +100,7 @@ def test_hidden_vectors_are_dropped_alike_at_all_steps_and_scaled():
 
 def test_weights_begin_as_released():
     torch.manual_seed(1)
-    network = BiaffineParser(50, 20, 30, 7, cell="parser-v2", start="parser-v2", character_pooling="attention-cell")
+    network = built(BiaffineParser, 50, 20, 30, 7, **BiaffineParser.options.presets["paper"])
     at_zero = [network.tags, network.letter_map, network.letter_attention, network.arc_classifier]
     at_zero += [network.label_classifier]
     assert not any(parameter.any() for module in at_zero for parameter in module.parameters())

@@ -32,7 +32,15 @@ def lstm(**options):
 def xl(**options):
     torch.manual_seed(0)
     network = built(
-        TransformerXL, 40, width=16, inner=24, heads=2, head_width=8, layers=3, memory=30, output_bias=True, **options
+        TransformerXL,
+        40,
+        width=16,
+        inner=24,
+        heads=2,
+        head_width=8,
+        layers=3,
+        memory=30,
+        **{"output_bias": True, **options},
     )
     with torch.no_grad():
         for bias in network.context_bias.parameters():

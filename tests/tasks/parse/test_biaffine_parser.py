@@ -192,7 +192,8 @@ def size(module):
 )
 def test_the_papers_components(structure, arc, label):
     with torch.device("meta"):
-        network = built(BiaffineParser, 10, 10, 10, 37, character_width=100, output={"structure": structure})
+        sizes = {"character_width": 100, "cell": "parser-v2", "output": {"structure": structure}}
+        network = built(BiaffineParser, 10, 10, 10, 37, **sizes)
     assert size(network.arc_classifier) == arc
     assert size(network.label_classifier) == label
     assert size(network.letter_lstm) == 4 * 200 * (100 + 200) + 4 * 200 + 2 * 200 == 241_200
