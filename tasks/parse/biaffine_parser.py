@@ -17,7 +17,6 @@ from phmrun.registry import STRUCTURES
 from phmrun.tasks.parse.config import ParserOptions
 from phmrun.text.vocabulary import UNK
 
-
 Group = tuple[int, int, int]
 """First spelling, the one after the last, and characters of the longest."""
 
