@@ -57,7 +57,8 @@ class DataModule(Generic[V]):
     @property
     def pinned(self) -> bool:
         """True if training batches go to a GPU: from page-locked memory they are copied while it computes."""
-        return bool(self.trainer) and self.trainer.strategy.root_device.type == "cuda"
+        strategy = getattr(self.trainer, "strategy", None)
+        return strategy is not None and strategy.root_device.type == "cuda"
 
     @property
     def share(self) -> tuple[int, int]:

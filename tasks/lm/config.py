@@ -78,8 +78,10 @@ class LanguageModelOptions(ModelConfig):
         },
     }
 
-    # 2: position vectors with the rates of the original, 10000^(-2i/width); 1 had those of tensor2tensor.
-    versions: ClassVar[Mapping[str, int]] = {"network=transformer-xl": 2}
+    versions: ClassVar[Mapping[str, int]] = {
+        "network=transformer-xl": 2,  # positions with the rates of the original, 10000^(-2i/width), not tensor2tensor's
+        "weight_dropout": 2,  # masks from 16 random bits an entry, not from a random number
+    }
 
     network: Annotated[str, Registered(networks("lm"))] = Field(
         "lstm",

@@ -99,7 +99,7 @@ class TreeBatch(NamedTuple):
     positions: Tensor  # where in the flattened `[batch, length]` words stand, `[words]`
     units: int
     window_units: int  # words in the whole accumulation window, over all processes
-    groups: tuple[Group, ...]  # spellings that are read together
+    groups: tuple[Group, ...] | None = None  # spellings that are read together; None: found by the network
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,9 @@ def test_a_network_has_a_version_of_its_own(options_of, monkeypatch):
         return run_id(resolve(schema, sources, options_of).config, fingerprints={})
 
     names = {network: name(network) for network in ("lstm", "awd-lstm", "transformer-xl")}
-    monkeypatch.setattr(schema.model_fields["model"].annotation, "versions", {"network=transformer-xl": 7})
+    monkeypatch.setattr(
+        schema.model_fields["model"].annotation, "versions", {"network=transformer-xl": 7, "weight_dropout": 2}
+    )
     assert {network for network in names if name(network) != names[network]} == {"transformer-xl"}
 
 
