@@ -1,11 +1,11 @@
-"""The one reader of YAML and the one of JSON: strict, and bounded, whoever wrote the text.
+"""Strict readers of YAML and JSON, safe for untrusted text.
 
-The YAML of version 1.1 reads ``no`` as false, ``1e-3`` as text and ``1:30:00`` as 5400. The reader here takes the core
+YAML 1.1 reads ``no`` as false, ``1e-3`` as text and ``1:30:00`` as 5400. This reader uses the core
 schema of version 1.2 instead: ``true`` and ``false`` only, numbers as every programmer writes them, times as text.
 
-A few hundred bytes of YAML can stand for gigabytes (an alias to a list of aliases), for a list that holds itself, or
-for a number of thousands of digits; a few thousand brackets exhaust the stack. What a text stands for is therefore
-counted before it is built.
+A few hundred bytes of YAML can expand to gigabytes (an alias to a list of aliases), to a list that contains itself, or
+to a number of thousands of digits; a few thousand brackets exhaust the stack. The size of the result is therefore
+measured before it is built.
 
 JSON has no NaN and no infinity. A run writes them as the strings ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``, which
 are turned back into floats when read, so that a diverged run still has a history that other programs can open.
@@ -25,15 +25,15 @@ import yaml
 from phmrun.errors import PhmrunError
 
 LARGEST = 1 << 18
-"""Characters of a YAML text."""
+"""Longest YAML text, in characters."""
 LARGEST_WRITTEN_OUT = 1 << 20
-"""Characters of the same text with its aliases written out."""
+"""Longest YAML text with its aliases expanded, in characters."""
 DEEPEST = 50
-"""Levels of lists and mappings within each other."""
+"""Deepest nesting of lists and mappings."""
 MOST_DIGITS = 100
-"""Characters of a number: more than any of 64 bits has, less than what a float cannot hold."""
+"""Longest number in characters, enough for any 64-bit number."""
 _LONGEST_KEY = 300
-"""Characters of a dotted key whose line is kept."""
+"""Longest dotted key whose line is recorded, in characters."""
 _SHOWN = 160
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
@@ -59,7 +59,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  (PyYAML's own protocol)
 
     def construct_number_or_truth(self, node: yaml.ScalarNode) -> bool | int | float:
-        """The value of a scalar; a tag may claim what the text is not."""
+        """Construct a scalar after checking that its text fits its tag."""
         text: str = self.construct_scalar(node)
         if node.tag == f"{_PREFIX}bool":
             if text.lower() not in ("true", "false"):
@@ -79,7 +79,7 @@ for _kind in ("bool", "int", "float"):
 
 
 class Dumper(yaml.SafeDumper):
-    """SafeDumper that also quotes what only the reader here would take for a number."""
+    """SafeDumper that also quotes text that this reader would take for a number."""
 
     yaml_implicit_resolvers = {key: list(value) for key, value in yaml.SafeDumper.yaml_implicit_resolvers.items()}  # noqa: RUF012
 
@@ -90,7 +90,7 @@ for _kind, _pattern, _first in _SCALARS:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The value of a YAML text; ``name`` stands for it in messages: the file, or an option of the command line.
+    """Parse a YAML text; ``name`` is its name in messages: the file, or a command-line option.
 
     A `PhmrunError`, with the line, says that it is no YAML, gives a key twice, is too large, or stands for too much.
     """
@@ -195,12 +195,12 @@ def _fault(what: str, node: Any) -> yaml.MarkedYAMLError:
 
 
 def _short(value: Any) -> str:
-    """A value as a message shows it."""
+    """Short form of a value for messages."""
     return cut(repr(value) if isinstance(value, str) else "that is a list or a mapping")
 
 
 def cut(text: str) -> str:
-    """A text as a message quotes it: its beginning, where it is long."""
+    """Beginning of a text for quotation in a message, at most 160 characters."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
@@ -208,14 +208,14 @@ _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
-    """``value`` as dicts, lists, strings, numbers, booleans and ``None``, all of which JSON can hold.
+    """Convert a value to dicts, lists, strings, numbers, booleans and None, which JSON can hold.
 
     Scalars of NumPy and torch become Python numbers, paths become strings, non-finite floats become their names. Values
     of another kind become what ``otherwise`` makes of them, or raise a ``TypeError``.
     """
     if isinstance(value, Enum):
         return plain(value.value, otherwise)
-    # Only now: a member of a StrEnum is a str, too, and would stay a member, which YAML cannot write.
+    # After Enum: a member of a StrEnum is a str, too, and YAML cannot write members.
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -235,7 +235,7 @@ def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """The inverse of `plain` for non-finite floats, at any depth."""
+    """Restore non-finite floats at any depth, the inverse of `plain`."""
     if isinstance(value, str):
         return float(value) if value in _NON_FINITE.values() else value
     if isinstance(value, dict):
@@ -246,18 +246,18 @@ def restored(value: Any) -> Any:
 
 
 def parsed(content: bytes) -> Any:
-    """What stands in a JSON file of a run, non-finite floats restored; a ``ValueError`` where it is not JSON."""
+    """Parse a JSON file of a run and restore non-finite floats; raise ``ValueError`` if it is not JSON."""
     value = parse_json(content)
     return restored(value) if b'NaN"' in content or b'Infinity"' in content else value
 
 
 def to_line(row: Mapping[str, Any]) -> str:
-    """One row as one line of JSON, line end included."""
+    """Format a row as one line of JSON, line end included."""
     return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values as one level, under names joined by dots."""
+    """Flatten nested mappings into one level with dotted names."""
     joined: dict[str, Any] = {}
     for key, value in values.items():
         joined |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}

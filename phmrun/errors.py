@@ -1,4 +1,4 @@
-"""The one exception that a user's mistake raises, and the exit codes of the command line."""
+"""User errors and the exit codes of the command line."""
 
 import difflib
 import signal
@@ -20,14 +20,14 @@ class ExitCode(IntEnum):
 
 
 class PhmrunError(Exception):
-    """A mistake that the user can mend, shown without a traceback.
+    """Error that the user can correct, shown without a traceback.
 
     Args:
         what: What is wrong, in one sentence.
-        where: The place: ``file:line`` or a dotted config key.
-        valid: The values that would have been accepted.
-        hint: The next command or edit that mends it.
-        code: The exit code of the process.
+        where: Place of the fault: ``file:line`` or a dotted config key.
+        valid: Accepted values.
+        hint: Command or edit that corrects it.
+        code: Exit code of the process.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class PhmrunError(Exception):
         self.code = code
 
     def __str__(self) -> str:
-        """The whole message on lines of its own: place, fault, valid values, next step."""
+        """Message of up to three lines: place and fault, valid values, next step."""
         lines = [f"{self.where}: {self.what}" if self.where else self.what]
         if self.valid:
             lines.append(f"valid: {', '.join(self.valid)}")
@@ -57,11 +57,11 @@ class PhmrunError(Exception):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended the work.
+    """Interruption of the work by a signal.
 
     Args:
-        which: The signal, SIGINT or SIGTERM.
-        outcome: What became of the work, in one line; empty where nothing is to be said of it.
+        which: Number of the signal, SIGINT or SIGTERM.
+        outcome: State of the work in one line; may be empty.
     """
 
     def __init__(self, which: int, outcome: str = "") -> None:
@@ -72,7 +72,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
-    """The candidates that look most like ``name``, best first, dashes and underscores taken as equal."""
+    """Candidates most similar to ``name``, best first; dashes and underscores are equal."""
     by_key = {candidate.replace("_", "-").lower(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(name.replace("_", "-").lower(), by_key, n=most, cutoff=0.5)
     return [by_key[match] for match in matches]
@@ -81,7 +81,7 @@ def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]
 def unknown(
     kind: str, name: str, candidates: Iterable[str], *, where: str | None = None, what: str | None = None
 ) -> PhmrunError:
-    """The error for a name that no registry holds, with the nearest names and all valid ones; ``what`` says it."""
+    """Error for an unknown name, with the nearest and all valid names; ``what`` replaces the default message."""
     valid = sorted(map(str, candidates))
     close = nearest(name, valid)
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
@@ -89,5 +89,5 @@ def unknown(
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things: "1 cell", "12 cells"."""
+    """Format a count with its noun: "1 cell", "12 cells"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,6 +1,6 @@
-"""Text from data and file names, made harmless for where it is going: a terminal, Markdown, LaTeX, a spreadsheet, bash.
+"""Escaping of untrusted text for terminals, Markdown, LaTeX, spreadsheets and bash.
 
-Whoever wrote the data did not mean to write a command, and whoever did shall not succeed.
+Text from data and file names must never act as markup or as a command.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _TURNS_TEXT = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that change the direction of what follows, so that a line reads as another than it is."""
+"""Characters that change the direction of the following text, which can disguise a line."""
 _MARKUP = re.compile(
     r"[\\`\[\]<>|]|\*(?!$)"  # code, links, pictures, HTML, the cells of a table; emphasis, which an end cannot begin
     r"|(?<![^\W_])_|_(?![^\W_])"  # an underscore that is not within a word
@@ -42,9 +42,9 @@ _LATEX = {
 
 
 def printable(text: str) -> str:
-    """A text without characters that steer a terminal or turn the direction of reading: they are shown as escapes.
+    """Escape control characters and changes of reading direction, so that they cannot affect a terminal.
 
-    Line ends and tabs stay.
+    Line ends and tabs are kept.
     """
     if text.isprintable():
         return text
@@ -57,29 +57,29 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """:func:`printable`, with every run of white space as one space."""
+    """Apply :func:`printable` and turn every run of white space into one space."""
     return printable(" ".join(text.split()))
 
 
 def markdown(text: str) -> str:
-    """A text as Markdown shows it as it is, on one line: no link, picture, emphasis, HTML or cell comes out of it."""
-    return _MARKUP.sub(lambda found: f"\\{found[0]}", one_line(text))
+    """Escape a text for Markdown, on one line, so that it forms no link, picture, emphasis, HTML or cell."""
+    return _MARKUP.sub(lambda match: f"\\{match[0]}", one_line(text))
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A text as a block of code in Markdown; the fence is longer than any within."""
+    """Format a text as a code block in Markdown, with a fence longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{printable(text.rstrip())}\n{fence}"
 
 
 def latex(text: str) -> str:
-    """A text as LaTeX prints it, on one line, so that it cannot leave a comment either."""
+    """Escape a text for LaTeX, on one line, so that it cannot end a comment either."""
     return "".join(_LATEX.get(character, character) for character in one_line(text))
 
 
 def spreadsheet(value: Any) -> Any:
-    """A cell of comma-separated values: text that a spreadsheet takes for a formula gets an apostrophe before it."""
+    """Escape a CSV cell: text that a spreadsheet would take for a formula gets an apostrophe."""
     if not isinstance(value, str) or not value.lstrip().startswith(_FORMULA):
         return value
     try:
@@ -90,16 +90,16 @@ def spreadsheet(value: Any) -> Any:
 
 
 def shell_word(text: str) -> str:
-    """A word of bash, on one line whatever it holds."""
+    """Quote a word for bash, on one line."""
     if text.isprintable():
         return shlex.quote(text)
-    named = text.encode("utf-8", "surrogateescape")  # the bytes that the file system has for a name
+    named = text.encode("utf-8", "surrogateescape")  # the file name's bytes
     codes = (chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}" for byte in named)
     return "$'" + "".join(codes) + "'"
 
 
 def shortened(text: str, places: dict[str, Path]) -> str:
-    """A text in which paths below some ``places`` begin with their names: ``{"$PHMRUN_DATA": …, "~": …}``."""
+    """Replace paths below known places by the places' names: ``{"$PHMRUN_DATA": …, "~": …}``."""
     for name, path in sorted(places.items(), key=lambda item: -len(str(item[1]))):
         if len(path.parts) > 1:
             text = re.sub(rf"{re.escape(str(path))}(?=[/\\]|\b)", lambda _, name=name: name, text)  # type: ignore[misc]

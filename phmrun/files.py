@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, their checksums, and what is said when a disk is full."""
+"""Atomic writes, checksums, bounded reads, and errors of full or read-only disks."""
 
 import errno
 import glob
@@ -28,10 +28,10 @@ _HOUR = 3600.0
 
 @contextmanager
 def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> Iterator[Path]:
-    """Yields a temporary path beside ``path``; on a clean exit it is flushed to disk and renamed over ``path``.
+    """Replace a file atomically: yield a temporary path, then flush it to disk and rename it to ``path``.
 
-    A reader sees the old file or the new one, never half of one, also after ``kill -9`` or a power cut.
-    ``before_renaming`` is called when all is written, and may refuse it by an exception. An ``OSError`` names ``path``.
+    A reader sees the old or the new file, never a part, even after ``kill -9`` or a power cut.
+    ``before_renaming`` is called before the rename and may raise to prevent it. An ``OSError`` names ``path``.
     """
     with _temporary(path) as temporary:
         yield temporary
@@ -45,7 +45,7 @@ def replacing(path: Path, before_renaming: Callable[[], None] | None = None) -> 
 
 @contextmanager
 def replacing_directory(path: Path) -> Iterator[Path]:
-    """Yields an empty directory beside ``path``; on a clean exit it takes the place of what is at ``path``."""
+    """Replace a directory: yield an empty one beside ``path``, and rename it to ``path`` on a clean exit."""
     with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
@@ -55,14 +55,14 @@ def replacing_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def staging(path: Path) -> Iterator[Path]:
-    """Yields an empty directory beside ``path``, from which files are moved into place; it is removed at the end."""
+    """Yield an empty directory beside ``path`` for staging files; it is removed at the end."""
     with _temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
 
 
 def sync_directory(folder: Path) -> None:
-    """Flushes the names in a directory to disk, if its file system can."""
+    """Flush a directory's entries to disk, if its file system supports that."""
     try:
         directory = os.open(folder, os.O_RDONLY)
     except OSError:  # directories cannot be opened here
@@ -83,7 +83,7 @@ def is_name(text: str) -> bool:
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """A path beside ``path``, which an error names in its place; nothing is left there."""
+    """Yield a temporary path beside ``path`` and remove it at the end; errors name ``path`` instead."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
@@ -94,12 +94,12 @@ def _temporary(path: Path) -> Iterator[Path]:
             error.filename = str(path)
         raise
     finally:
-        with suppress(OSError):  # of a disk that is read-only; the error that has brought us here says more
+        with suppress(OSError):  # on a read-only disk the original error matters more
             _remove(temporary)
 
 
 def _remove(path: Path) -> None:
-    """Removes a file, or a directory with what is in it, if it is there."""
+    """Remove a file or a directory tree, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -107,20 +107,20 @@ def _remove(path: Path) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Removes what processes left over that were killed while they wrote the same file; an hour old, if elsewhere."""
+    """Remove temporary files of dead processes for the same target; of other machines, those older than an hour."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         try:
             living = _writer_lives(left)
             if living is False or (living is None and time.time() - left.stat().st_mtime > _HOUR):
                 _remove(left)
-        except FileNotFoundError:  # another process has been faster
+        except FileNotFoundError:  # another process removed it first
             continue
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Removes all that was being written within a folder, but for what living processes of this machine write.
+    """Remove all temporary files in a folder, except those of living processes on this machine.
 
-    A process elsewhere that was taken for dead, and wakes, then cannot finish what it was about to rename.
+    A process on another machine that seemed dead, and wakes up, then cannot finish its rename.
     """
     for left in folder.rglob(".*.tmp"):
         if not _writer_lives(left):
@@ -128,7 +128,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _writer_lives(unfinished: Path) -> bool | None:
-    """Whether the process lives that writes an unfinished file; ``None``: it is on another machine, or unknown."""
+    """True if the writer of a temporary file is alive; None if it is on another machine or unknown."""
     parts = unfinished.name.split(".")  # ….<process>.<machine>.tmp
     if not (len(parts) > 4 and parts[-2] == _machine() and parts[-3].isdecimal()):
         return None
@@ -136,18 +136,18 @@ def _writer_lives(unfinished: Path) -> bool | None:
         os.kill(int(parts[-3]), 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's process, hence there
+    except PermissionError:  # another user's process, so it exists
         pass
     return True
 
 
 def _machine() -> str:
-    """What tells the processes of this machine, or container, from those of others with the same numbers."""
+    """Identifier of this machine or container, since process ids repeat across machines."""
     return hashlib.sha256(f"{socket.gethostname()} {process_space()}".encode()).hexdigest()[:8]
 
 
 def process_space() -> str:
-    """The process-id namespace of this process; empty where there are none."""
+    """Process-id namespace of this process; empty on systems without namespaces."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -155,37 +155,37 @@ def process_space() -> str:
 
 
 def write_text(path: Path, text: str, before_renaming: Callable[[], None] | None = None) -> None:
-    """Writes ``text`` as UTF-8, whole or not at all; see :func:`replacing`."""
+    """Write ``text`` as UTF-8, atomically; see :func:`replacing`."""
     with replacing(path, before_renaming) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any, before_renaming: Callable[[], None] | None = None) -> None:
-    """Writes ``value`` as indented JSON, whole or not at all; see :func:`replacing`."""
+    """Write ``value`` as indented JSON, atomically; see :func:`replacing`."""
     write_text(path, json_text(value), before_renaming)
 
 
 def json_text(value: Any) -> str:
-    """``value`` as indented JSON with a line end."""
+    """Format ``value`` as indented JSON with a line end."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
+    """SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def read_regular(path: Path, *, most: int = MOST_BYTES) -> bytes:
-    """The content of a file that may be anything; see :func:`open_regular`."""
+    """Read at most ``most`` bytes of a regular file; see :func:`open_regular`."""
     with open_regular(path, most=most) as handle:
         return handle.read(most)
 
 
 def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
-    """Open a file that may be anything: a pipe, a device or a file without end is refused, not waited for.
+    """Open a regular file for reading; pipes, devices and larger files are refused without waiting.
 
-    A ``FileNotFoundError`` says that there is none, another ``OSError`` that it is no file, or too large.
+    Raises ``FileNotFoundError`` if it is missing, and another ``OSError`` if it is not a regular file or too large.
     """
     handle = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
     facts = os.fstat(handle.fileno())
@@ -198,18 +198,18 @@ def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
 
 
 def data_dir() -> Path:
-    """The directory of all datasets: ``PHMRUN_DATA``, or ``data`` in phmrun's folder in the user's cache directory."""
+    """Directory of all datasets: ``PHMRUN_DATA``, or ``data`` in phmrun's folder of the user's cache directory."""
     return _folder(DATA_VARIABLE, "data")
 
 
 def cache_dir() -> Path:
-    """Where prepared corpora are kept: ``PHMRUN_CACHE``, or phmrun's folder in the user's cache directory."""
+    """Directory of prepared corpora: ``PHMRUN_CACHE``, or phmrun's folder of the user's cache directory."""
     return _folder("PHMRUN_CACHE", "prepared")
 
 
 def _folder(variable: str, name: str) -> Path:
-    if given := os.environ.get(variable):
-        return Path(given).expanduser()
+    if folder := os.environ.get(variable):
+        return Path(folder).expanduser()
     from platformdirs import user_cache_path
 
     return user_cache_path("phmrun", appauthor=False) / name
@@ -217,50 +217,50 @@ def _folder(variable: str, name: str) -> Path:
 
 MISREAD = (
     *(OSError, EOFError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError),
-    *(SyntaxError, TokenError),  # of the head of a NumPy file
+    *(SyntaxError, TokenError),  # from the header of a NumPy file
 )
 
 
 @contextmanager
 def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
-    """Turns whatever is raised by reading what phmrun has written into one `PhmrunError` (exit 3).
+    """Convert errors of reading phmrun's own files into a `PhmrunError` (exit 3).
 
-    ``what`` is what is read, and its verb ("the vocabulary is"), ``hint`` what mends it.
+    ``what`` is the subject with its verb ("the vocabulary is"), ``hint`` the remedy.
     """
     try:
         yield
     except MISREAD as error:
         reason = error if isinstance(error, OSError | ValueError) else repr(error)
-        said = f"{what} missing or damaged: {reason}"
-        raise PhmrunError(said, where=str(where), hint=hint, code=ExitCode.DATA) from error
+        message = f"{what} missing or damaged: {reason}"
+        raise PhmrunError(message, where=str(where), hint=hint, code=ExitCode.DATA) from error
 
 
 @contextmanager
 def disk_errors(code: ExitCode = ExitCode.DATA, hint: str | None = None, needed: int = 0) -> Iterator[None]:
-    """Turns the system's errors of a full, a read-only or a failing disk into one that a user can mend.
+    """Convert errors of full, read-only or failing disks into a `PhmrunError` with advice.
 
-    ``hint`` says what to do when there is room again, for the bytes that are ``needed`` if they are known.
+    ``hint`` is the advice once there is room again; ``needed`` the number of bytes required, if known.
     """
     try:
         yield
     except OSError as error:
-        found = disk_error(error, code, hint, needed)
-        if found is None:
+        user_error = disk_error(error, code, hint, needed)
+        if user_error is None:
             raise
-        raise found from error
+        raise user_error from error
 
 
 def disk_error(
     error: OSError, code: ExitCode = ExitCode.DATA, hint: str | None = None, needed: int = 0
 ) -> PhmrunError | None:
-    """The same for one error; ``None`` if it is of another kind."""
+    """User error for a disk error; None for errors of another kind."""
     path = Path(str(error.filename)) if error.filename is not None else None
     again = hint or "Then give the same command again."
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         what = "the disk is full" if error.errno == errno.ENOSPC else "no more may be written there"
         facts = [f"{needed / 1e6:,.1f} MB are needed"] if needed else []
         for folder in path.absolute().parents if path and error.errno == errno.ENOSPC else ():
-            with suppress(OSError):  # where the file is, or would be
+            with suppress(OSError):  # the nearest folder that exists
                 facts.append(f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free")
                 break
         what = f"{what} ({', '.join(facts)})" if facts else what

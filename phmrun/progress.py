@@ -1,6 +1,6 @@
-"""Progress of long work: a bar on a terminal, a line every few seconds in a log. All of it goes to stderr.
+"""Progress of long work: a bar on a terminal, a line every few seconds in a log, on standard error.
 
-Lines go through the logger, so nothing is shown unless the command line, or a program, asks for messages.
+Lines go through the logger, so they appear only if the command line or a program enables messages.
 """
 
 import logging
@@ -11,24 +11,24 @@ from contextlib import contextmanager
 
 _LOGGER = logging.getLogger(__name__)
 note = _LOGGER.info
-"""Says one line that the user should see, unless quiet was asked for."""
+"""Log one line for the user; ``--quiet`` hides it."""
 
 INTERVAL = 5.0
-"""Seconds between two lines where stderr is no terminal."""
+"""Seconds between two lines if standard error is not a terminal."""
 
 
 @contextmanager
 def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """Yields ``advance(amount)``; shows how far the work is, and clears away on the end.
+    """Show progress; yield a function ``advance(amount)``. The bar is removed at the end.
 
     Args:
-        label: What is being done: "encoding train".
-        total: The whole of it in ``unit``, or None where that is not known.
-        unit: What is counted: "sentences", "bytes".
+        label: Name of the work, such as "encoding train".
+        total: Total amount in ``unit``; None if unknown.
+        unit: Unit of the amount: "sentences", "bytes".
     """
     if sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO):
         from rich import progress as rich
-        from rich.console import Console  # which takes its time to import, and is not needed in a log
+        from rich.console import Console  # slow to import, and not needed in a log
 
         count = rich.DownloadColumn() if unit == "bytes" else rich.MofNCompleteColumn()
         what, share, left = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TimeRemainingColumn()
@@ -56,7 +56,7 @@ def progress(label: str, total: int | None, unit: str) -> Iterator[Callable[[int
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Says on a terminal what is being done that has no measure; nothing in a log."""
+    """Show a status line on a terminal for work without a measure of progress; nothing in a log."""
     if not (sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO)):
         yield
         return

@@ -1,14 +1,14 @@
-"""A share of a whole, as it is written: 1/4, 0.25, 1e-3."""
+"""Shares of a whole, written as 1/4, 0.25 or 1e-3."""
 
 import re
 from fractions import Fraction
 
 _WRITTEN = re.compile(r"\d{1,18}/\d{1,18}|\d{0,18}\.?\d{0,40}(e[-+]?\d{1,2})?", re.IGNORECASE)
-"""With few digits: of 1e999999999 a fraction would take minutes to make, and gigabytes."""
+"""Accepted forms. Digits are limited, since a fraction of 1e999999999 would take gigabytes."""
 
 
 def share_of(value: float | str) -> Fraction | None:
-    """The share as an exact number; ``None`` where it is not one above 0 and up to 1."""
+    """Exact value of a share; None if it is not above 0 and at most 1."""
     text = str(value).strip()
     try:
         share = Fraction(text) if _WRITTEN.fullmatch(text) else Fraction()
@@ -18,7 +18,7 @@ def share_of(value: float | str) -> Fraction | None:
 
 
 def check_budget(budget: float | str) -> str | None:
-    """Why a number is no share of the dense parameters, with the valid ones."""
+    """Error message for a budget that is not a share of the dense parameters; None if it is valid."""
     if share_of(budget) is None:
-        return f"budget = {budget!r} is no share of the dense parameters; valid: above 0 and up to 1, such as 1/4"
+        return f"budget = {budget!r} is not a share of the dense parameters; valid: above 0 and at most 1, such as 1/4"
     return None

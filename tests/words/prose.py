@@ -61,13 +61,14 @@ def passages(file: Path) -> Iterator[Passage]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a docstring or help text, without code blocks, headings and list marks.
+    """Return the sentences of a docstring or help text, without code blocks, tables and list marks.
 
     A blank line, a list mark, an argument's name in an ``Args:`` section, and a full stop before a capital end a
     sentence.
     """
     text = re.sub(r"::\n\n(?:[ \t]+.*\n|\n)+", ".\n\n", text + "\n")
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"^ *=+(?: +=+)+ *\n.*?^ *=+(?: +=+)+ *$(?!\n *\S)", "", text, flags=re.DOTALL | re.MULTILINE)
     blocks = re.split(r"\n\s*\n|\n\s*(?:[-*•]|\d+\.)\s+|\n\s*(?=\w+:\s)|\n(?=\s*[|+])", text)
     return [
         sentence
