@@ -24,6 +24,7 @@ _LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "†": r"$\dagger$",
+    "°": r"$^\circ$",
     "‡": r"$\ddagger$",
     "±": r"$\pm$",
     "Δ": r"$\Delta$",

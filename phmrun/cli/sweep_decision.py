@@ -9,10 +9,10 @@ from phmrun.cli import console, sweep_output, sweep_work
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.card import duration
 from phmrun.progress import note
-from phmrun.statistics.decision import Verdict
+from phmrun.results.verdicts import facts, verdict_words
 from phmrun.sweeps.cell_status import CellState, CellStatus, Estimate, survey
 from phmrun.sweeps.planning import chosen, planned
-from phmrun.sweeps.sequential import Known, Terms, families, fix_terms, known, main_score, scores_of, wanted
+from phmrun.sweeps.sequential import Terms, families, fix_terms, known, main_score, scores_of, wanted
 
 
 def decide(
@@ -61,7 +61,7 @@ def decide(
         over = sweep_work.is_over(deadline)
         done = {status.cell.run_id for status in statuses if status.state is CellState.DONE}
         for each in known(statuses, terms):
-            note(f"{each.family}: {each.row.label}: {_verdict(each, terms)} after {each.decision.seeds} seeds")
+            note(f"{each.family}: {each.row.label}: {verdict_words(each.comparison)} after {each.looked_at} seeds")
         if over or any(status.cell.run_id not in done for status in left):
             break
     sweep_output.tell_failures([s for s in statuses if s.cell.run_id in bad and s.state is not CellState.DONE], bad)
@@ -71,8 +71,9 @@ def decide(
 
 def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None, slots: int) -> None:
     """What each row costs, at least and at most, and when the time ends."""
-    design, estimate = terms.design(main_score(statuses)), Estimate(statuses)
-    note(f"looks at {', '.join(map(str, design.looks))} seeds; level {design.level:g} over all rows and looks")
+    dropped = int(any(status.cell.chose_settings for status in statuses))
+    question, estimate = terms.question(main_score(statuses), dropped), Estimate(statuses)
+    note(f"looks at {', '.join(map(str, question.looks))} seeds; level {question.level:g} over all rows and looks")
     total = 0.0
     for family in families(statuses):
         for row in (family.baseline, *family.rows):
@@ -80,7 +81,7 @@ def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None
                 continue
             seconds = estimate.whole(row.statuses[0].cell)
             have = len(scores_of(row))
-            least, most = max(0, design.looks[0] - have), design.max_seeds - have
+            least, most = max(0, question.looks[0] - have), question.looks[-1] - have
             cost = "not known before a run of this task is done" if seconds is None else duration(seconds)
             total += (seconds or 0.0) * most
             note(f"{row.label}{' (dense)' if row.dense else ''}: {least} to {most} further seeds, each {cost}")
@@ -94,14 +95,13 @@ def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
     found = known(statuses, terms)
     means = [fmean(each.scores) if each.scores else None for each in found]
     if as_json:
-        facts = [
+        printed = [
             {
                 "family": each.family,
                 "row": each.row.label,
-                "verdict": str(each.decision.verdict),
-                "better": each.decision.better,
+                **facts(each.comparison),
                 "open": each.open,
-                "looked_at": each.decision.seeds,
+                "looked_at": each.looked_at,
                 "seeds": len(each.scores),
                 "max_seeds": terms.max_seeds,
                 "mean": mean,
@@ -109,20 +109,10 @@ def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
             }
             for each, mean in zip(found, means, strict=True)
         ]
-        console.print_json(facts)
+        console.print_json(printed)
         return
     rows = [
-        [each.family, each.row.label, mean, each.decision.seeds, len(each.scores), _verdict(each, terms)]
+        [each.family, each.row.label, mean, each.looked_at, len(each.scores), verdict_words(each.comparison)]
         for each, mean in zip(found, means, strict=True)
     ]
     console.print_table(("data", "row", main_score(statuses) or "score", "looked at", "seeds", "verdict"), rows)
-
-
-def _verdict(each: Known, terms: Terms) -> str:
-    """In words."""
-    decision = each.decision
-    if decision.verdict is Verdict.DIFFERENT:
-        return f"different, {'better' if decision.better else 'worse'}"
-    if decision.verdict is Verdict.NOT_WORSE:
-        return "not worse by more than δ"
-    return "open" if each.open else f"undecided with {terms.max_seeds} seeds"

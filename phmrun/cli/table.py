@@ -105,6 +105,7 @@ def table(
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
     from phmrun.cli.sweep_output import tell_faults
     from phmrun.results import render
+    from phmrun.results.baselines import baseline_rows
     from phmrun.results.costs import require_cost
     from phmrun.results.layout import lay_out, plain_rows
     from phmrun.sweeps.results import Asked, view
@@ -121,7 +122,10 @@ def table(
     if as_json or style in (TableFormat.JSON, TableFormat.CSV):
         cells = plain_rows(table, differences)
         if as_json or style is TableFormat.JSON:
-            console.print_json({"title": table.title, "cells": cells})
+            baselines = [
+                {"name": row.name, "floor": row.is_floor, "values": list(row.values)} for row in baseline_rows(table)
+            ]
+            console.print_json({"title": table.title, "cells": cells, "baselines": baselines})
         else:
             print(render.csv_cells(cells), end="", flush=True)
     else:
@@ -144,5 +148,8 @@ def _print(laid: "Laid") -> None:
     if laid.title:
         console.stdout().print(laid.title, style="italic", markup=False, soft_wrap=True)
     console.print_table(laid.columns, laid.rows)
+    if laid.verdict_rows:
+        print()
+        console.print_table(laid.verdict_columns, laid.verdict_rows)
     for note in laid.notes:
         console.stdout().print(note, markup=False, highlight=False, soft_wrap=True)

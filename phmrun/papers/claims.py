@@ -21,13 +21,13 @@ from phmrun.ledger.listing import list_runs
 from phmrun.metric import metric_of
 from phmrun.papers.audit import build_counts
 from phmrun.papers.audit import measured as count_of
-from phmrun.results.comparison import compared
+from phmrun.results.comparison import same_items, scored
 from phmrun.results.entries import Entry, settings_of
+from phmrun.results.items import RunItems
 from phmrun.results.long_table import Results, done
 from phmrun.results.printed import Printed
 from phmrun.results.table import Figure, Numbers
-from phmrun.statistics.decision import LEVEL, p_not_worse
-from phmrun.statistics.hierarchical import Comparison
+from phmrun.statistics.welch import Design, Difference, difference
 from phmrun.sweeps import Inspected, load_sweep, plan
 from phmrun.sweeps.paper_table import FOLDER, PaperTable, load_table, paper_names, validated
 from phmrun.sweeps.plan import column_groups
@@ -122,7 +122,7 @@ class Finding:
         }
 
 
-Measured = Callable[[str, Claim], tuple[Comparison | None, tuple[int, int]]]
+Measured = Callable[[str, Claim], tuple[Difference | None, tuple[int, int]]]
 """From a sweep's file and a claim to our comparison, and how many seeds each cell has."""
 
 
@@ -177,7 +177,7 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
         if any(seeds):
             lower = metric_of(str(score)).lower_is_better
             outcome, why = outcome_of(claim, comparison, seeds, lower_is_better=lower)
-            effect, interval = (comparison.value, comparison.interval()) if comparison else (None, None)
+            effect, interval = (comparison.value, (comparison.low, comparison.high)) if comparison else (None, None)
             reduced = str(values.get("reduced") or "reduced settings") if file == small else ""
             command = _command(file, claim)
             return Finding(paper, claim, printed, outcome, why, effect, interval, seeds, reduced, command)
@@ -185,7 +185,7 @@ def examine(paper: str, claim: Claim, measured: Measured, share_of: Callable[[st
 
 
 def outcome_of(
-    claim: Claim, comparison: Comparison | None, seeds: tuple[int, int], *, lower_is_better: bool
+    claim: Claim, comparison: Difference | None, seeds: tuple[int, int], *, lower_is_better: bool
 ) -> tuple[Outcome, str]:
     """What a comparison says of a claim, and on what that rests."""
     if not all(seeds):
@@ -193,9 +193,9 @@ def outcome_of(
     if comparison is None or min(seeds) < 2:
         return Outcome.UNDECIDED, "one seed says nothing of training again"
     # Turned so that more is better; a negation swaps the ends.
-    low, high = sorted((-end if lower_is_better else end) for end in comparison.interval())
+    low, high = sorted((-end if lower_is_better else end) for end in (comparison.low, comparison.high))
     if claim.claim == "close":
-        if p_not_worse(comparison, claim.margin, lower_is_better=lower_is_better) <= LEVEL:
+        if low > -claim.margin:
             return Outcome.HOLDS, f"not worse by more than {claim.margin:g}"
         if high < -claim.margin:
             return Outcome.FAILS, f"worse by more than {claim.margin:g}"
@@ -238,7 +238,7 @@ class Evidence:
         for entry in Results.load(done(list_runs(runs_dir)), options_of).entries:
             self._by_settings.setdefault(_key(entry.settings), []).append(entry)
 
-    def measured(self, file: str, claim: Claim) -> tuple[Comparison | None, tuple[int, int]]:
+    def measured(self, file: str, claim: Claim) -> tuple[Difference | None, tuple[int, int]]:
         """Our comparison of the two cells of a claim; the seeds that each has."""
         sweep = load_sweep(file)
         table = sweep.table
@@ -263,8 +263,10 @@ class Evidence:
         seeds = (figures[0].runs, figures[1].runs)
         if not all(seeds):
             return None, seeds
-        found = compared(figures[0], figures[1], name)
-        return (found[0] if found else None), seeds
+        sides = [scored(figure, name) for figure in figures]
+        if not same_items(sides[0], sides[1], name, RunItems()):
+            return None, seeds
+        return difference(sides[0].values, sides[1].values, Design()), seeds
 
     def share_of(self, file: str, claim: Claim) -> float:
         """The parameters of a claim's row in parts of the other's, by the networks themselves."""

@@ -41,7 +41,11 @@ def write_report(
     opening = f"{said} Written {environment.now()}."
     paper = any(heading.published is not None for heading in table.headings)
     laid = lay_out(table, "mean±std", differences, paper=paper)
-    sections = [Section("Results", [Listing(laid.columns, laid.rows), *(Text(note, note=True) for note in laid.notes)])]
+    tables: list[Part] = [Listing(laid.columns, laid.rows)]
+    if laid.verdict_rows:
+        tables.append(Listing(laid.verdict_columns, laid.verdict_rows))
+    tables += [Text(note, note=True) for note in laid.notes]
+    sections = [Section("Results", tables)]
     if pictures:
         sections.append(Section("Pictures", pictures))
     faults = dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault)

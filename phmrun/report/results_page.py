@@ -15,13 +15,13 @@ from phmrun.ledger.card import duration, number
 from phmrun.ledger.wording import row_name
 from phmrun.report.content import environments
 from phmrun.report.document import Code, Document, Listing, Part, Picture, Section, Text, to_markdown
-from phmrun.results.comparison import over_seeds, pairs
-from phmrun.results.layout import lay_out, sentence
+from phmrun.results.layout import lay_out
 from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.table import Effect
-from phmrun.statistics.decision import Verdict, detectable
+from phmrun.results.verdicts import sentence
+from phmrun.statistics.verdict import Verdict
 from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.plan import SEED
 from phmrun.sweeps.results import Asked, view_of_sweep
@@ -45,6 +45,7 @@ class SweepOfQuestion(BaseModel, extra="forbid"):
     margin: float | None = None  # δ of these looks; `None`: the one that is usual for the score
     scores: tuple[str, ...] = ()  # these instead of the main score
     rows: tuple[str, ...] = ()  # keys that make a row, instead of the usual ones
+    withdrawn: dict[str, str] = {}  # reasons by row for verdicts that are not to be read, though the numbers stand
     costs: tuple[str, ...] = ()  # what stands beside the parameters: multiplications, training-time
 
 
@@ -81,11 +82,10 @@ def _load_questions(folder: Path) -> Questions:
 
 
 class Compared(NamedTuple):
-    """A row beside the dense one by their seeds alone, in a score, with the difference that would have been seen."""
+    """Difference of a row from the dense one in a score."""
 
     effect: Effect
     score: str
-    detectable: float
 
 
 class Page(NamedTuple):
@@ -147,7 +147,10 @@ class _Answer:
         view, _ = view_of_sweep(str(file), runs_dir, shape)
         self._done = [status for status in view.statuses if status.state is CellState.DONE]
         self._seeds = len({status.cell.at[SEED] for status in view.statuses})
-        self._table, self._differences = view.table, view.differences()
+        self._table = view.table
+        compared = view.differences()
+        self._withdrawn = {row: self._reason(row) for row, _ in compared if self._reason(row)}
+        self._differences = {place: each for place, each in compared.items() if place[0] not in self._withdrawn}
         self.title = self._table.title or asked.name
         self.picture = file.with_name(PICTURE)
         self.compared = list(self._comparisons())
@@ -155,19 +158,24 @@ class _Answer:
     def _name(self, row: int) -> str:
         return row_name(dict(zip(self._table.keys, self._table.rows[row], strict=True)))
 
+    def _reason(self, row: int) -> str:
+        """Reason for which the verdict of a row is withdrawn; empty: it is not."""
+        name = self._name(row)
+        return next((reason for begin, reason in self._asked.withdrawn.items() if name.startswith(begin)), "")
+
     def _comparisons(self) -> Iterator[Compared]:
-        for place, figure, dense, score in pairs(self._table):
-            comparison = over_seeds(figure, dense, score)
-            if comparison is not None and min(comparison.seeds) > 1:
-                known = self._differences.get(place)
-                different = known is not None and known.decision.verdict is Verdict.DIFFERENT
-                name, seeds = self._name(place[0]), comparison.seeds[0]
-                effect = Effect(name, comparison.value, *comparison.interval(), seeds, different)
-                yield Compared(effect, score, detectable(comparison))
+        for (row, column), comparison in sorted(self._differences.items()):
+            shown = comparison.judgement.difference
+            if shown is not None:
+                different = comparison.verdict is Verdict.DIFFERENT
+                effect = Effect(self._name(row), shown.value, shown.low, shown.high, shown.seeds[0], different)
+                yield Compared(effect, self._table.headings[column].scores[0])
 
     def verdicts(self) -> list[tuple[str, str]]:
         """What is known of each row that was compared with the dense one."""
-        return [(self._name(row), sentence(difference)) for (row, _), difference in sorted(self._differences.items())]
+        lines = {row: f"withdrawn: {reason}" for row, reason in self._withdrawn.items()}
+        lines |= {row: sentence(difference) for (row, _), difference in sorted(self._differences.items())}
+        return [(self._name(row), line) for row, line in sorted(lines.items())]
 
     def parts(self) -> Iterator[Part]:
         """The table, the picture, the effects, and how all of it was made."""
@@ -175,14 +183,12 @@ class _Answer:
         yield Text(self.title)
         yield Listing(laid.columns, laid.rows)
         if self.compared:
-            caption = f"Differences from dense with their 95 % intervals over seeds: {self.title}"
+            caption = f"Differences from dense with their simultaneous 95 % intervals over seeds: {self.title}"
             yield Picture(self.picture, caption, self.picture.as_posix())
-            columns = ("row", "score", "against dense", "95 % interval", "detectable (power 80 %)", "seeds")
-            rows = []
-            for each, score, size in self.compared:
-                interval = f"{each.low:+.2f} to {each.high:+.2f}"
-                rows.append((each.label, score, f"{each.value:+.2f}", interval, f"{size:.2f}", each.seeds))
-            yield Listing(columns, rows)
+        if laid.verdict_rows:
+            yield Listing(laid.verdict_columns, laid.verdict_rows)
+        for row, reason in self._withdrawn.items():
+            yield Text(f"{self._name(row)}: verdict withdrawn: {reason}", note=True)
         for note in laid.notes:
             yield Text(note, note=True)
         yield from environments(self._done)

@@ -1,92 +1,190 @@
-"""Comparison of a table's cells with the dense one, by the scores of their seeds and by their test items."""
+"""Comparison of a table's cells with the dense one: one verdict for each, simultaneous over those that share it.
 
-from collections.abc import Iterator, Mapping
+The verdict is over training seeds, with the test set fixed; an interval over test items stands beside it. Seeds that
+chose a row's settings are left out, so that the verdict holds *at these settings*. Runs that diverged count as
+collapsed. The floors of the metric are taken from the dense runs' own scores.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from phmrun.metric import OF, metric_of
+from phmrun.metric import OF, floors_of, metric_of
 from phmrun.progress import progress
 from phmrun.results.items import RunItems
 from phmrun.results.table import Figure, ResultTable
-from phmrun.statistics.decision import Decision, decide
-from phmrun.statistics.hierarchical import Comparison, compare_items, compare_scores
-from phmrun.statistics.sign_flip import SignFlip, sign_flip
+from phmrun.statistics.items import ItemVariance, resampled_variance
+from phmrun.statistics.verdict import Judgement, Question, Verdict, judge
 
 Place = tuple[int, int]  # row and column
 
 
 @dataclass(frozen=True)
 class RowComparison:
-    """Comparison of a cell's score with that of its baseline, the dense cell unless asked otherwise."""
+    """Comparison of a cell's score with that of its baseline, the dense cell unless asked otherwise.
 
-    comparison: Comparison  # by seeds and test items, or by one of the two
-    decision: Decision  # what it decides, corrected for the rows of its column
-    flip: SignFlip | None  # the sign-flip test of the seeds that both have; ``None`` without such
-    rows: int  # how many rows of the column were compared
+    Attributes:
+        judgement: Verdict with its interval.
+        question: Margin, direction, level and looks.
+        rows: Number of rows that share the level.
+        floor: Best floor of the score with its value; ``None`` if the runs have none.
+        dropped: Seeds that chose the settings, and are not counted.
+        open: True if a planned look is still to come.
+    """
+
+    judgement: Judgement
+    question: Question
+    rows: int
+    floor: tuple[str, float] | None = None
+    dropped: int = 0
+    open: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict."""
+        return self.judgement.verdict
+
+    @property
+    def settings(self) -> str:
+        """Settings that the verdict holds at, in words."""
+        return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores of a cell's seeds that count.
+
+    Attributes:
+        values: Score by seed, in the order of the seeds; NaN for a run that diverged.
+        runs: Directories of the runs that have the score.
+        dropped: Seeds that chose the settings.
+    """
+
+    values: tuple[float, ...]
+    runs: tuple[Path, ...]
+    dropped: int
 
 
 def differences(
     table: ResultTable, margin: float | None = None, baseline: Mapping[str, Any] | None = None
 ) -> dict[Place, RowComparison]:
-    """Compare the cells of a table with the dense ones, with Holm's correction over the rows of a column.
+    """Compare the cells of a table with the dense ones, all that share a dense one at one level.
 
-    A cell is compared with the first dense one of its column, or of its row where the column has none, if both have
-    the same score of the same data. Scores that add up over items (BLEU, accuracy, attachment) are compared over seeds
-    and items, others over seeds. Runs that were scored on other items than the dense ones, or trained for another
+    A cell is compared with the first dense one of its column, or of its row if the column has none, if both have
+    the same score of the same data. Runs that were scored on other items than the dense ones, or trained for another
     number of steps, are not compared. ``baseline`` names other cells than the dense ones by the values of keys.
-    The margin δ is the usual one of the score unless given; 0: only differences are sought.
+    The margin is the usual one of the score unless given; 0: only differences are sought.
     """
-    items = RunItems()
-    found: dict[Place, tuple[Comparison, SignFlip | None]] = {}
-    compared_with = list(pairs(table, baseline))
-    with progress("comparing with the dense cells", len(compared_with), "cells") as advance:
-        for place, figure, dense, score in compared_with:
-            if said := compared(figure, dense, score, items):
-                found[place] = said
-            advance(1)
-    # A second pass, since Holm's correction needs the p-values of all rows of a column.
-    made = {}
-    for column, heading in enumerate(table.headings):
-        places = [place for place in found if place[1] == column]
-        metric = metric_of(heading.scores[0])
-        chosen = (metric.margin if margin is None else margin) or None
-        comparisons = [found[place][0] for place in places]
-        decided = decide(comparisons, lower_is_better=metric.lower_is_better, margin=chosen)
-        for place, decision in zip(places, decided, strict=True):
-            made[place] = RowComparison(found[place][0], decision, found[place][1], len(places))
+    groups: dict[tuple[str, int], tuple[Figure, dict[Place, Figure]]] = {}
+    listed = list(pairs(table, baseline))
+    for place, figure, dense, score in listed:
+        groups.setdefault((score, id(dense)), (dense, {}))[1][place] = figure
+    made: dict[Place, RowComparison] = {}
+    reader = RunItems()
+    with progress("comparing with the dense cells", len(listed), "cells") as advance:
+        for (score, _), (dense, figures) in groups.items():
+            made |= compare_cells(figures, dense, score, margin, reader)
+            advance(len(figures))
     return made
 
 
-def compared(
-    figure: Figure, dense: Figure, score: str, items: "RunItems | None" = None
-) -> tuple[Comparison, SignFlip | None] | None:
-    """A cell and the dense one; ``None`` where nothing can be said, as of runs that were scored on other items."""
-    items = items or RunItems()
-    ours, theirs = _by_seed(figure, score), _by_seed(dense, score)
-    paired = list(ours) == list(theirs)
-    values = [[value for value, _ in side.values()] for side in (ours, theirs)]
-    shared = [ours[seed][0] - theirs[seed][0] for seed in ours if seed in theirs]
-    flip = sign_flip(shared) if len(shared) > 1 else None
+def compare_cells(
+    figures: Mapping[Place, Figure],
+    dense: Figure,
+    score: str,
+    margin: float | None = None,
+    reader: RunItems | None = None,
+) -> dict[Place, RowComparison]:
+    """Compare cells with one dense cell; those that were scored on other items are left out."""
+    metric = metric_of(score)
+    question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)
+    reference, reader = scored(dense, score), reader or RunItems()
+    rows: dict[str, Sequence[float]] = {}
+    items: dict[str, ItemVariance] = {}
+    kept: dict[str, tuple[Place, Scored]] = {}
+    for place, figure in figures.items():
+        row = scored(figure, score)
+        if not same_items(row, reference, score, reader):
+            continue
+        name = f"{place}"
+        kept[name], rows[name] = (place, row), row.values
+        if (shared := _item_variance(row, reference, score, reader)) is not None:
+            items[name] = shared
+    floors = floor_scores(dense, score)
+    judged = judge(rows, reference.values, question, floors=list(floors.values()), items=items)
+    best = best_floor(floors, lower_is_better=metric.lower_is_better)
+    return {
+        place: RowComparison(judged[name], question, len(kept), best, max(row.dropped, reference.dropped))
+        for name, (place, row) in kept.items()
+    }
+
+
+def scored(figure: Figure, score: str) -> Scored:
+    """Scores of a cell's seeds, without those that chose its settings."""
+    values: dict[str, tuple[float, Path | None]] = {}
+    dropped = 0
+    for entry in figure.entries:
+        value = entry.run.score(score) if entry.run else None
+        if value is None and not entry.diverged:
+            continue
+        if entry.chose_settings:
+            dropped += 1
+            continue
+        seed = str(entry.seed if entry.seed is not None else entry.run.id if entry.run else "")
+        values[seed] = (
+            math.nan if value is None else value,
+            entry.run.path if entry.run and value is not None else None,
+        )
+    ordered = [values[seed] for seed in sorted(values, key=lambda seed: (len(seed), seed))]
+    return Scored(tuple(value for value, _ in ordered), tuple(path for _, path in ordered if path), dropped)
+
+
+def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:
+    """Scores of the metric's floors in the runs of a cell, by name; a constant has one value."""
+    floors: dict[str, list[float]] = {}
+    for name in floors_of(score):
+        values = [entry.run.score(name) for entry in figure.entries if entry.run]
+        distinct = list(dict.fromkeys(value for value in values if value is not None))
+        if distinct:
+            floors[name] = distinct if len(distinct) == 1 else [value for value in values if value is not None]
+    return floors
+
+
+def best_floor(floors: Mapping[str, Sequence[float]], *, lower_is_better: bool) -> tuple[str, float] | None:
+    """Best floor by its mean, with its name behind "-of-"."""
+    means = {name.partition(OF)[2]: fmean(values) for name, values in floors.items()}
+    if not means:
+        return None
+    name = (min if lower_is_better else max)(means, key=lambda key: means[key])
+    return name, means[name]
+
+
+def same_items(row: Scored, reference: Scored, score: str, reader: RunItems) -> bool:
+    """False if the records show that two cells were scored on other items, or lack the items of a run."""
+    metric = metric_of(score)
+    if metric.measure is None or OF in score:
+        return True
+    read = [reader.of(side.runs, score) for side in (row, reference)]
+    if not all(read):
+        return True
+    runs = [item for side in read for item in side]
+    # Other marks are other items. A checksum of the file that is not on record (empty) rules nothing out.
+    return len({run.mark for run in runs}) == 1 and len({run.file for run in runs} - {""}) <= 1
+
+
+def _item_variance(row: Scored, reference: Scored, score: str, reader: RunItems) -> ItemVariance | None:
+    """Variance of a difference over test items; ``None`` if the items of a run are not known."""
     measure = metric_of(score).measure
-    if measure is not None and OF not in score:
-        read = [items.of([path for _, path in side.values()], score) for side in (ours, theirs)]
-        if all(read):
-            runs = [each for side in read for each in side]
-            # Other marks are other items. A checksum of the file that is not on record (empty) rules nothing out.
-            if len({each.mark for each in runs}) > 1 or len({each.file for each in runs} - {""}) > 1:
-                return None
-            counts = [[each.counts for each in side] for side in read]
-            return compare_items(counts[0], counts[1], measure, paired=paired), flip
-    comparison = compare_scores(values[0], values[1], paired=paired)
-    return None if comparison is None else (comparison, flip)
-
-
-def over_seeds(figure: Figure, dense: Figure, score: str) -> Comparison | None:
-    """A cell and the dense one by the seeds that both have, as pairs; the test items are taken as they are."""
-    ours, theirs = _by_seed(figure, score), _by_seed(dense, score)
-    shared = [seed for seed in ours if seed in theirs]
-    return compare_scores([ours[seed][0] for seed in shared], [theirs[seed][0] for seed in shared], paired=True)
+    if measure is None or OF in score:
+        return None
+    read = [reader.of(side.runs, score) for side in (row, reference)]
+    if not all(read):
+        return None
+    counts = [[run.counts for run in side] for side in read]
+    return resampled_variance(counts[0], counts[1], measure)
 
 
 def pairs(table: ResultTable, baseline: Mapping[str, Any] | None = None) -> Iterator[tuple[Place, Figure, Figure, str]]:
@@ -127,16 +225,6 @@ def _candidates(
 
 def _listed(figure: Figure) -> str:
     return " and ".join(length or "an unknown number of steps" for length in figure.lengths)
-
-
-def _by_seed(figure: Figure, score: str) -> dict[str, tuple[float, Path]]:
-    """The score of each seed, and its run; in the order of the seeds."""
-    found = {}
-    for entry in figure.entries:
-        value = entry.run.score(score) if entry.run else None
-        if entry.run is not None and value is not None:
-            found[str(entry.seed if entry.seed is not None else entry.run.id)] = (value, entry.run.path)
-    return dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))
 
 
 def _is_baseline(figure: Figure, where: Mapping[str, Any] | None) -> bool:

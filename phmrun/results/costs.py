@@ -94,6 +94,16 @@ def _parameters(run: RunSummary) -> float | None:
     return float(found) if isinstance(found, int) else None
 
 
+def _training_parameters(run: RunSummary) -> float | None:
+    """Parameters that training moves; more than those kept if a dense matrix guides a structure."""
+    try:
+        counts = Run(run.path).parameters()
+    except PhmrunError:
+        return None
+    count = counts.get("trained_total", counts.get("total"))
+    return float(count) if isinstance(count, int) else None
+
+
 def _multiplications(run: RunSummary) -> float | None:
     try:
         found = Run(run.path).parameters().get("multiplications")
@@ -120,6 +130,7 @@ def _training_phase(run: RunSummary) -> Mapping[str, Any]:
 
 COSTS: Mapping[str, Cost] = {
     "parameters": Cost("parameters", _parameters, lambda value: f"{value:,.0f}", ""),
+    "training-parameters": Cost("in training", _training_parameters, lambda value: f"{value:,.0f}", ""),
     "multiplications": Cost(
         "multiplications",
         _multiplications,

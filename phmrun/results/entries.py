@@ -37,6 +37,8 @@ class Entry:
     marks: Mapping[str, str] = field(default_factory=dict)
     departs: str = ""  # in what its network is another than that of its row in the paper
     at_edge: tuple[str, ...] = ()  # the tuned keys whose value is the least or the greatest that was tried
+    chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
+    diverged: bool = False  # True if its training ended at a loss or weight that is no number
 
     def label(self, key: str) -> str:
         """Its value at a key of the sweep, or else at a dotted key of its configuration; empty where it has none.

@@ -5,25 +5,24 @@ Imports no torch.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from phmrun.config.experiment import unsaid_values
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
-from phmrun.results.comparison import RowComparison, withheld
+from phmrun.results.baselines import BaselineRow, baseline_rows
+from phmrun.results.comparison import withheld
 from phmrun.results.costs import COSTS, Point, cost_of, frontier, meanings
 from phmrun.results.entries import Entry
 from phmrun.results.table import Figure, Numbers, ResultTable, rounded
-from phmrun.statistics.decision import LEVEL, Verdict
-from phmrun.statistics.sequential import Looked
+from phmrun.results.verdicts import HEADINGS, MARKS, Comparisons, facts, verdict_cells
+from phmrun.results.verdicts import notes as verdict_notes
 from phmrun.statistics.student import interval_of_mean, interval_of_one_run
 
+VERDICT_COSTS = ("parameters", "training-parameters", "multiplications", "training-time")
 REDUCED, UNFINISHED, MISSING, EDGE = "‡", "†", "–", "(edge)"
-MARKS = {Verdict.DIFFERENT: "*", Verdict.NOT_WORSE: "≈", Verdict.UNDECIDED: ""}
-
-Differences = Mapping[tuple[int, int], "RowComparison | Looked"]
-"""What cells are to the dense ones, by row and column: by one test, or by the looks of a sweep that stops by itself."""
+Differences = Comparisons
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,8 @@ class Laid:
     columns: list[str]  # headings
     rows: list[list[Any]]  # cells; counts are numbers
     notes: list[str]  # what stands below it
+    verdict_columns: list[str] = field(default_factory=list)  # headings of the table of verdicts
+    verdict_rows: list[list[str]] = field(default_factory=list)  # a row for each comparison; none without them
 
 
 def lay_out(
@@ -79,11 +80,7 @@ def lay_out(
         for place, figure in enumerate(figures):
             difference = differences.get((number, place))
             unfinished = UNFINISHED if any(entry.unfinished for entry in figure.entries) else ""
-            mark = (
-                (REDUCED if table.reduced else "")
-                + unfinished
-                + (MARKS[difference.decision.verdict] if difference else "")
-            )
+            mark = (REDUCED if table.reduced else "") + unfinished + (MARKS[difference.verdict] if difference else "")
             line.append(" / ".join(_shown(one, how) for one in figure.numbers) + mark if figure.runs else MISSING)
             line += [_parameters(figure.parameters), *_costs(figure.entries, shown)] if apart else []
             if paper:
@@ -93,8 +90,35 @@ def lay_out(
         counts = sorted({(figure.runs, len(figure.entries)) for figure in figures if figure.entries})
         seeds = ", ".join(f"{runs}" if runs == planned else f"{runs} of {planned}" for runs, planned in counts)
         rows.append([*line, seeds or MISSING])
+    rows += [_baseline_line(row, table, columns) for row in baseline_rows(table)]
     notes = [*_notes(table, differences, paper), *meanings((f for line in table.figures for f in line), shown)]
-    return Laid(table.title, columns, rows, notes)
+    return Laid(table.title, columns, rows, notes, *_verdicts(table, differences))
+
+
+def _verdicts(table: ResultTable, differences: Differences) -> tuple[list[str], list[list[str]]]:
+    """Table of verdicts: a row for each comparison, with its costs."""
+    several = len(table.headings) > 1
+    names = list(VERDICT_COSTS)
+    columns = ["row", *(["score"] if several else []), *HEADINGS, *(COSTS[name].heading for name in names)]
+    rows = []
+    for (row, column), comparison in sorted(differences.items()):
+        score = [table.headings[column].name] if several else []
+        costs = _costs(table.figures[row][column].entries, names)
+        rows.append([_row_name(table, row), *score, *verdict_cells(comparison), *costs])
+    return (columns, rows) if rows else ([], [])
+
+
+def _row_name(table: ResultTable, row: int) -> str:
+    return row_name(dict(zip(table.keys, table.rows[row], strict=True)))
+
+
+def _baseline_line(row: BaselineRow, table: ResultTable, columns: Sequence[str]) -> list[Any]:
+    """Line of a baseline: its name in the first column, its scores below their headings."""
+    line: list[Any] = [""] * len(columns)
+    line[0] = row.label
+    for heading, value in zip(table.headings, row.values, strict=True):
+        line[columns.index(heading.name, len(table.keys))] = MISSING if value is None else rounded(value)
+    return line
 
 
 def _costs(entries: Sequence[Entry], names: Sequence[str]) -> list[str]:
@@ -142,7 +166,7 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                         "delta": numbers.delta,
                         "comparable": figure.comparable,
                         "reduced": table.reduced or None,
-                        **_decided(difference),
+                        **facts(difference),
                         "not_compared": reasons.get((number, place)),
                         "states": [entry.run.state for entry in figure.entries if entry.run],
                         "steps": [entry.run.status.step for entry in figure.entries if entry.run and entry.run.status],
@@ -151,31 +175,6 @@ def plain_rows(table: ResultTable, differences: Differences) -> list[dict[str, A
                     }
                 )
     return found
-
-
-def _decided(difference: "RowComparison | Looked | None") -> dict[str, Any]:
-    """What a cell is to the dense one; every key, also where nothing was compared."""
-    found: dict[str, Any] = dict.fromkeys(
-        ("verdict", "difference", "interval", "p", "p_not_worse", "margin", "detectable", "p_seeds", "looks")
-    )
-    if difference is None:
-        return found
-    if isinstance(difference, Looked):
-        decided, design = difference.decision, difference.design
-        looks = {"at": list(design.looks), "looked_at": decided.seeds, "open": difference.open, "level": design.level}
-        own = {"verdict": str(decided.verdict), "difference": difference.value, "margin": design.margin}
-        return found | own | {"looks": looks, "detectable": difference.detectable}
-    decision, comparison, flip = difference.decision, difference.comparison, difference.flip
-    return found | {
-        "verdict": str(decision.verdict),
-        "difference": comparison.value,
-        "interval": list(comparison.interval()),
-        "p": decision.p,
-        "p_not_worse": decision.p_not_worse,
-        "margin": decision.margin,
-        "detectable": decision.detectable,
-        "p_seeds": {"p": flip.p, "smallest": flip.smallest, "seeds": flip.n} if flip else None,
-    }
 
 
 def _shown(numbers: Numbers, how: str) -> str:
@@ -216,24 +215,14 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         texts = {key if isinstance(value, Mapping) else f"{key} = {value}": text for key, (value, text) in unsaid}
         if texts:
             yield "not said by the paper: " + "; ".join(f"{key} ({text})" for key, text in texts.items())
-    if differences:
-        # Differences of one table are all of one kind: of looks, or of one test.
-        one = next(iter(differences.values()))
-        test = f"p < {LEVEL} after Holm's correction over the rows of a column"
-        if isinstance(one, Looked):
-            looks = ", ".join(map(str, one.design.looks))
-            test = f"a group-sequential test at {looks} seeds, level {one.design.level:g} over all rows and looks"
-        yield (
-            f"{MARKS[Verdict.DIFFERENT]} different from the dense cell, {MARKS[Verdict.NOT_WORSE]} not worse by more "
-            f"than δ; neither: undecided ({test})"
-        )
+    yield from verdict_notes(table, differences, [_row_name(table, row) for row in range(len(table.rows))])
     yield from _tuned(table)
     if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):
         yield "±: the deviation over seeds; --json has the 95 % intervals of the mean over seeds and of one further run"
-    sentences = {place: sentence(difference) for place, difference in differences.items()} | withheld(table)
-    for (row, column), text in sorted(sentences.items()):
+    for (row, column), text in sorted(withheld(table).items()):
         under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
-        yield f"{row_name(dict(zip(table.keys, table.rows[row], strict=True)))}{under}: {text}"
+        yield f"{_row_name(table, row)}{under}: {text}"
+    yield from _diverged(table)
     figures = [figure for line in table.figures for figure in line if figure.runs]
     if paper and any(figure.printed and not figure.comparable for figure in figures):
         yield "(Δ): not measured alike, or the paper does not say how; see the signatures"
@@ -243,6 +232,14 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         yield from (f"{heading.name}: {name}" for name in ours)
         if paper and ours and heading.published:
             yield f"{heading.name}: paper: {heading.published.signature or heading.published.measured}"
+
+
+def _diverged(table: ResultTable) -> Iterable[str]:
+    """Rows of which seeds diverged; each counts as a collapsed one."""
+    for row in range(len(table.rows)):
+        entries = table.entries(row)
+        if count := sum(entry.diverged for entry in entries):
+            yield f"{_row_name(table, row)}: {count} of {len(entries)} seeds diverged"
 
 
 def _tuned(table: ResultTable) -> Iterable[str]:
@@ -259,39 +256,3 @@ def _tuned(table: ResultTable) -> Iterable[str]:
                 yield f"{table.rows[number][0]}: tuned on validation: {said}"
     if edge:
         yield f"{EDGE}: the best value is the least or the greatest that was tried; a better one may lie beyond"
-
-
-def sentence(difference: "RowComparison | Looked") -> str:
-    """What is known of a cell, in one line."""
-    if isinstance(difference, Looked):
-        return _sentence_of_looks(difference)
-    decision, comparison, flip = difference.decision, difference.comparison, difference.flip
-    low, high = comparison.interval()
-    over = "seeds and test items" if comparison.items else "seeds"
-    if decision.one_seed:
-        over = "test items; of one seed, so nothing is known of training again"
-    direction = "better" if decision.better else "worse"
-    # All three texts are made, whatever the verdict is, and there may be no margin to format.
-    verdict = {
-        Verdict.DIFFERENT: f"different, {direction}",
-        Verdict.NOT_WORSE: f"not worse by more than {decision.margin:g}" if decision.margin else "",
-        Verdict.UNDECIDED: f"undecided; a difference of {decision.detectable:.2f} would have been seen",
-    }[decision.verdict]
-    parts = [f"{verdict}: {comparison.value:+.2f} [{low:+.2f}, {high:+.2f}], p = {decision.p:.2g} over {over}"]
-    if flip:
-        parts.append(f"sign-flip over {flip.n} seeds p = {flip.p:.2g} (smallest possible {flip.smallest:.2g})")
-    return "; ".join(parts)
-
-
-def _sentence_of_looks(looked: Looked) -> str:
-    decision, design = looked.decision, looked.design
-    if looked.value is None:
-        return f"open: the first look is at {design.looks[0]} seeds"
-    verdict = {
-        Verdict.DIFFERENT: f"different, {'better' if decision.better else 'worse'}",
-        Verdict.NOT_WORSE: f"not worse by more than {design.margin:g}" if design.margin else "",
-        Verdict.UNDECIDED: "open" if looked.open else "undecided",
-    }[decision.verdict]
-    if decision.verdict is Verdict.UNDECIDED and looked.detectable is not None:
-        verdict += f"; a difference of about {looked.detectable:.2f} would have been seen"
-    return f"{verdict}: {looked.value:+.2f} at the look at {decision.seeds} seeds"

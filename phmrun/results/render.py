@@ -3,7 +3,7 @@
 import csv
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from phmrun.escaping import latex, markdown, printable, spreadsheet
@@ -61,7 +61,7 @@ def markdown_page(laid: Laid) -> str:
     """Title, table and notes in Markdown."""
     title = f"**{markdown(laid.title)}**\n\n" if laid.title else ""
     notes = "".join(f"\n{markdown(note)}\n" for note in laid.notes)
-    return f"{title}{markdown_table(laid.columns, laid.rows)}{notes}"
+    return f"{title}{markdown_table(laid.columns, laid.rows)}{_verdicts(laid, markdown_table)}{notes}"
 
 
 def latex_page(laid: Laid) -> str:
@@ -70,14 +70,20 @@ def latex_page(laid: Laid) -> str:
     # Signatures have no spaces at which LaTeX could break the line.
     breakable = (latex(note).replace("$|$", "$|$\\allowbreak{}") for note in laid.notes)
     notes = "".join(f"\\par{{\\footnotesize {note}}}\n" for note in breakable)
-    return f"{title}{latex_table([*map(head, laid.columns)], laid.rows)}{notes}"
+    verdicts = _verdicts(laid, lambda columns, rows: latex_table([*map(head, columns)], rows))
+    return f"{title}{latex_table([*map(head, laid.columns)], laid.rows)}{verdicts}{notes}"
 
 
 def html_page(laid: Laid) -> str:
     """Title, table and notes in HTML."""
     title = f"<p><em>{escaped(laid.title)}</em></p>\n" if laid.title else ""
     notes = "".join(f'\n<p class="note">{escaped(note)}</p>' for note in laid.notes)
-    return f"{title}{html_table(laid.columns, laid.rows)}{notes}"
+    return f"{title}{html_table(laid.columns, laid.rows)}{_verdicts(laid, html_table)}{notes}"
+
+
+def _verdicts(laid: Laid, write: Callable[[Sequence[str], Sequence[Sequence[Any]]], str]) -> str:
+    """Table of verdicts below the scores; empty without comparisons."""
+    return "\n" + write(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
 
 
 def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:

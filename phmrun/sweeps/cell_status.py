@@ -19,6 +19,7 @@ from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.run import State, directory_of
 from phmrun.sweeps.plan import SEED, Cell, Plan
 
+DIVERGED = " at optimizer step "  # in the reason of a run that `phmrun.engine.checkpoints.diverged` ended
 CLAIM = ".claim"  # a planner's lock on a run directory: it has started that run, or is about to
 
 
@@ -57,6 +58,11 @@ class CellStatus:
         if self.run is None:
             return ""
         return self.run.damage or (self.run.status.reason if self.run.status else None) or ""
+
+    @property
+    def diverged(self) -> bool:
+        """True if its training ended at a loss or weight that is no number."""
+        return self.state is CellState.FAILED and DIVERGED in self.reason
 
     @property
     def parameters(self) -> int | None:

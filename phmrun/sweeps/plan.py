@@ -56,6 +56,7 @@ class Cell:
     # whether ``parameters`` are for the vocabulary of its data, not for the largest that it asks for
     exact: bool = True
     at_edge: tuple[str, ...] = ()  # the tuned keys whose value is the least or the greatest that was tried
+    chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
 
     @property
     def label(self) -> str:

@@ -139,4 +139,6 @@ def _entry(status: CellStatus) -> Entry:
         return Entry(cell.labels, {}, run)
     config, settings = cell.config.model_dump(mode="json"), settings_of(cell.config)
     marks = cell.marks or (recorded_marks(run) if run else {})
-    return Entry(cell.labels, config, run, settings, marks, cell.departs, cell.at_edge)
+    return Entry(
+        cell.labels, config, run, settings, marks, cell.departs, cell.at_edge, cell.chose_settings, status.diverged
+    )

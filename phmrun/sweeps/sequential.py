@@ -4,6 +4,7 @@ Nothing but the design is remembered: what has been looked at follows from the s
 seeds. A design cannot be changed once a look is possible, since its boundaries were drawn for it.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,16 +13,16 @@ from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json
 from phmrun.ledger.wording import row_name
-from phmrun.metric import metric_of
+from phmrun.metric import floors_of, metric_of
+from phmrun.results.comparison import RowComparison, best_floor
 from phmrun.results.entries import Entry
 from phmrun.results.table import ResultTable
-from phmrun.statistics.decision import Verdict, detectable
-from phmrun.statistics.hierarchical import compare_scores
-from phmrun.statistics.sequential import Decision, Design, Looked, decisions, looked_at
+from phmrun.statistics.verdict import DECIDED, Judgement, Question, judge
 from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus
 from phmrun.sweeps.plan import SEED, Cell
 
 FILE = "design.json"
+FIRST = 5  # seeds of the first look
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,37 @@ class Family:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a row."""
+    """Knowledge of a row at the looks so far.
 
-    family: str  # its family's label
+    Attributes:
+        family: Label of its family.
+        row: The row.
+        comparison: Its comparison with the dense row.
+        scores: Scores of its seeds that count, up to the first that is missing.
+    """
+
+    family: str
     row: Row
-    decision: Decision  # by the looks so far
-    scores: tuple[float, ...]  # of its seeds, in their order; those after a missing one are not counted
-    open: bool  # whether further seeds are of use
-    looked: Looked  # the same for a table
+    comparison: RowComparison
+    scores: tuple[float, ...]
+
+    @property
+    def judgement(self) -> Judgement:
+        """Verdict with its interval."""
+        return self.comparison.judgement
+
+    @property
+    def open(self) -> bool:
+        """True if a planned look is still to come."""
+        return self.comparison.open
+
+    @property
+    def looked_at(self) -> int:
+        """Seeds at the look that decided, or at the last so far; 0 before the first."""
+        shown = self.judgement.difference
+        if shown is not None and shown.look is not None:
+            return shown.look
+        return reached(self.comparison.question.looks, len(self.scores))
 
 
 @dataclass(frozen=True)
@@ -62,11 +86,24 @@ class Terms:
     # δ as it was asked for; ``None``: the usual one of the score; 0: only differences are sought
     margin: float | None = None
 
-    def design(self, score: str) -> Design:
-        """The design for a score, whose name says direction and usual margin."""
+    def question(self, score: str, dropped: int = 0) -> Question:
+        """Question on a score, whose name says direction and usual margin.
+
+        ``dropped`` seeds of a row chose its settings, and are not counted.
+        """
         metric = metric_of(score)
         margin = metric.margin if self.margin is None else self.margin
-        return Design(max_seeds=self.max_seeds, margin=margin or None, lower_is_better=metric.lower_is_better)
+        return Question(margin or None, metric.lower_is_better, looks=planned_looks(self.max_seeds - dropped))
+
+
+def planned_looks(most: int) -> tuple[int, ...]:
+    """Seeds at every look: :data:`FIRST`, then two more at a time, at last all."""
+    return (*range(min(FIRST, most), most, 2), most)
+
+
+def reached(looks: Sequence[int], *counts: int) -> int:
+    """Last look that these numbers of seeds reach; 0 before the first."""
+    return max((look for look in looks if look <= min(counts)), default=0)
 
 
 def kept_terms(folder: Path) -> Terms | None:
@@ -135,56 +172,60 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
 
 def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
     """What is known of every row but the dense ones."""
-    design = terms.design(main_score(statuses))
-    found = []
+    score, made = main_score(statuses), []
     for family in families(statuses):
         if family.baseline is None:
             continue
+        dropped = max(len(row.statuses) - len(counted_seeds(row)) for row in (family.baseline, *family.rows))
+        question = terms.question(score, dropped)
         base = scores_of(family.baseline)
-        values = [scores_of(row) for row in family.rows]
-        made = decisions(design, values, base)
-        for row, scores, decision in zip(family.rows, values, made, strict=True):
-            seen = looked_at(design, len(scores), len(base))
-            is_open = decision.verdict is Verdict.UNDECIDED and seen < design.max_seeds
-            # Only of the seeds at the look that decided, or else at the last: later scores had no part in the decision.
-            shown = compare_scores(scores[: decision.seeds], base[: decision.seeds], paired=False)
-            least = detectable(shown, design.level / len(family.rows)) if shown else None
-            looked = Looked(decision, design, shown.value if shown else None, least, is_open)
-            found.append(Known(family.label, row, decision, tuple(scores), is_open, looked))
-    return found
+        values = {str(place): scores_of(row) for place, row in enumerate(family.rows)}
+        floors = _floors(family.baseline, score)
+        judged = judge(values, base, question, floors=list(floors.values()))
+        best = best_floor(floors, lower_is_better=question.lower_is_better)
+        for place, row in enumerate(family.rows):
+            judgement, scores = judged[str(place)], values[str(place)]
+            seen = reached(question.looks, len(scores), len(base))
+            is_open = judgement.verdict not in DECIDED and seen < question.looks[-1]
+            comparison = RowComparison(judgement, question, len(family.rows), best, dropped, is_open)
+            made.append(Known(family.label, row, comparison, tuple(scores)))
+    return made
 
 
 def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
     """The cells to run until the next look: of the rows that are open, and of what they are compared with."""
-    looks = terms.design("").looks
     chosen: list[CellStatus] = []
     for family in families(statuses):
         if family.baseline is None:
             continue
         everything = [status for row in (family.baseline, *family.rows) for status in row.statuses]
-        still_open = [each for each in known(everything, terms) if each.open]
+        still_open = [row for row in known(everything, terms) if row.open]
         if not still_open:
             continue
-        nexts = [next(look for look in looks if look > each.decision.seeds) for each in still_open]
-        chosen += family.baseline.statuses[: max(nexts)]
-        for each, look in zip(still_open, nexts, strict=True):
-            chosen += each.row.statuses[:look]
-    return [status for status in chosen if status.state is not CellState.DONE]
+        looks = still_open[0].comparison.question.looks
+        base = len(scores_of(family.baseline))
+        nexts = [next(look for look in looks if look > reached(looks, len(row.scores), base)) for row in still_open]
+        chosen += counted_seeds(family.baseline)[: max(nexts)]
+        for row, look in zip(still_open, nexts, strict=True):
+            chosen += counted_seeds(row.row)[:look]
+    return [status for status in chosen if status.state is not CellState.DONE and not status.diverged]
 
 
-def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -> dict[tuple[int, int], Looked]:
+def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -> dict[tuple[int, int], RowComparison]:
     """The decisions of the looks so far, by row and column of a table; of the score that decides alone.
 
     ``statuses`` are all cells of the sweep: those that the table leaves out have their share of the level, too.
     """
-    score, found = main_score(statuses), {}
-    by_run = {each.run.id: one.looked for one in known(statuses, terms) for each in one.row.statuses if each.run}
+    score, made = main_score(statuses), {}
+    by_run = {
+        status.run.id: row.comparison for row in known(statuses, terms) for status in row.row.statuses if status.run
+    }
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
             runs = [entry.run.id for entry in figure.entries if entry.run]
             if table.headings[column].scores[0] == score and runs and runs[0] in by_run:
-                found[row, column] = by_run[runs[0]]
-    return found
+                made[row, column] = by_run[runs[0]]
+    return made
 
 
 def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
@@ -193,17 +234,33 @@ def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellSta
     return [status for status in statuses if status.state not in NOT_BEGUN or id(status) in needed]
 
 
+def counted_seeds(row: Row) -> list[CellStatus]:
+    """Cells of a row without those whose seed chose its settings."""
+    return [status for status in row.statuses if not status.cell.chose_settings]
+
+
 def scores_of(row: Row) -> list[float]:
-    """The scores of a row's seeds in their order, up to the first that is missing."""
+    """Scores of a row's seeds that count, in their order, up to the first that is missing; NaN if one diverged."""
     values = []
-    for status in row.statuses:
+    for status in counted_seeds(row):
         run = status.run if status.state is CellState.DONE else None
         name = run.main_score if run else None
         value = run.score(name) if run and name else None
-        if value is None:
+        if value is None and not status.diverged:
             break
-        values.append(value)
+        values.append(math.nan if value is None else value)
     return values
+
+
+def _floors(row: Row, score: str) -> dict[str, list[float]]:
+    """Scores of the metric's floors in the runs of a row, by name; a constant has one value."""
+    floors = {}
+    for name in floors_of(score) if score else ():
+        values = [status.run.score(name) for status in row.statuses if status.run]
+        scores = [value for value in values if value is not None]
+        if scores:
+            floors[name] = scores if len(set(scores)) > 1 else scores[:1]
+    return floors
 
 
 def main_score(statuses: Iterable[CellStatus]) -> str:

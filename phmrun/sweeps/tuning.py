@@ -96,7 +96,11 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     cells = []
     for cell in plan.cells:
         row = chosen.get(cell.run_id)
-        cells.append(replace(make(cell, row.values or {}), at_edge=row.at_edge) if row else cell)
+        if row is None:
+            cells.append(cell)
+            continue
+        chose = cell.run_id == row.cells[0].run_id
+        cells.append(replace(make(cell, row.values or {}), at_edge=row.at_edge, chose_settings=chose))
     return replace(plan, cells=cells)
 
 

@@ -5,7 +5,7 @@ import pytest
 from phmrun.errors import PhmrunError
 from phmrun.papers import paper_names
 from phmrun.papers.claims import Claim, Outcome, examine, load_claims, outcome_of
-from phmrun.statistics.hierarchical import compare_scores
+from phmrun.statistics.welch import Design, difference
 
 BASE = [30.0, 30.2, 30.1, 29.9]
 
@@ -17,7 +17,7 @@ def claim(kind, **more):
 
 
 def said(kind, ours, lower=False, **more):
-    comparison = compare_scores(ours, BASE, paired=False)
+    comparison = difference(ours, BASE, Design())
     return outcome_of(claim(kind, **more), comparison, (len(ours), 4), lower_is_better=lower)[0]
 
 
@@ -41,7 +41,7 @@ def test_outcomes():
 
 
 def test_reduced_settings_never_decide_the_papers_claim():
-    comparison = compare_scores([32.0, 32.1, 31.9, 32.2], BASE, paired=False)
+    comparison = difference([32.0, 32.1, 31.9, 32.2], BASE, Design())
 
     def measured(file, _):
         return (comparison, (4, 4)) if file.endswith("-small.yaml") else (None, (0, 0))

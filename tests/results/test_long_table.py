@@ -14,7 +14,7 @@ import phmrun
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results import Results
-from phmrun.statistics.decision import Verdict
+from phmrun.statistics.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
 SCORES = {"dense": (90.0, 91.0, 89.0), "{structure: phm, n: 2}": (80.0, 81.0, 80.5), "circulant": (90.2, 90.1, 89.8)}
@@ -63,9 +63,11 @@ def test_pivot_holds_the_seeds_of_an_experiment_in_a_cell(runs_dir):
 def test_comparison_with_dense_or_any_other_baseline(runs_dir):
     results = Results.load(runs_dir).select(state="done")
     (phm,) = results.compare(test={"layer": "phm n=2"}, score="test/accuracy")
-    assert phm.comparison.value == pytest.approx(80.5 - 90.0)
-    assert phm.decision.verdict is Verdict.DIFFERENT
-    by_value = sorted(item.comparison.value for item in results.compare({"layer": "circulant"}, score="test/accuracy"))
+    assert phm.judgement.difference.value == pytest.approx(80.5 - 90.0)
+    assert phm.verdict is Verdict.DIFFERENT
+    by_value = sorted(
+        item.judgement.difference.value for item in results.compare({"layer": "circulant"}, score="test/accuracy")
+    )
     assert by_value == pytest.approx([80.5 - fmean(SCORES["circulant"]), 90.0 - fmean(SCORES["circulant"])])
 
 

@@ -8,8 +8,7 @@ from phmrun.results.comparison import RowComparison
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out, plain_rows
 from phmrun.results.table import Heading, score_headings, tabulate
-from phmrun.statistics.decision import decide
-from phmrun.statistics.hierarchical import compare_scores
+from phmrun.statistics.verdict import Question, judge
 from phmrun.sweeps.paper_table import Column, PaperRow, PaperTable
 from phmrun.sweeps.results import paper_headings
 
@@ -169,30 +168,30 @@ def test_several_numbers_in_a_cell(entry, paper):
 def test_marks_of_what_differs(entry):
     entries = grid(entry)
     table = tabulate(entries, ["layer"], score_headings(entries, [], []))
-    far = compare_scores([20.0, 20.1], [30.0, 30.1], paired=True)
-    near = compare_scores([30.0, 30.1, 30.0, 30.1], [30.05, 30.0, 30.1, 30.05], paired=False)
-    decided = decide([far, near], lower_is_better=False, margin=0.5)
-    created = {
-        (place, 0): RowComparison(first, messages, None, 2)
-        for place, first, messages in zip((1, 0), (far, near), decided, strict=True)
-    }
+    question, dense = Question(0.5), [30.05, 30.0, 30.1, 30.05]
+    judged = judge({"far": [20.0, 20.1, 20.05], "near": [30.0, 30.1, 30.0, 30.1]}, dense, question)
+    created = {(1, 0): RowComparison(judged["far"], question, 2), (0, 0): RowComparison(judged["near"], question, 2)}
     actual = laid(table, differences=created)
     assert [row[2] for row in actual.rows] == ["31.00 ± 1.41≈", "29.50*", "–"]
-    assert any(note.startswith("* different from the dense cell, ≈ not worse by more than δ") for note in actual.notes)
-    assert any(note.startswith("phm n=4: different, worse: -10.00") for note in actual.notes)
+    assert any(
+        note.startswith("* different from the dense cell; ≈ not worse by more than the margin") for note in actual.notes
+    )
+    assert [row[-5] for row in actual.verdict_rows] == ["equivalent within 0.5", "different, worse"]
+    assert actual.verdict_rows[1][1] == "-10.00"
+    assert any("simultaneous over 2 rows" in note for note in actual.notes)
+    assert any(note.endswith("test set fixed; at these settings") for note in actual.notes)
 
 
 def test_every_number_as_it_is(entry, paper):
     table = paper()
     entries = [entry({"row": "PHM"}, PHM, {"test/bleu": 20.123456}), entry({"row": "PHM"}, PHM, {"test/bleu": 21.0})]
     created = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table))
-    compared = compare_scores([20.0, 21.0], [22.0, 22.5], paired=False)
-    (decision,) = decide([compared], lower_is_better=False)
-    row = plain_rows(created, {(1, 0): RowComparison(compared, decision, None, 1)})[1]
+    judgement = judge({"phm": [20.0, 21.0]}, [22.0, 22.5], Question())["phm"]
+    row = plain_rows(created, {(1, 0): RowComparison(judgement, Question(), 1)})[1]
     assert row["difference"] == pytest.approx(-1.75)
     assert row["interval"][0] < -1.75 < row["interval"][1]
     assert row["interval_of_mean"][0] > row["interval_of_one_run"][0]
-    assert (row["verdict"], row["p"]) == (str(decision.verdict), decision.p)
+    assert (row["verdict"], row["p"]) == (str(judgement.verdict), judgement.difference.p)
     assert row["mean"] == pytest.approx(20.561728)
     assert row["values"] == [20.123456, 21.0]
     assert row["delta"] == pytest.approx(0.061728)

@@ -15,7 +15,7 @@ from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry
 from phmrun.results.items import RunItems
 from phmrun.results.table import score_headings, tabulate
-from phmrun.statistics.decision import Verdict
+from phmrun.statistics.verdict import Verdict
 from phmrun.text import conllu
 
 PHM = {"layer": {"structure": "phm", "n": 2}}
@@ -59,10 +59,10 @@ def test_translations(made, tmp_path):
     assert measured(entries[2], "test/bleu") == pytest.approx(value)
     actual = differences(table(entries))
     assert set(actual) == {(1, 0), (2, 0)}  # the dense cell itself is compared with nothing
-    assert (actual[1, 0].comparison.value, actual[1, 0].comparison.p) == (0.0, 1.0)
-    assert actual[2, 0].comparison.value == pytest.approx(value - 100)
-    assert actual[2, 0].decision.p < 0.01
-    assert actual[2, 0].decision.verdict is Verdict.UNDECIDED  # of one seed
+    same, worse = actual[1, 0].judgement, actual[2, 0].judgement
+    assert same.over_items == (0.0, 0.0)
+    assert worse.over_items[0] < value - 100 < worse.over_items[1] < 0
+    assert (worse.verdict, worse.reason) == (Verdict.UNDECIDED, "one seed says nothing of training again")
 
 
 def labels(right):
@@ -78,8 +78,9 @@ def test_labels(made):
     entries = [made("sva", n, "test/accuracy", shares[n], layers[n], labels(right[n]), "tsv") for n in right]
     assert measured(entries[1], "test/accuracy") == pytest.approx(shares["phm"])
     (actual,) = differences(table(entries)).values()
-    assert actual.comparison.value == pytest.approx(shares["phm"] - shares["dense"])
-    assert actual.decision.p < 0.01
+    low, high = actual.judgement.over_items
+    assert (low + high) / 2 == pytest.approx(shares["phm"] - shares["dense"])
+    assert high < 0
 
 
 def test_labels_of_a_part(made):
@@ -103,7 +104,8 @@ def test_trees(made, tmp_path):
     assert measured(entries[1], "test/las") == pytest.approx(scores["las"].value)
     assert measured(entries[1], "test/uas") == pytest.approx(scores["uas"].value)
     (actual,) = differences(table(entries)).values()
-    assert actual.comparison.value == pytest.approx(scores["las"].value - 100)
+    low, high = actual.judgement.over_items
+    assert (low + high) / 2 == pytest.approx(scores["las"].value - 100)
 
 
 def test_what_cannot_be_compared_is_left_alone(made):
@@ -116,6 +118,7 @@ def test_what_cannot_be_compared_is_left_alone(made):
     )
     assert differences(table([first, asked_else])) == {}  # as many items of another file
     (other.run.path / "predictions/test.tsv").unlink()
-    assert differences(table([first, other])) == {}
+    (lost,) = differences(table([first, other])).values()
+    assert (lost.verdict, lost.judgement.over_items) == (Verdict.UNDECIDED, None)  # one seed, and no items
     loss = made("sva", "loss", "test/loss", 1.0, PHM, labels([True, False]), "tsv")
     assert differences(table([first, loss])) == {}

@@ -55,8 +55,8 @@ def test_seeds_go_to_open_rows_only(planned, tmp_path):
         {"dense": dense, "phm": [60.0, 61, 60.5, 59, 62], "rank": [90.0, 90.4, 90.2, 90.3, 90]},
     )
     far, near = known(statuses, terms)
-    assert (str(far.decision.verdict), far.decision.seeds, far.open) == ("different", 5, False)
-    assert (str(near.decision.verdict), near.open) == ("undecided", True)
+    assert (str(far.judgement.verdict), far.looked_at, far.open) == ("different", 5, False)
+    assert (str(near.judgement.verdict), near.open) == ("undecided", True)
     assert left(statuses, terms) == [(layer, seed) for layer in ("dense", "rank") for seed in (6, 7)]
     statuses = scored(
         created, tmp_path / "runs", {"dense": [*dense, 90, 90.2], "rank": [90.0, 90.4, 90.2, 90.3, 90, 90, 90.1]}
@@ -119,19 +119,20 @@ def test_a_table_replays_the_looks(planned, tmp_path):
     statuses = without_spared(scored(created, tmp_path / "runs", {"dense": dense, "phm": far, "rank": near}), terms)
     table = results_of(created, statuses).pivot()
     looked = replayed(table, statuses, terms)
-    assert [(place, str(item.decision.verdict), item.open) for place, item in looked.items()] == [
+    assert [(place, str(item.verdict), item.open) for place, item in looked.items()] == [
         ((1, 0), "different", False), ((2, 0), "undecided", True)
     ]  # fmt: skip
-    assert looked[1, 0].value == pytest.approx(60.5 - 90.2)  # the first five seeds of both
+    assert looked[1, 0].judgement.difference.value == pytest.approx(60.5 - 90.2)  # the first five seeds of both
     laid = lay_out(table, "mean", looked, paper=False)
     assert [row[-1] for row in laid.rows] == ["6 of 7", "5", "5 of 7"]
     assert [row[2] for row in laid.rows] == ["90.32", "60.50*", "90.18"]
     notes = "\n".join(laid.notes)
-    assert "a group-sequential test at 5, 7 seeds, level 0.05 over all rows and looks" in notes
-    assert "phm: different, worse: -29.70 at the look at 5 seeds" in notes
-    assert "rank: open; a difference of about 0.39 would have been seen: -0.02 at the look at 5 seeds" in notes
+    assert "simultaneous over 2 rows and looks at 5, 7 seeds, level 0.05" in notes
+    assert [(row[0], row[1], row[-5]) for row in laid.verdict_rows] == [
+        ("phm", "-29.70", "different, worse"), ("rank", "-0.02", "open")
+    ]  # fmt: skip
     cell = plain_rows(table, looked)[1]
-    assert (cell["verdict"], cell["p"], cell["looks"]["looked_at"]) == ("different", None, 5)
+    assert (cell["verdict"], cell["looks"]["rows"], cell["looks"]["looked_at"]) == ("different", 2, 5)
     fix_terms(tmp_path, terms)
     assert terms_of(tmp_path, None, None, None) == terms
     assert terms_of(tmp_path / "other", 9, None, None) == Terms(9)

@@ -1,0 +1,136 @@
+"""Words, marks and numbers of comparisons, as tables, pages and JSON show them. Imports no torch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from phmrun.results.comparison import RowComparison
+from phmrun.results.table import ResultTable
+from phmrun.statistics.verdict import Verdict
+
+MARKS = {
+    Verdict.DIFFERENT: "*",
+    Verdict.EQUIVALENT: "≈",
+    Verdict.NOT_WORSE: "≈",
+    Verdict.UNTRAINED: "°",
+    Verdict.UNDECIDED: "",
+}
+HEADINGS = ("Δ", "95 % interval", "p", "detectable", "seeds", "verdict")
+FACTS = (
+    *("verdict", "better", "difference", "interval", "p", "margin", "detectable", "interval_over_items", "looks"),
+    *("reason", "collapsed", "p_collapsed", "trained", "floor", "seeds_needed", "estimand"),
+)
+Comparisons = Mapping[tuple[int, int], RowComparison]
+"""Comparisons of cells with the dense ones, by row and column."""
+
+
+def verdict_words(comparison: RowComparison) -> str:
+    """Verdict in words: "different, worse", "not worse by more than 0.5"."""
+    judgement, margin = comparison.judgement, comparison.question.margin
+    if judgement.verdict is Verdict.DIFFERENT:
+        return f"different, {'better' if judgement.better else 'worse'}"
+    if judgement.verdict is Verdict.NOT_WORSE:
+        return f"not worse by more than {margin:g}"
+    if judgement.verdict is Verdict.EQUIVALENT:
+        return f"equivalent within {margin:g}"
+    if judgement.verdict is Verdict.UNDECIDED and comparison.open:
+        return "open"
+    return str(judgement.verdict)
+
+
+def verdict_cells(comparison: RowComparison) -> list[str]:
+    """Cells of a table of verdicts, below :data:`HEADINGS`."""
+    judgement = comparison.judgement
+    shown = judgement.difference
+    words = verdict_words(comparison)
+    if shown is None:
+        return ["", "", "", "", "", words]
+    interval = f"{shown.low:+.2f} to {shown.high:+.2f}"
+    seeds = f"{shown.seeds[0]}" if shown.seeds[0] == shown.seeds[1] else f"{shown.seeds[0]}, {shown.seeds[1]}"
+    return [f"{shown.value:+.2f}", interval, f"{shown.p:.2g}", f"{shown.detectable:.2f}", seeds, words]
+
+
+def sentence(comparison: RowComparison) -> str:
+    """Comparison in one line."""
+    judgement = comparison.judgement
+    shown = judgement.difference
+    parts = [verdict_words(comparison)]
+    if shown is not None:
+        parts.append(f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}]")
+    if judgement.reason:
+        parts.append(judgement.reason)
+    return "; ".join(parts)
+
+
+def notes(table: ResultTable, comparisons: Comparisons, names: Sequence[str]) -> list[str]:
+    """Lines below a table of verdicts: the estimand, the level, floors, and reasons of rows without an interval."""
+    if not comparisons:
+        return []
+    first = next(iter(comparisons.values()))
+    looks = ", ".join(map(str, first.question.looks))
+    lines = [
+        f"estimand: difference of mean scores from the dense cell over training seeds, test set fixed; {settings}"
+        for settings in dict.fromkeys(comparison.settings for comparison in comparisons.values())
+    ]
+    rows = sorted({comparison.rows for comparison in comparisons.values()})
+    lines.append(
+        f"intervals and p are simultaneous over {' or '.join(map(str, rows))} rows"
+        + (f" and looks at {looks} seeds" if looks else "")
+        + f", level {first.question.level:g}; detectable: with a power of 80 %"
+    )
+    meanings = {
+        "*": "different from the dense cell",
+        "≈": "not worse by more than the margin, or equivalent",
+        "°": "untrained: no better than a trivial system",
+    }
+    marks = dict.fromkeys(MARKS[comparison.verdict] for comparison in comparisons.values())
+    lines.append("; ".join([f"{mark} {meanings[mark]}" for mark in marks if mark] or ["no verdict but undecided"]))
+    for (row, column), comparison in sorted(comparisons.items()):
+        under = f", {table.headings[column].name}" if len(table.headings) > 1 else ""
+        lines += [f"{names[row]}{under}: {line}" for line in _remarks(comparison)]
+    return lines
+
+
+def _remarks(comparison: RowComparison) -> list[str]:
+    """Further facts of one row: reason, collapsed seeds, interval over items, seeds that are needed."""
+    judgement, remarks = comparison.judgement, []
+    if judgement.reason:
+        floor = comparison.floor
+        named = f" ({floor[0]}: {floor[1]:.2f})" if floor and "floor" in judgement.reason else ""
+        exact = "" if judgement.p_collapsed is None else f"; Fisher's exact test p = {judgement.p_collapsed:.2g}"
+        remarks.append(f"{judgement.reason}{named}{exact}")
+    if judgement.over_items:
+        low, high = judgement.over_items
+        remarks.append(f"{low:+.2f} to {high:+.2f} over test items, these runs fixed")
+    if judgement.needed and judgement.difference:
+        remarks.append(f"about {judgement.needed} seeds of each are likely to decide")
+    return remarks
+
+
+def facts(comparison: RowComparison | None) -> dict[str, Any]:
+    """Comparison for JSON; every key, also of a cell that is not compared."""
+    if comparison is None:
+        return dict.fromkeys(FACTS)
+    judgement, question = comparison.judgement, comparison.question
+    shown = judgement.difference
+    looks: dict[str, Any] | None = None
+    if question.looks:
+        looks = {"at": list(question.looks), "looked_at": shown.look if shown else 0, "open": comparison.open}
+        looks |= {"level": question.level, "rows": comparison.rows}
+    return {
+        "verdict": str(judgement.verdict),
+        "better": judgement.better,
+        "difference": shown.value if shown else None,
+        "interval": [shown.low, shown.high] if shown else None,
+        "p": shown.p if shown else None,
+        "margin": question.margin,
+        "detectable": shown.detectable if shown else None,
+        "interval_over_items": list(judgement.over_items) if judgement.over_items else None,
+        "looks": looks,
+        "reason": judgement.reason or None,
+        "collapsed": list(judgement.collapsed),
+        "p_collapsed": judgement.p_collapsed,
+        "trained": judgement.trained,
+        "floor": list(comparison.floor) if comparison.floor else None,
+        "seeds_needed": judgement.needed,
+        "estimand": f"difference of means over seeds, test set fixed; {comparison.settings}",
+    }
