@@ -78,7 +78,7 @@ def test_renderers_show_the_same_table(runs_dir):
     rows = list(csv.DictReader(io.StringIO(results.render("csv"))))
     assert [float(row["mean"]) for row in rows] == [cell["mean"] for cell in cells]
     assert float(rows[2]["interval_low"]) == cells[2]["interval"][0]
-    assert float(rows[2]["p_seeds_p"]) == cells[2]["p_seeds"]["p"]
+    assert float(rows[2]["p"]) == cells[2]["p"]
     assert "| phm n=2 |  | 80.50 ± 0.50* | 3 |" in results.render().replace("| – |", "|  |")
     assert "phm n=2 & -- & 80.50 $\\pm$ 0.50$*$ & 3" in results.render("latex")
     assert "<td>phm n=2</td>" in results._repr_html_()
