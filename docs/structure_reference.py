@@ -20,7 +20,7 @@ A structure is a recipe for a dense matrix `W [k, d]` (`out_features`, `in_featu
 is a `W` of 16 × 16 as it is initialized with seed 1: red is positive, blue negative, white zero. `phmrun layers show
 NAME` prints counts for other sizes. To add one, see [Your own layer](../own-layer.md).
 """
-LATEX = {  # formula and number of parameters
+LATEX = {  # formula and number of parameters; a structure without has those of its class
     "blast": (r"W_{[i,j]} = B_i \,\mathrm{diag}(D_{ij})\, C_j", r"r\,(k + d + b^2)"),
     "block-circulant": (r"W_{[I,J]} = \mathrm{circ}(c_{IJ})", r"k d / b"),
     "circulant": (r"W_{ij} = c_{(i-j) \bmod d}", r"d"),
@@ -54,11 +54,12 @@ def page() -> str:
 def section(name: str) -> str:
     """Return the section of one structure."""
     structure: type[Structure] = STRUCTURES.get(name)
-    formula, count = LATEX[name]
+    typeset = name in LATEX
+    formula, count = map(mathml, LATEX[name]) if typeset else (structure.formula, structure.count_formula)
     summary = (structure.__doc__ or "").strip().splitlines()[0]
     rows = [
-        ("formula", mathml(formula)),
-        ("parameters", mathml(count)),
+        ("formula", formula),
+        ("parameters", count),
         ("constraint", structure.constraint),
         ("source", structure.source),
     ]
