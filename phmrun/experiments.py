@@ -83,8 +83,8 @@ def resolve_request(
     Raises:
         PhmrunError: Unknown names, unknown keys, bad values; all those of the configuration at once.
     """
+    sums = load_plugins(plugins)  # which may bring the task
     found: Task = TASKS.get(task)
-    sums = load_plugins(plugins)
     schema: type[Experiment] = found.load("schema")
     base = read_source(parent) if parent else task_defaults(found.name)
     rank = {key: place for place, key in enumerate(_SELECTORS)}

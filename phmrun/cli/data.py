@@ -6,10 +6,11 @@ import typer
 
 from phmrun.cli import completion
 from phmrun.cli.console import print_json, print_table
+from phmrun.cli.options import Plugin
 from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here, splits_here
 from phmrun.datasets.locations import Check, find, locate, wanted_splits
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.registry import TASKS
+from phmrun.registry import TASKS, load_plugins
 from phmrun.task import Format
 
 app = typer.Typer(
@@ -209,9 +210,11 @@ def path(
 @app.command("formats", epilog="Example: phmrun data formats nli")
 def formats(
     task: Annotated[str, typer.Argument(help="Name of a task.", autocompletion=completion.tasks)],
+    plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
     """Print a valid sample of each format in which a task reads your own files."""
+    load_plugins(plugin)
     found: tuple[Format, ...] = TASKS.get(task).formats
     if not found:
         raise PhmrunError(f"the task {task!r} does not say what its files look like")

@@ -248,7 +248,9 @@ DecidedSeeds = Annotated[
 Plugin = Annotated[
     list[Path] | None,
     typer.Option(
-        metavar="FILE", help="Python file that registers your own layers; may be repeated.", rich_help_panel=LAYER
+        metavar="FILE",
+        help="Python file with layers, tasks, metrics … of your own; may be repeated.",
+        rich_help_panel=LAYER,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.", rich_help_panel=LOGGING)]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import DecidedSeeds, Json, RunsDirectory
+from phmrun.cli.options import DecidedSeeds, Json, Plugin, RunsDirectory
 from phmrun.errors import PhmrunError, unknown
+from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.results.layout import Laid
@@ -94,6 +95,7 @@ def table(
     max_seeds: DecidedSeeds = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Of a sweep: so many seeds of every cell.")] = None,
     style: Annotated[TableFormat, typer.Option("--format", help="How the table is written.")] = TableFormat.TEXT,
+    plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -103,6 +105,7 @@ def table(
     """
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
+    load_plugins(plugin)
     from phmrun.cli.sweep_output import tell_faults
     from phmrun.results import render
     from phmrun.results.baselines import baseline_rows
