@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Any
 
 from phmrun.cli import console
-from phmrun.results import render
 
 
 class Format(StrEnum):
@@ -27,5 +26,7 @@ def print_formatted(columns: Sequence[str], rows: Iterable[Sequence[Any]], style
 
 def formatted(columns: Sequence[str], rows: Sequence[Sequence[Any]], style: Format) -> str:
     """Return the table as Markdown, as LaTeX or as comma-separated values."""
+    from phmrun.results import render  # imports NumPy, which no help text needs
+
     writers = {Format.MD: render.markdown_table, Format.LATEX: render.latex_table, Format.CSV: render.csv_table}
     return writers[style](columns, rows)
