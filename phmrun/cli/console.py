@@ -139,6 +139,10 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
         stderr().print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
     for line in explained([*metrics]):
         stdout().print(line, markup=False, soft_wrap=True)
+    from phmrun.results.baselines import shortfall
+
+    if (sentence := shortfall(metrics)) is not None:
+        stdout().print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_outcome(run_id: str, state: str) -> None:

@@ -1,11 +1,12 @@
 """Baselines as rows of a table: trivial systems that were scored beside the runs, on the same test items."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from phmrun.ledger.listing import score_names
-from phmrun.metric import OF, floors_of
+from phmrun.metric import OF, floors_of, metric_of
 from phmrun.results.table import ResultTable
 
 
@@ -53,3 +54,31 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
             values: Sequence[float | None] = [run.score(name) for run in runs]
             means[name.removeprefix(prefix)] = fmean(value for value in values if value is not None)
     return means
+
+
+def shortfall(metrics: Mapping[str, Any]) -> str | None:
+    """Sentence on a run whose main score does not beat its best floor significantly; ``None`` if it does.
+
+    The interval of the score over test items decides, or its value if it has none.
+    """
+    score = next((name for name in metrics if OF not in name and name.startswith("test/")), None)
+    floors = {name: value for name in floors_of(score) if (value := _value(metrics, name)) is not None} if score else {}
+    if score is None or not floors or (value := _value(metrics, score)) is None:
+        return None
+    lower = metric_of(score).lower_is_better
+    best = (min if lower else max)(floors, key=lambda name: floors[name])
+    entry = metrics[score]
+    interval = entry.get("ci") if isinstance(entry, Mapping) else None
+    reached = (interval[1] if lower else interval[0]) if interval else value
+    if (reached < floors[best]) if lower else (reached > floors[best]):
+        return None
+    shown = f"{value:.2f}" + (f" ({interval[0]:.2f} – {interval[1]:.2f})" if interval else "")
+    name = best.partition(OF)[2]
+    return f"untrained: {score} {shown} does not beat the floor {name}, {floors[best]:.2f}, significantly"
+
+
+def _value(metrics: Mapping[str, Any], name: str) -> float | None:
+    """Value of a score as metrics.json holds it."""
+    entry = metrics.get(name)
+    value = entry.get("value") if isinstance(entry, Mapping) else entry
+    return float(value) if isinstance(value, int | float) else None
