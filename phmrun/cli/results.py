@@ -81,7 +81,7 @@ def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], 
         from phmrun.sweeps.planning import chosen, planned, tuned_rows
 
         made = planned(what[0], seeds=seeds, ledger=runs_dir)
-        tried = [status for row in tuned_rows(made, runs_dir) for _, status in row.trials]
+        tried = [status for row in tuned_rows(made, runs_dir) for status in row.all_trials]
         cells = survey(chosen(made, runs_dir), runs_dir)
         paths = [
             dict.fromkeys(status.run.path for status in statuses if status.run and status.state is CellState.DONE)

@@ -34,6 +34,10 @@ def decide(
     """
     deadline = time.monotonic() + 3600 * hours if hours is not None else None
     asked = planned(file, only, terms.max_seeds)
+    if asked.sweep.file.replicates:
+        raise PhmrunError(
+            "replicates train all seeds before the first look", where="--until-decided", hint="Give --seeds instead."
+        )
     if plan:
         made = chosen(asked, runs_dir)
     elif (tuned := sweep_work.tuned(asked, runs_dir, jobs, threads, deadline)) is not None:

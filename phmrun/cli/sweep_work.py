@@ -122,13 +122,13 @@ def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: 
     workers = local_workers(made, runs_dir, jobs, threads)
     while True:
         # Anew in each round: what is tried next depends on the best values so far.
-        rows = settled(made, runs_dir, made.sweep.file.tune, make)
-        statuses = [status for row in rows for _, status in row.trials]
+        rows = settled(made, runs_dir, made.sweep.file.tune, make, replicates=made.sweep.file.replicates)
+        statuses = [status for row in rows for status in row.all_trials]
         left = [s for s in statuses if s.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID)]
         if not left:
             break
         keys = ", ".join(dict.fromkeys(key for row in rows for key in row.space))
-        note(f"{len(left)} of {len(statuses)} trials of {keys} are left, {len(rows[0].trials)} for each row")
+        note(f"{len(left)} of {len(statuses)} trials of {keys} are left, {len(rows[0].all_trials)} for each row")
         bad = workers.carry_out(statuses, deadline=deadline)
         if is_over(deadline):
             return None

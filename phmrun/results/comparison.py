@@ -33,6 +33,7 @@ class RowComparison:
         floor: Best floor of the score with its value; ``None`` if the runs have none.
         dropped: Seeds that chose the settings, and are not counted.
         open: True if a planned look is still to come.
+        choices: Values among which each seed chose by itself; 0 if the settings are fixed.
     """
 
     judgement: Judgement
@@ -41,6 +42,7 @@ class RowComparison:
     floor: tuple[str, float] | None = None
     dropped: int = 0
     open: bool = False
+    choices: int = 0
 
     @property
     def verdict(self) -> Verdict:
@@ -50,6 +52,8 @@ class RowComparison:
     @property
     def settings(self) -> str:
         """Settings that the verdict holds at, in words."""
+        if self.choices:
+            return f"after choosing among {self.choices} values by validation within each seed"
         return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
 
 
@@ -61,11 +65,13 @@ class Scored:
         values: Score by seed, in the order of the seeds; NaN for a run that diverged.
         runs: Directories of the runs that have the score.
         dropped: Seeds that chose the settings.
+        choices: Values among which each seed chose by itself.
     """
 
     values: tuple[float, ...]
     runs: tuple[Path, ...]
     dropped: int
+    choices: int
 
 
 def differences(
@@ -117,7 +123,14 @@ def compare_cells(
     judged = judge(rows, reference.values, question, floors=list(floors.values()), items=items)
     best = best_floor(floors, lower_is_better=metric.lower_is_better)
     return {
-        place: RowComparison(judged[name], question, len(kept), best, max(row.dropped, reference.dropped))
+        place: RowComparison(
+            judged[name],
+            question,
+            len(kept),
+            best,
+            max(row.dropped, reference.dropped),
+            choices=max(row.choices, reference.choices),
+        )
         for name, (place, row) in kept.items()
     }
 
@@ -138,8 +151,9 @@ def scored(figure: Figure, score: str) -> Scored:
             math.nan if value is None else value,
             entry.run.path if entry.run and value is not None else None,
         )
+    choices = max((entry.choices for entry in figure.entries), default=0)
     ordered = [values[seed] for seed in sorted(values, key=lambda seed: (len(seed), seed))]
-    return Scored(tuple(value for value, _ in ordered), tuple(path for _, path in ordered if path), dropped)
+    return Scored(tuple(value for value, _ in ordered), tuple(path for _, path in ordered if path), dropped, choices)
 
 
 def floor_scores(figure: Figure, score: str) -> dict[str, list[float]]:

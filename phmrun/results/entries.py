@@ -38,6 +38,7 @@ class Entry:
     departs: str = ""  # in what its network is another than that of its row in the paper
     at_edge: tuple[str, ...] = ()  # the tuned keys whose value is the least or the greatest that was tried
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
+    choices: int = 0  # number of values among which its seed chose by itself; 0 unless it is a replicate
     diverged: bool = False  # True if its training ended at a loss or weight that is no number
 
     def label(self, key: str) -> str:

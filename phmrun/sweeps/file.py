@@ -57,6 +57,11 @@ class SweepFile(Section):
         "best, and the best validation chooses. Or values by dotted key, as in "
         "tune: {training.optimizer.lr: [0.0003, 0.001, 0.003, 0.01, 0.03]}.",
     )
+    replicates: bool = Field(
+        False,
+        description="With tune: the first seed is a pilot, which fixes three values for each row and is never counted. "
+        "Every further seed trains these three and keeps the one that its own validation prefers.",
+    )
     plugins: list[str] = Field([], description="Python files that register layers of your own.")
 
     @model_validator(mode="after")
@@ -80,6 +85,8 @@ class SweepFile(Section):
         # "tune: true" stands for the learning rate.
         if ({RATE} if self.tune is True else self.tune.keys()) & (self.grid.keys() | {"seed"}):
             raise ValueError("what is tuned is neither the seed nor a key of the grid")
+        if self.replicates and not (self.tune is True or len(self.tune) == 1):
+            raise ValueError("replicates choose the value of one tuned key: tune: true, or one key with its values")
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is named twice")
         return self

@@ -57,6 +57,9 @@ class Cell:
     exact: bool = True
     at_edge: tuple[str, ...] = ()  # the tuned keys whose value is the least or the greatest that was tried
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
+    # keys whose values this seed chose by itself, and the number of values tried; empty unless it is a replicate
+    own_choice: tuple[str, ...] = ()
+    choices: int = 0
 
     @property
     def label(self) -> str:
@@ -172,7 +175,7 @@ def reseeded(cell: Cell, seed: int) -> Cell:
     """Return a cell with another seed; its network and data stay the same."""
     config = cell.config.model_copy(update={SEED: seed}) if cell.config else None
     name = run_id(config, fingerprints=cell.marks) if config and cell.fault is None else None
-    return replace(cell, at={**cell.at, SEED: seed}, config=config, run_id=name)
+    return replace(cell, at={**cell.at, SEED: seed}, config=config, run_id=name, chose_settings=False)
 
 
 def _resolved(

@@ -50,7 +50,7 @@ def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str
 def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
     """Rows of a sweep with their trials; none if it tunes nothing."""
     tune = made.sweep.file.tune
-    return settled(made, runs_dir, tune, maker(made, runs_dir)) if tune else []
+    return settled(made, runs_dir, tune, maker(made, runs_dir), replicates=made.sweep.file.replicates) if tune else []
 
 
 def chosen(made: Plan, runs_dir: Path) -> Plan:
@@ -65,7 +65,7 @@ def recorded(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds
     Without ``seeds``, every seed of which the directory has a run is part of it, beside the file's own.
     """
     made = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
-    return made if seeds is not None else with_recorded_seeds(made, runs_dir, only)
+    return made if seeds is not None or made.sweep.file.replicates else with_recorded_seeds(made, runs_dir, only)
 
 
 def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None = None) -> Plan:

@@ -138,7 +138,18 @@ def _entry(status: CellStatus) -> Entry:
     if cell.config is None:
         return Entry(cell.labels, {}, run)
     config, settings = cell.config.model_dump(mode="json"), settings_of(cell.config)
+    # A replicate is a draw of the whole procedure, whatever value its seed chose.
+    settings = {key: value for key, value in settings.items() if key not in cell.own_choice}
     marks = cell.marks or (recorded_marks(run) if run else {})
     return Entry(
-        cell.labels, config, run, settings, marks, cell.departs, cell.at_edge, cell.chose_settings, status.diverged
+        cell.labels,
+        config,
+        run,
+        settings,
+        marks,
+        cell.departs,
+        cell.at_edge,
+        cell.chose_settings,
+        cell.choices,
+        status.diverged,
     )

@@ -6,7 +6,7 @@ of a row lies at an edge of the space, the space is extended for all rows, twice
 then every row tries two more, half a step on either side of its best.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import sqrt
@@ -40,11 +40,18 @@ class Tuned:
     values: Mapping[str, Any] | None = None
     # the keys whose best value is the least or the greatest that was tried, or lies beyond the space
     at_edge: tuple[str, ...] = ()
+    # one for each further seed, which chooses among three values by itself; none before the pilot has ended
+    replicates: tuple["Tuned", ...] = ()
 
     @property
     def label(self) -> str:
         """What tells it from the other rows."""
         return row_name({key: text for key, text in self.cells[0].labels.items() if key != SEED})
+
+    @property
+    def all_trials(self) -> list[CellStatus]:
+        """Trials of the row and of its replicates."""
+        return [status for row in (self, *self.replicates) for _, status in row.trials]
 
     @property
     def scores(self) -> list[float]:
@@ -59,7 +66,7 @@ class Tuned:
         return config is not None and metric_of(config.training.monitor).lower_is_better
 
 
-def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make) -> list[Tuned]:
+def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make, *, replicates: bool = False) -> list[Tuned]:
     """Every row that can be run, its space as far as it was extended: what is left to try is in its trials."""
     by_row: dict[tuple[str, ...], list[Cell]] = {}
     for cell in plan.cells:
@@ -74,7 +81,30 @@ def settled(plan: Plan, runs_dir: Path, tune: Tune, make: Make) -> list[Tuned]:
         rows = [_tried(replace(row, space=space), runs_dir, make) for row, space in zip(rows, wider, strict=True)]
     if tune is True and all(row.values is not None for row in rows):
         rows = [_tried(row, runs_dir, make, _beside(row)) for row in rows]
+    if replicates and all(row.values is not None for row in rows):
+        rows = [replace(row, replicates=tuple(_replicates(row, runs_dir, make))) for row in rows]
     return rows
+
+
+def grid_of_three(row: Tuned) -> tuple[str, list[float]]:
+    """Key and three values of a row's replicates: the pilot's best and its neighbors among the values tried.
+
+    If the best lies at an edge, the grid goes one step beyond it, for this row alone.
+    """
+    (key,) = row.space
+    if row.values is None or not _numbers(row.space[key]):
+        raise PhmrunError("replicates choose among positive numbers", where=f"tune.{key}")
+    tried, best = sorted({float(values[key]) for values, _ in row.trials}), float(row.values[key])
+    place = tried.index(best)
+    above = tried[place + 1] if place + 1 < len(tried) else _rounded(best * best / tried[place - 1])
+    below = tried[place - 1] if place else _rounded(best * best / above)
+    return key, [below, best, above]
+
+
+def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
+    key, grid = grid_of_three(row)
+    for cell in row.cells[1:]:
+        yield _tried(Tuned((cell,), {key: grid}), runs_dir, make)
 
 
 def extended(rows: Sequence[Tuned]) -> list[Space] | None:
@@ -99,9 +129,23 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
         if row is None:
             cells.append(cell)
             continue
+        if row.replicates:
+            cells += _replicate(row, cell, make)
+            continue
         chose = cell.run_id == row.cells[0].run_id
         cells.append(replace(make(cell, row.values or {}), at_edge=row.at_edge, chose_settings=chose))
     return replace(plan, cells=cells)
+
+
+def _replicate(row: Tuned, cell: Cell, make: Make) -> Iterator[Cell]:
+    """The cell of a replicate with the value that its seed chose; none for the pilot, which is not counted."""
+    for chosen in row.replicates:
+        if chosen.cells[0].run_id == cell.run_id:
+            (key,) = chosen.space
+            values = chosen.values if chosen.values is not None else row.values
+            # Where it stands is that of the row, whatever value it chose.
+            made = replace(make(cell, values or {}), at=cell.at, at_edge=row.at_edge)
+            yield replace(made, own_choice=(key,), choices=len(chosen.space[key]))
 
 
 def _around(cell: Cell) -> Space:

@@ -1,16 +1,19 @@
 """The same trials for every row: chosen by validation, extended at an edge, standing in the table."""
 
+from dataclasses import replace
+
 import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.results.comparison import differences
 from phmrun.results.layout import lay_out
 from phmrun.statistics.expected_best import expected_best
 from phmrun.sweeps import load_sweep
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.plan import varied
 from phmrun.sweeps.results import results_of
-from phmrun.sweeps.tuning import settled, with_choices
+from phmrun.sweeps.tuning import Tuned, grid_of_three, settled, with_choices
 
 RATE = "training.optimizer.lr"
 SWEEP = {
@@ -118,3 +121,57 @@ def test_what_is_tuned_is_no_key_of_the_grid(written):
 def test_expected_best_by_hand():
     assert expected_best([3.0, 1.0]) == pytest.approx([2.0, 2.5])  # of two draws (1,1) (1,3) (3,1) (3,3)
     assert expected_best([3.0, 1.0], lower_is_better=True) == pytest.approx([2.0, 1.5])
+
+
+REPLICATED = {**SWEEP, "seeds": 4, "replicates": True}
+
+
+def test_each_replicate_chooses_among_three_values_by_its_own_validation(planned, tmp_path):
+    """The pilot fixes the grid and is not counted; replicates of one row may choose different values."""
+    import toy_experiment
+
+    created = planned(REPLICATED)
+
+    def make(cell, values):
+        return varied(cell, values, toy_experiment.inspect, toy_experiment.options_of)
+
+    def look():
+        actual = settled(created, tmp_path / "runs", SWEEP["tune"], make, replicates=True)
+        for status in [status for row in actual for status in row.all_trials]:
+            config = status.cell.config
+            # Odd seeds learn best at 0.01, seed 2 at the greatest rate.
+            best = 0.1 if config.seed == 2 else 0.01
+            run = Run.create(tmp_path / "runs", status.cell.run_id, "task: toy\n")
+            score = 90 - 100 * abs(config.training.optimizer.lr - best) - (config.layer.structure == "phm") * 20
+            run.update_metrics("validation/best", {"value": score})
+            run.update_metrics("test/accuracy", {"value": score + config.seed / 10, "signature": "x"})
+            run.set_state(State.DONE)
+        return actual
+
+    look()
+    assert [len(row.all_trials) for row in look()] == [3 + 3 * 3] * 2
+    chosen = with_choices(created, look(), make)
+    rates = [(cell.config.seed, cell.config.training.optimizer.lr) for cell in chosen.cells]
+    assert rates == [(2, 0.1), (3, 0.01), (4, 0.01)] * 2
+    table = results_of(chosen, survey(chosen, tmp_path / "runs")).pivot()
+    assert table.rows == (("dense",), ("phm",))  # the rate that a seed chose makes no row
+    (comparison,) = differences(table).values()
+    assert comparison.settings == "after choosing among 3 values by validation within each seed"
+    assert comparison.judgement.difference.seeds == (3, 3)
+    assert comparison.judgement.difference.value == pytest.approx(-20)
+
+
+def test_replicates_of_a_row_at_an_edge_go_one_step_beyond():
+    row = Tuned((), {RATE: [0.01, 0.1]}, (({RATE: 0.01}, None), ({RATE: 0.1}, None)), {RATE: 0.1})
+    assert grid_of_three(row) == (RATE, [0.01, 0.1, 1.0])
+    assert grid_of_three(replace(row, values={RATE: 0.01}))[1] == pytest.approx([0.001, 0.01, 0.1])
+
+
+def test_the_seed_that_chose_the_rate_is_not_counted(rows, tmp_path):
+    created, make, look = rows
+    look({"dense": 0.01, "phm": 0.01})
+    chosen = with_choices(created, look(), make)
+    assert [cell.chose_settings for cell in chosen.cells] == [True, False] * 2
+    (comparison,) = differences(results_of(chosen, survey(chosen, tmp_path / "runs")).pivot()).values()
+    assert comparison.settings == "at these settings; seeds that chose them are not counted"
+    assert comparison.judgement.difference is None
