@@ -26,9 +26,10 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import re
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +41,24 @@ if TYPE_CHECKING:
 _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+/-]{0,79}")
+"""Grammar of the names in registries: neither spaces nor line ends nor escapes."""
+OURS = "phmrun"
+
+
+class Announcement(NamedTuple):
+    """An entry point, and the distribution that announces it."""
+
+    point: "EntryPoint"
+    distribution: str
+    version: str
+
+    @property
+    def origin(self) -> str:
+        """The distribution with its version and the place of the object: "layers 1.0 (layers.mine:Mine)"."""
+        return f"{self.distribution} {self.version} ({self.point.value})"
+
+
 class Registry:
     """Names of one kind ("task", "layer"), from an entry-point group and from plug-in files loaded in this process."""
 
@@ -49,9 +68,9 @@ class Registry:
         self._registered: dict[str, Any] = {}
 
     @property
-    def _announced(self) -> "Mapping[str, EntryPoint]":
-        """Entry points of the group by name."""
-        return _entry_points().get(self.group, {})
+    def _announced(self) -> Mapping[str, Sequence[Announcement]]:
+        """Announcements of the group by name; more than one only if packages contradict each other."""
+        return _announcements().get(self.group, {})
 
     def names(self) -> list[str]:
         """All known names, sorted; nothing is imported."""
@@ -65,12 +84,31 @@ class Registry:
         """Import and return the object behind ``name``; raise a `PhmrunError` if there is none."""
         if name not in self:
             raise unknown(self.kind, name, self.names(), where=where)
+        if name in self._announced:
+            self._only(name)  # also if a module that was imported has registered the name itself
         if name not in self._registered:
-            self._registered[name] = self._announced[name].load()
+            self._registered[name] = self._only(name).point.load()
         return self._registered[name]
 
+    def announcement(self, name: str) -> Announcement | None:
+        """The announcement of a name; ``None`` if a plug-in file or a program has registered it."""
+        return self._only(name) if name in self._announced else None
+
+    def _only(self, name: str) -> Announcement:
+        first, *others = self._announced[name]
+        if others:
+            both = " and ".join(announcement.origin for announcement in (first, *others))
+            hint = f"Uninstall one of them (pip uninstall {others[-1].distribution}), or have its authors rename it."
+            raise PhmrunError(f"the {self.kind} name {name!r} is announced twice: by {both}", hint=hint)
+        return first
+
     def add(self, name: str, value: Any) -> None:
-        """Register ``value`` under ``name``; raise a `PhmrunError` if something else has that name."""
+        """Register ``value`` under ``name``; raise a `PhmrunError` if the name is taken, reserved or malformed."""
+        if not NAME.fullmatch(name):
+            what = f"{name!a} is no name of a {self.kind}"
+            raise PhmrunError(what, hint="A name consists of letters, digits and . _ + - /, 80 at most.")
+        if name in self._announced and not _is_at(value, self._only(name).point.value):
+            raise PhmrunError(f"the {self.kind} name {name!r} is reserved by {self._only(name).origin}")
         taken = self._registered.get(name, value)
         former, new = (str(getattr(thing, "__qualname__", thing)) for thing in (taken, value))
         if former != new:
@@ -94,26 +132,62 @@ def networks(family: str) -> Registry:
     return Registry("network", f"phmrun.networks.{family}")
 
 
+def _is_at(value: Any, place: str) -> bool:
+    """True if an object is the one that an entry point announces, by the module and the name where it is defined."""
+    module, _, name = place.partition(":")
+    built = getattr(value, "build", value)  # an embedding is known by the function that builds it
+    home = getattr(built, "__module__", None) if callable(built) else None
+    if home is None or home.partition(".")[0] != module.partition(".")[0]:
+        return False
+    return not isinstance(value, type) or home.partition(".")[0] != OURS or (home, value.__qualname__) == (module, name)
+
+
+def foreign_announcements() -> list[list[Announcement]]:
+    """Announcements of other distributions; those of one name, which contradict each other, in one list."""
+    by_name = [announcements for names in _announcements().values() for announcements in names.values()]
+    return [announcements for announcements in by_name if any(each.distribution != OURS for each in announcements)]
+
+
 @functools.cache
-def _entry_points() -> "dict[str, dict[str, EntryPoint]]":
-    """Entry points of all packages by group and name.
+def misnamed() -> tuple[Announcement, ...]:
+    """Announcements under what is no name; they are left out of the registries."""
+    return tuple(announcement for announcement in _all_announcements() if not NAME.fullmatch(announcement.point.name))
+
+
+@functools.cache
+def _announcements() -> dict[str, dict[str, list[Announcement]]]:
+    """Announcements of all packages by group and name."""
+    groups: dict[str, dict[str, list[Announcement]]] = {}
+    for announcement in _all_announcements():
+        point = announcement.point
+        if NAME.fullmatch(point.name):
+            same = groups.setdefault(point.group, {}).setdefault(point.name, [])
+            # An editable install may have two directories of metadata.
+            if (announcement.distribution, point.value) not in [(a.distribution, a.point.value) for a in same]:
+                same.append(announcement)
+    return groups
+
+
+@functools.cache
+def _all_announcements() -> tuple[Announcement, ...]:
+    """Entry points of all packages in the groups of phmrun, its own first.
 
     In a checkout, phmrun's own are those of its ``pyproject.toml``: an editable install would keep those of the day on
     which it was made.
     """
     from importlib.metadata import EntryPoint, distributions
 
-    groups: dict[str, dict[str, EntryPoint]] = {}
+    found: list[Announcement] = []
     ours = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"] if _PROJECT.is_file() else {}
-    checkout = ours.get("name") == "phmrun"
+    checkout = ours.get("name") == OURS
     for group, places in (ours.get("entry-points", {}) if checkout else {}).items():
-        groups[group] = {name: EntryPoint(name, place, group) for name, place in places.items()}
+        points = [EntryPoint(name, place, group) for name, place in places.items()]
+        found += [Announcement(point, OURS, str(ours.get("version", ""))) for point in points]
     for distribution in distributions():
         points = [point for point in distribution.entry_points if point.group.startswith("phmrun.")]
-        if points and not (checkout and distribution.name == "phmrun"):
-            for point in points:
-                groups.setdefault(point.group, {}).setdefault(point.name, point)
-    return groups
+        if points and not (checkout and distribution.name == OURS):
+            found += [Announcement(point, distribution.name, distribution.version) for point in points]
+    return tuple(sorted(found, key=lambda announcement: announcement.distribution != OURS))
 
 
 def load_plugin(path: Path) -> str:

@@ -136,5 +136,5 @@ def test_an_entry_point_of_the_checkout_needs_no_reinstall(monkeypatch, tmp_path
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nname = "phmrun"\n[project.entry-points."phmrun.tasks"]\nnew = "here:TASK"\n')
     monkeypatch.setattr(registry, "_PROJECT", project)
-    points = registry._entry_points.__wrapped__()
-    assert points["phmrun.tasks"].keys() == {"new"}
+    announced = registry._all_announcements.__wrapped__()
+    assert [each.point.name for each in announced if each.distribution == "phmrun"] == ["new"]

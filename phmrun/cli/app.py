@@ -93,6 +93,7 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
         "data": "List, inspect, fetch, import and check datasets.",
         "runs": "Run directories: list, show, compare, archive, remove.",
         "new": "Write a new structure, task, network or metric with its test: a working template to change.",
+        "verify": "Check every link from raw data to the printed number, and name the first broken one (exit code 3).",
         "plot": "Pictures of runs, PNG, SVG or PDF.",
         "results": "Finished runs as small files without weights, which a project can carry: tables are made of them.",
     },

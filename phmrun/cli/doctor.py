@@ -34,7 +34,7 @@ class Check(NamedTuple):
 
 def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Checks Python, torch, devices, data, the run directory, W&B and the disk."""
-    checks = [*_packages(), *_data(), *_machine(runs_dir)]
+    checks = [*_packages(), *_extensions(), *_data(), *_machine(runs_dir)]
     failed = [check for check in checks if check.status == "failed"]
     if as_json:
         names = ("name", "status", "found", "advice")
@@ -97,6 +97,25 @@ def _torch() -> Iterator[Check]:
     else:
         advice = "The preset tiny trains in minutes here; base wants a GPU and a torch that was built for it."
         yield Check("devices", "warning", "CPU only", advice)
+
+
+def _extensions() -> Iterator[Check]:
+    """Everything that other packages announce, with its origin; names that two announce, and what is no name."""
+    from phmrun.registry import OURS, foreign_announcements, misnamed
+
+    for announcements in foreign_announcements():
+        point = announcements[0].point
+        name = f"{point.group.removeprefix('phmrun.')} {point.name}"
+        origins = " and ".join(announcement.origin for announcement in announcements)
+        if len(announcements) == 1:
+            yield Check(name, "ok", f"from {origins}")
+        else:
+            foreign = next(each.distribution for each in reversed(announcements) if each.distribution != OURS)
+            yield Check(name, "failed", f"announced twice: by {origins}", f"pip uninstall {foreign}")
+    for announcement in misnamed():
+        name = ascii(announcement.point.name)
+        advice = "It is left out. A name has letters, digits and . _ + - / only."
+        yield Check("names", "warning", f"{name} is no name, from {ascii(announcement.origin)[1:-1]}", advice)
 
 
 def _data() -> Iterator[Check]:

@@ -50,8 +50,7 @@ def add(
     if not runs:
         raise PhmrunError(f"none of these runs is done in {runs_dir}", code=ExitCode.DATA)
     from phmrun.engine.checkpoints import BEST, LAST, weights_checksum
-    from phmrun.ledger.listing import summarise
-    from phmrun.results.items import to_json
+    from phmrun.results.items import items_of
 
     written = []
     with progress("reading", len(runs), "runs") as advance:
@@ -59,10 +58,7 @@ def add(
             files = {name: run.checkpoints / name for name in (LAST, BEST)}
             weights = {name: weights_checksum(file) for name, file in files.items() if file.is_file()}
             # Trials are compared by their validations alone, so what each test item adds is not kept of them.
-            summary = None if run in trials else summarise(run.path)
-            score = summary.main_score if summary else None
-            found = to_json(run, score) if score else None
-            items = {} if score is None or found is None else {score: found}
+            items = {} if run in trials else items_of(run)
             written.append(write_record(record_of(run, items=items, weights=weights), to))
             advance(1)
     if as_json:

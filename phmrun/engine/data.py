@@ -86,6 +86,14 @@ class DataModule(Generic[V]):
         """The data read, checked and encoded, or found so in the cache."""
         raise NotImplementedError
 
+    @property
+    def prepared_path(self) -> Path | None:
+        """Directory of the prepared data in the cache; ``None`` if the task keeps none."""
+        try:
+            return self.prepared.path
+        except NotImplementedError:
+            return None
+
     def prepare(self) -> None:
         """Makes what is :attr:`prepared`; afterwards the other methods work."""
         _ = self.prepared

@@ -25,6 +25,7 @@ from phmrun.engine.bookkeeping import (
     tell_validation,
 )
 from phmrun.engine.checkpoints import LAST, save_start
+from phmrun.engine.code import code_of, foreign_marks
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, contents, doubts
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
@@ -126,7 +127,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None) ->
     """
     data = build_data(config)
     data.require("train")
-    name = run_id(config, fingerprints={**data.fingerprints(), **plugin_marks(plugins or {})})
+    name = run_id(config, fingerprints={**data.fingerprints(), **plugin_marks(plugins or {}), **foreign_marks(config)})
     _prepare(config, data)
     sizes, optimizer = data.vocabulary.sizes, config.training.optimizer
     structured = optimizer.rates == "structure"
@@ -184,7 +185,7 @@ def train(
     config = with_absolute_paths(config)
     data = build_data(config)
     data.require("train")
-    marks = {**data.fingerprints(), **plugin_marks(plugins or {})}
+    marks = {**data.fingerprints(), **plugin_marks(plugins or {}), **foreign_marks(config)}
     parent = Run.find(runs_dir, extend) if extend else None
     if parent:
         check_extension(parent, config)
@@ -205,7 +206,8 @@ def train(
             clear(run, text)
         if is_leader():
             remove_unfinished(run.path)
-            run.begin(identity)
+            if changed := run.begin(identity, code_of(config)):
+                LOG.warning("the code has changed since this run began: %s", "; ".join(changed))
             keep_data(run, text, data, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)
@@ -329,7 +331,7 @@ def _begin(config: Experiment, data: DataModule, network: Any, run: Run, plugins
     counts = count_parameters(config, data.vocabulary.sizes)
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
     run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
-    run.fix()
+    run.fix(data.prepared_path)
     LOG.info(
         "run %s · %s parameters (%.1f%% of dense) · %s",
         run.id,

@@ -14,6 +14,7 @@ from torch import Tensor
 from phmrun.config import Experiment, HardwareConfig, run_id, with_absolute_paths
 from phmrun.documents import parsed
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
+from phmrun.engine.code import foreign_marks
 from phmrun.engine.experiment import build_data, plugin_marks, train
 from phmrun.engine.trained_model import config_of
 from phmrun.errors import ExitCode, PhmrunError
@@ -146,7 +147,7 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     """
     record = run.data()
     kept = dict(record.fingerprints) if record else {}
-    marks = {**build_data(config).fingerprints(), **plugin_marks(plugins)}
+    marks = {**build_data(config).fingerprints(), **plugin_marks(plugins), **foreign_marks(config)}
     parent = Run.find(run.path.parent, kept[EXTENDS]) if EXTENDS in kept else None
     if parent is not None:
         marks[EXTENDS] = parent.id

@@ -21,6 +21,7 @@ from phmrun.engine.checkpoints import (
     step_checkpoints,
     weights_of,
 )
+from phmrun.engine.code import code_of
 from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.processes import keep_freed_memory
@@ -32,13 +33,14 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Split
 from phmrun.ledger.listing import OTHER_FILE
+from phmrun.ledger.manifest import changed_code
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.run import HISTORY
 from phmrun.ledger.segment import read_segments
 from phmrun.metric import metrics_of
 from phmrun.metrics import Score
 from phmrun.progress import note
-from phmrun.registry import TASKS
+from phmrun.registry import OURS, TASKS
 
 
 class Answer(NamedTuple):
@@ -258,6 +260,25 @@ def require_same_mathematics(run: Run, config: Experiment) -> None:
         )
 
 
+def require_same_code(run: Run, config: Experiment) -> None:
+    """Refuse a run that other packages' or plug-ins' code has trained than is here; note changes of phmrun's own.
+
+    Raises:
+        PhmrunError: (exit 3) Naming what has changed.
+    """
+    record, now = run.manifest.read(), code_of(config)
+    before = record.code if record else {}
+    if changed := changed_code({name: facts for name, facts in before.items() if facts["distribution"] != OURS}, now):
+        raise PhmrunError(
+            f"the run was trained with other code: {'; '.join(changed)}",
+            where=str(run.path),
+            hint="Install the package, or give the plug-in, that it was trained with, or train it anew.",
+            code=ExitCode.DATA,
+        )
+    if changed := changed_code(before, now):
+        note(f"{run.id}: the code has changed since it was trained: {'; '.join(changed)}")
+
+
 def open_run(run: Run) -> TrainedModel:
     """Opens a run for use; see :func:`config_of` for the user's own layers.
 
@@ -267,6 +288,7 @@ def open_run(run: Run) -> TrainedModel:
     require_unbroken(run)
     config = config_of(run)
     require_same_mathematics(run, config)
+    require_same_code(run, config)
     if (run.path / WEIGHTS).is_file():
         again = f"`phmrun runs reproduce {run.id} --runs-dir {run.path.parent}` trains it anew."
         raise PhmrunError(

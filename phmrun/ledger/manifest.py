@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from phmrun.checksums import checksum_once, stamp_of
+from phmrun.checksums import CHECKSUMS, checksum_once, stamp_of
 from phmrun.config.identity import digits_of
-from phmrun.documents import parse_json
+from phmrun.documents import parse_json, plain
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular, sha256_of, write_json
 
@@ -43,16 +43,19 @@ class Record:
         identity: Canonical identity, which the run id holds the checksum of.
         files: Accepted SHA-256 sums of each file by its path in the run; ``None`` stands for a missing file.
         code: Code in use, by kind and name.
+        prepared: Name of the prepared data in the cache, and the checksum of their checksums.
     """
 
     identity: str | None = None
     files: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     code: Mapping[str, Any] = field(default_factory=dict)
+    prepared: tuple[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The record as a JSON object, with a checksum of its own."""
         files = {name: sums[0] if len(sums) == 1 else list(sums) for name, sums in self.files.items()}
-        content = {"format": FORMAT, "identity": self.identity, "code": dict(self.code), "files": files}
+        about = {"identity": self.identity, "code": dict(self.code), "prepared": self.prepared}
+        content = {"format": FORMAT, **plain(about), "files": files}
         return {**content, "sha256": _checksum_of(content)}
 
     @classmethod
@@ -63,7 +66,8 @@ class Record:
         if content.pop("sha256", None) != _checksum_of(content):
             raise ValueError("checksum mismatch")
         files = {name: tuple(sums) if isinstance(sums, list) else (sums,) for name, sums in content["files"].items()}
-        return cls(content["identity"], files, content.get("code", {}))
+        prepared = content["prepared"]
+        return cls(content["identity"], files, content["code"], tuple(prepared) if prepared else None)
 
 
 class Manifest:
@@ -89,17 +93,27 @@ class Manifest:
     def begin(self, identity: str, code: Mapping[str, Any]) -> None:
         """Write the record of a run that is about to train; its identity stays if it has one."""
         record = self.read() or Record()
-        self._write(Record(record.identity or identity, self._now(("config.yaml",), ()), code or record.code))
+        identity, code = record.identity or identity, code or record.code
+        self._write(replace(record, identity=identity, files=self._now(("config.yaml",), ()), code=code))
 
     def open(self) -> None:
         """Take the files that training changes out of the record, if there is one."""
         if record := self.read():
             self._write(replace(record, files=self._now(("config.yaml",), ())))
 
-    def fix(self) -> None:
-        """Enter the files that training does not change from here on."""
+    def fix(self, prepared: Path | None) -> None:
+        """Enter the files that training does not change from here on, and the prepared data that it reads.
+
+        Raises:
+            PhmrunError: (exit 3) The data were prepared otherwise when the run began.
+        """
         if record := self.read():
-            self._write(replace(record, files=self._now(FIXED, FIXED_FOLDERS)))
+            before, now = record.prepared, None
+            if prepared is not None and (prepared / CHECKSUMS).is_file():
+                now = prepared.name, sha256_of(prepared / CHECKSUMS)
+            if before is not None and now is not None and before[0] == now[0] and before != now:
+                raise self._broken("the prepared data", f"{prepared} holds others than the run has been trained on")
+            self._write(replace(record, files=self._now(FIXED, FIXED_FOLDERS), prepared=now))
 
     def settle(self, status: bytes) -> None:
         """Enter all files as they are, and the status that is about to be written."""
@@ -151,7 +165,7 @@ class Manifest:
         self.check_identity()
         if record := self.read():
             for name in record.files:
-                if name.partition("/")[0] not in without:
+                if name.partition("/")[0] not in without and not self._accepts(record, self.folder / name, None):
                     self.check(self.folder / name)
 
     def names(self) -> list[str]:
@@ -193,6 +207,18 @@ class Manifest:
             hint="`phmrun verify` names every link. Put the file back from a copy, or train the run anew (--restart).",
             code=ExitCode.DATA,
         )
+
+
+def changed_code(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What is computed by other code than before: "layer low-rank (mine 1.0, now mine 1.1)"."""
+    changed = []
+    for name in sorted(before.keys() & now.keys()):
+        old, new = before[name], now[name]
+        if old["sha256"] != new["sha256"] or old["distribution"] != new["distribution"]:
+            releases = [" ".join(filter(None, (each["distribution"], each["version"]))) for each in (old, new)]
+            same = releases[0] == releases[1]
+            changed.append(f"{name} ({releases[0]}{', changed since' if same else f', now {releases[1]}'})")
+    return changed
 
 
 def _sha256(content: bytes) -> str:

@@ -19,7 +19,7 @@ from phmrun.files import disk_errors, is_name, json_text, read_regular, write_te
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, in_test_units
 from phmrun.ledger.lock import LOCK, Holder, Lock, living_holder, unlock
-from phmrun.ledger.manifest import Manifest
+from phmrun.ledger.manifest import Manifest, changed_code
 
 CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
 DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "history.jsonl", "parameters.json"
@@ -251,26 +251,31 @@ class Run:
         )
         return self._write_status(before, after)
 
-    def begin(self, identity: str, code: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def begin(self, identity: str, code: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> list[str]:
         """Check the run's chain, and give a run that is not done a manifest if it has none.
 
         Args:
             identity: Canonical identity that the run id is made of.
             code: Code that training uses.
 
+        Returns:
+            Code that was other when the run began.
+
         Raises:
             PhmrunError: (exit 3) A file is not as the run has written it.
         """
         done = self.status.state is State.DONE
         self.manifest.check_all(without=("checkpoints",) if done else ())
+        record = self.manifest.read()
         if not done:
             with self._writing():
                 self.manifest.begin(identity, code)
+        return changed_code(record.code, code) if record else []
 
-    def fix(self) -> None:
-        """Enter the files that training does not change from here on into the manifest."""
+    def fix(self, prepared: Path | None) -> None:
+        """Enter into the manifest the files that training does not change from here on, and the prepared data."""
         with self._writing():
-            self.manifest.fix()
+            self.manifest.fix(prepared)
 
     def write(self, path: Path, text: str) -> None:
         """Write a file of the run, whole or not at all, and its checksum into the manifest."""

@@ -15,8 +15,9 @@ from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger import Run
+from phmrun.ledger.listing import OTHER_FILE
 from phmrun.ledger.record import ITEMS
-from phmrun.metric import OF, metric_of, part_of
+from phmrun.metric import OF, find_metric, metric_of, part_of
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items
 
@@ -34,6 +35,13 @@ class RunItems:
                 self._read[path, score] = _counts(path, score)
         counts = [self._read[path, score] for path in runs]
         return [each for each in counts if each is not None] if all(each is not None for each in counts) else []
+
+
+def items_of(run: Run) -> dict[str, dict[str, Any]]:
+    """What the items add to each of a run's scores, as JSON by name; scores that do not add up are left out."""
+    names = [name for name in run.metrics() if not name.startswith(("train/", "validation/", OTHER_FILE))]
+    items = {name: to_json(run, name) for name in names if find_metric(name) is not None}
+    return {name: content for name, content in items.items() if content is not None}
 
 
 def to_json(run: Run, score: str) -> dict[str, Any] | None:

@@ -176,7 +176,15 @@ class Results:
 
 
 def done(runs: Iterable[RunSummary]) -> list[RunSummary]:
-    """Return the runs that are done."""
+    """Return the runs that are done.
+
+    Raises:
+        PhmrunError: (exit 3) A file of a run is not as the run has written it, so that its scores are not known.
+    """
+    runs = list(runs)
+    for run in runs:
+        if run.broken is not None:
+            raise run.broken
     return [run for run in runs if run.state == State.DONE]
 
 

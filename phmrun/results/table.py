@@ -122,7 +122,13 @@ def tabulate(
 
     A row is made by keys of the sweep or dotted keys of the configuration. ``rows`` are those of a paper's table, also
     if no experiment is in them; ``reduced`` says in what the settings fall short of its.
+
+    Raises:
+        PhmrunError: (exit 3) A file of a run is not as the run has written it.
     """
+    for entry in entries:
+        if entry.run is not None:
+            entry.run.require_unbroken()
     groups: dict[tuple[str, ...], list[Entry]] = {}
     if rows is not None:
         groups = {(name,): [] for name in rows}

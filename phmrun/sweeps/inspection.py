@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from phmrun.config import Experiment
 from phmrun.config.layering import OptionsOf
+from phmrun.engine.code import foreign_marks
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule
 from phmrun.engine.experiment import build_data, plugin_marks
@@ -61,10 +62,11 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
         try:
             shared = {key: value for key, value in values.items() if key not in LAYERS}
             marks, learnt = once(lambda: data_of(config), ["data", shared])
+            marks = {**marks, **foreign_marks(config)}
         except PhmrunError as error:
             known = recorded(config) if recorded and error.code == ExitCode.DATA else None
             absent = error if known is None else None
-            marks, learnt = {**(known or {}), **plugin_marks(plugins)}, None
+            marks, learnt = {**(known or {}), **plugin_marks(plugins), **foreign_marks(config)}, None
         sizes = learnt or config.sizes
         about = {name: value for name, value in values.items() if name != "data"} | {"sizes": sizes}
         count = once(lambda: int(count_parameters(config, sizes)["total"]), ["network", about])
@@ -121,7 +123,7 @@ def _learnt_from(run: RunSummary, options_of: OptionsOf) -> tuple[str, str]:
     if key in _READ:
         return _READ[key]
     entry = entry_of_run(run, options_of)
-    marks = {name: mark for name, mark in entry.marks.items() if not name.startswith("plugin ")}
+    marks = {name: mark for name, mark in entry.marks.items() if not name.startswith(("plugin ", "package "))}
     if not marks:
         return _key(entry.settings), ""
     _READ[key] = _key(entry.settings), json.dumps(marks, sort_keys=True)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from phmrun.checksums import write_checksums
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger import run as run_module
@@ -24,7 +25,7 @@ def running(tmp_path):
     run.vocabulary.mkdir()
     (run.vocabulary / "words.txt").write_text("a\nb\n")
     run.write_parameters({"total": 7})
-    run.fix()
+    run.fix(prepared(tmp_path / "prepared"))
     run.history.append({"step": 1, "train/loss": 2.0})
     run.checkpoints.mkdir()
     (run.checkpoints / "last.ckpt").write_bytes(bytes(1 << 21))
@@ -38,6 +39,13 @@ def running(tmp_path):
 def done(running):
     running.set_state(State.DONE, step=1)
     return running
+
+
+def prepared(folder, text="1 2 3"):
+    folder.mkdir(exist_ok=True)
+    (folder / "tokens.bin").write_text(text)
+    write_checksums(folder)
+    return folder
 
 
 COVERED = (
@@ -189,3 +197,11 @@ def test_a_damaged_interrupted_run_does_not_go_on(running):
     flip(running.checkpoints / "last.ckpt")
     with pytest.raises(PhmrunError, match=r"last\.ckpt"):
         running.begin(IDENTITY)
+
+
+def test_other_prepared_data_under_the_same_name_are_refused(running, tmp_path):
+    running.set_state(State.INTERRUPTED)
+    running.begin(IDENTITY)
+    running.fix(prepared(tmp_path / "prepared"))
+    with pytest.raises(PhmrunError, match="prepared data"):
+        running.fix(prepared(tmp_path / "prepared", "1 2 4"))

@@ -1,0 +1,117 @@
+"""``phmrun verify``: is every link between raw data and printed number as it was written?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phmrun.cli import completion, console
+from phmrun.cli.options import Json, RunsDirectory
+from phmrun.errors import ExitCode, PhmrunError, counted
+
+if TYPE_CHECKING:
+    from phmrun.results.verification import Link
+
+EPILOG = """Examples:
+
+phmrun verify nmt-multi30k-phm-1
+
+phmrun verify runs
+
+phmrun verify results"""
+
+Chain = tuple[str, "list[Link]"]
+"""A run, or a file, by name, with its links."""
+
+
+def verify(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|DIR",
+            help="A run, a directory of runs, or a folder of results with its page RESULTS.md beside it.",
+            autocompletion=completion.runs,
+        ),
+    ],
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Check every link from raw data to the printed number, and name the first broken one (exit code 3).
+
+    Scores are computed again from the kept predictions, or from the counts of each item that a results file keeps.
+    """
+    chains: list[Chain] = []
+    broken: tuple[str, Link] | None = None
+    for name, links in _chains(what, runs_dir):
+        chains.append((name, links))
+        if links and links[-1].state == "broken":
+            broken = name, links[-1]
+            break
+    if as_json:
+        found = [{"name": name, "links": [link._asdict() for link in links]} for name, links in chains]
+        console.print_json({"whole": broken is None, "chains": found})
+    else:
+        _print(chains)
+    if broken:
+        name, link = broken
+        raise PhmrunError(f"the chain is broken at {link.name}: {link.detail}", where=name, code=ExitCode.DATA)
+
+
+def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
+    from phmrun.ledger import Run
+    from phmrun.ledger.listing import list_runs
+    from phmrun.results.verification import verify_run
+
+    folder = Path(what)
+    try:
+        run = Run.find(runs_dir, what)
+    except PhmrunError:
+        if not folder.is_dir():
+            raise
+    else:
+        yield run.id, list(verify_run(run))
+        return
+    if runs := list_runs(folder):
+        for summary in runs:
+            yield summary.id, list(verify_run(Run(summary.path)))
+        return
+    yield from _of_results(folder)
+
+
+def _of_results(folder: Path) -> Iterator[Chain]:
+    """Verify a folder of results: each file, the run that is restored from it, and the page made of all."""
+    from phmrun.report.results_page import page_of
+    from phmrun.results.long_table import restore_folder
+    from phmrun.results.verification import BROKEN, INTACT, Link, verify_run
+
+    with TemporaryDirectory() as place:
+        try:
+            runs = restore_folder(folder, Path(place), durable=False)
+        except PhmrunError as error:
+            yield str(folder), [Link("results file", BROKEN, f"{error.where}: {error.what}")]
+            return
+        for run in runs:
+            links = [link for link in verify_run(run) if link.state != "absent"]
+            yield run.id, [Link("results file", INTACT, "its checksum, its name"), *links]
+    page = folder.parent / "RESULTS.md"
+    if (folder / "questions.yaml").is_file() and page.is_file():
+        same = page.read_text(encoding="utf-8") == page_of(folder).text
+        command = f"phmrun results build {folder} --out {page}"
+        detail = "made of these results" if same else f"not what is made of these results; `{command}` makes it anew"
+        yield str(page), [Link("page", INTACT if same else BROKEN, detail)]
+
+
+def _print(chains: "list[Chain]") -> None:
+    """Print each link of a single chain; of several, a line for each."""
+    out = console.stdout()
+    marks = {"intact": "✓", "absent": "–", "broken": "✗"}
+    for name, links in chains:
+        if len(chains) > 1 and links and links[-1].state != "broken":
+            out.print(f"✓ {name}: {counted(len(links), 'link')}", markup=False, highlight=False, soft_wrap=True)
+            continue
+        out.print(name, markup=False, highlight=False, soft_wrap=True)
+        for link in links:
+            text = f"  {marks[link.state]} {link.name}: {link.detail}"
+            out.print(text, markup=False, highlight=False, soft_wrap=True)

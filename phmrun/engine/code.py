@@ -1,0 +1,155 @@
+"""Code that computes an experiment: where it is from, which release, and a checksum of its syntax tree.
+
+Code of other packages is part of the run id, as plug-in files are; phmrun's own is on record only, since its changes of
+mathematics have versions (:mod:`phmrun.config.identity`). Docstrings and comments do not count.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from phmrun.config import Experiment, LayerConfig, Section
+from phmrun.config.names import Registered
+from phmrun.errors import PhmrunError
+from phmrun.metric import Deferred, Metric
+from phmrun.registry import EMBEDDINGS, METRICS, OURS, STRUCTURES, TASKS, Announcement, Registry, networks
+
+PLUGIN = "plug-in"
+Code = dict[str, dict[str, str]]
+"""By "kind name" the place of an object, its distribution, the version and the checksum."""
+
+
+def code_of(config: Experiment) -> Code:
+    """Code of the task, the network, the structures, the embeddings, the metrics and all else that the keys name."""
+    code: Code = {}
+    for registry, name in _names(config):
+        if name in registry:
+            code[f"{registry.kind} {name}"] = _described(registry.get(name), registry.announcement(name))
+    for metric in TASKS.get(config.task).metrics:
+        announced = METRICS.announcement(metric.name) if metric.name in METRICS else TASKS.announcement(config.task)
+        code[f"metric {metric.name}"] = _described(metric, announced)
+    return dict(sorted(code.items()))
+
+
+def foreign_marks(config: Experiment) -> dict[str, str]:
+    """Checksums of the installed packages' code in use, as they stand in an experiment's identity."""
+    return {
+        f"package {facts['distribution']}: {name}": facts["sha256"]
+        for name, facts in code_of(config).items()
+        if facts["distribution"] not in (OURS, PLUGIN)
+    }
+
+
+def _names(section: Section) -> Iterator[tuple[Registry, str]]:
+    """Registry and name of everything that the keys of a section and of its sections name."""
+    if isinstance(section, Experiment):
+        yield TASKS, section.task
+        network = getattr(section.model, "network", None)
+        families = (networks(section.task), networks("sequence_to_sequence"))
+        yield from ((family, network) for family in families if isinstance(network, str) and network in family)
+    if isinstance(section, LayerConfig):
+        inside = section.options.get("of")
+        for name in (section.structure, inside if isinstance(inside, str) else section.structure):
+            yield EMBEDDINGS if name in EMBEDDINGS and name not in STRUCTURES else STRUCTURES, name
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            yield from _names(value)
+        elif isinstance(value, tuple):
+            for item in value:
+                yield from _names(item) if isinstance(item, Section) else ()
+        for mark in field.metadata:
+            if isinstance(mark, Registered) and isinstance(value, str):
+                yield mark.registry, value
+
+
+def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
+    """Place, distribution, version and checksum of a registered object."""
+    place = _place(value)
+    if announcement is not None and isinstance(value, Metric) and place.startswith("phmrun.metric:"):
+        place = announcement.point.value  # it has no function of its own
+    module = place.partition(":")[0]
+    if announcement is None:
+        return {"place": place, "distribution": PLUGIN, "version": "", "sha256": _checksum(module)}
+    if announcement.distribution != OURS:
+        package = announcement.point.value.partition(":")[0].partition(".")[0]
+        facts = {"distribution": announcement.distribution, "version": announcement.version}
+        return {"place": place, **facts, "sha256": _package_checksum(package)}
+    top = module.partition(".")[0]
+    # An optimizer of torch, say, is known by torch's version.
+    digest = _checksum(module) if top == OURS else hashlib.sha256(f"{top} {_version(top)}".encode()).hexdigest()
+    return {"place": place, "distribution": OURS, "version": announcement.version, "sha256": digest}
+
+
+def _place(value: Any) -> str:
+    """``module:name`` of the class or function behind a registered object."""
+    if isinstance(value, Metric):
+        value = value.measure or value.read_items or value
+    while isinstance(value, partial):
+        value = value.func
+    if isinstance(value, Deferred):
+        return value.place
+    value = getattr(value, "build", value) if not inspect.isclass(value) else value
+    if not (inspect.isclass(value) or inspect.isroutine(value)):
+        # A task is known by the module of its data.
+        texts = (getattr(value, field.name) for field in fields(value)) if is_dataclass(value) else ()
+        place = next((text for text in texts if isinstance(text, str) and ":" in text and " " not in text), None)
+        if place is not None:
+            return place
+        value = type(value)
+    return f"{value.__module__}:{value.__qualname__}"
+
+
+@cache
+def _checksum(module: str) -> str:
+    """SHA-256 of the syntax tree of a module; of its name if it has no source."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    path = Path(file) if file and file.endswith(".py") else _found(module)
+    return hashlib.sha256((_tree(path) if path else module).encode()).hexdigest()
+
+
+@cache
+def _package_checksum(top: str) -> str:
+    """SHA-256 of the syntax trees of all modules of a package."""
+    path = _found(top)
+    if path is None:
+        return hashlib.sha256(top.encode()).hexdigest()
+    files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
+    trees = (f"{file.relative_to(path.parent).as_posix()}\n{_tree(file)}" for file in files)
+    return hashlib.sha256("\n".join(trees).encode()).hexdigest()
+
+
+def _found(module: str) -> Path | None:
+    spec = importlib.util.find_spec(module)
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def _tree(path: Path) -> str:
+    """A file's code in one form, without comments and docstrings."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError) as error:
+        raise PhmrunError(f"the code cannot be read: {error}", where=str(path)) from error
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
+            first = body[0]
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                body[:1] = [] if len(body) > 1 else [ast.Pass()]
+    return ast.unparse(tree)
+
+
+@cache
+def _version(top: str) -> str:
+    return str(getattr(sys.modules.get(top), "__version__", ""))

@@ -1,0 +1,186 @@
+"""Verification of a run's chain: raw data, prepared data, config and id, weights, predictions, scores.
+
+Each link is compared with the checksum that the run, or its results file, has of it. Scores are computed again from the
+counts of each test item: those of the kept predictions, or those in the results file.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from phmrun.checksums import CHECKSUMS, fault_in
+from phmrun.config import load_run_config, run_id
+from phmrun.errors import PhmrunError, counted
+from phmrun.files import cache_dir, sha256_of
+from phmrun.layers import options_of
+from phmrun.ledger import Run
+from phmrun.ledger.environment import Source
+from phmrun.ledger.listing import OTHER_FILE, score_value
+from phmrun.ledger.manifest import Record
+from phmrun.ledger.record import WEIGHTS
+from phmrun.ledger.run import config_values
+from phmrun.metric import OF, find_metric
+from phmrun.results.items import RunItems
+
+INTACT, BROKEN, ABSENT = "intact", "broken", "absent"
+TOLERANCE = 1e-9
+"""Relative difference of a score to the one computed again, which sums in another order."""
+
+
+class Link(NamedTuple):
+    """One link of a chain: its name, its state (intact, broken, absent: nothing to compare), the facts."""
+
+    name: str
+    state: str
+    detail: str
+
+
+def verify_run(run: Run) -> Iterator[Link]:
+    """Yield the links of a run in the order of the chain; the last one is broken, or none is."""
+    checks: dict[str, Callable[[Run, Record | None], Link | str]] = {
+        "manifest": _manifest,
+        "raw data": _raw_data,
+        "prepared data": _prepared_data,
+        "config and id": _config,
+        "weights": _weights,
+        "predictions": _predictions,
+        "record": _record,
+        "scores": _scores,
+    }
+    record: Record | None = None
+    for name, check in checks.items():
+        try:
+            record = record or run.manifest.read()
+            outcome = check(run, record)
+        except PhmrunError as error:
+            yield Link(name, BROKEN, f"{error.where}: {error.what}" if error.where else error.what)
+            return
+        link = Link(name, INTACT, outcome) if isinstance(outcome, str) else Link(name, *outcome[1:])
+        yield link
+        if link.state == BROKEN:
+            return
+
+
+def _absent(detail: str) -> Link:
+    return Link("", ABSENT, detail)
+
+
+def _broken(detail: str) -> Link:
+    return Link("", BROKEN, detail)
+
+
+def _manifest(run: Run, record: Record | None) -> Link | str:
+    if record is None:
+        return _absent("none: made by a release without manifests")
+    return f"{counted(len(record.files), 'file')}"
+
+
+def _raw_data(run: Run, _: Record | None) -> Link | str:
+    data = run.data()
+    files = {file.path: file for split in data.splits.values() for file in split.files} if data else {}
+    here = {path: file for path, file in files.items() if Path(path).is_file()}
+    for path, file in here.items():
+        if Source.of(Path(path)).sha256 != file.sha256:
+            return _broken(f"{path} has changed since the run was trained on it")
+    if not here:
+        return _absent(f"{counted(len(files), 'file')} on record, none on this machine")
+    return f"{len(here)} of {counted(len(files), 'file')} on this machine, as recorded"
+
+
+def _prepared_data(run: Run, record: Record | None) -> Link | str:
+    name, checksum = (record.prepared if record else None) or (None, None)
+    if name is None:
+        return _absent("no checksum on record")
+    folder = cache_dir() / name
+    if not folder.is_dir():
+        return _absent(f"{name} is not in {cache_dir()}")
+    if fault := fault_in(folder):
+        return _broken(f"{fault} in {folder}; it is made again when it is used")
+    if sha256_of(folder / CHECKSUMS) != checksum:
+        return _broken(f"{folder} holds other data than the run was trained on")
+    return f"{folder}, as trained on"
+
+
+def _config(run: Run, record: Record | None) -> Link | str:
+    run.manifest.check_identity()
+    run.manifest.check(run.config_path)
+    if record is None or record.identity is None:
+        config, marks = load_run_config(run.config_path, options_of=options_of), run.fingerprints()
+        now = run_id(config, fingerprints=marks).rpartition("-")[2]
+        same = now == run.id.rpartition("-")[2]
+        return "the id computed again from the config" if same else _absent("the id is of another release, or renamed")
+    identity = json.loads(record.identity)
+    values = config_values(run.config_path)
+    for key, value in identity["values"].items():
+        exists, written = _at(values, key)
+        if exists and written != value:
+            return _broken(f"{key} is {written!r} in the config and {value!r} in the id")
+    data = run.data()
+    if data is not None and dict(data.fingerprints) != identity["fingerprints"]:
+        return _broken("data.json has other checksums than the id is made of")
+    return f"-{run.id.rpartition('-')[2]} is the checksum of {counted(len(identity['values']), 'setting')} and the data"
+
+
+def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
+    """The value at a dotted key, and whether there is one; a key may have been renamed since it was hashed."""
+    value: Any = values
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False, None
+        value = value[part]
+    return True, value
+
+
+def _weights(run: Run, record: Record | None) -> Link | str:
+    if (run.path / WEIGHTS).is_file():
+        return _absent("checksums alone: the weights are not part of a results file")
+    from phmrun.engine.checkpoints import load_checkpoint
+
+    files = sorted(run.checkpoints.glob("*.ckpt"))
+    for path in files:
+        run.manifest.check(path)
+        load_checkpoint(path)
+    if not files:
+        return _absent("no checkpoint is here")
+    names = [name for name in (record.files if record else ()) if name.startswith("checkpoints/")]
+    gone = [name for name in names if not (run.path / name).is_file()]
+    return f"{counted(len(files), 'checkpoint')}{f'; not here: {gone[0]}' if gone else ''}"
+
+
+def _predictions(run: Run, record: Record | None) -> Link | str:
+    files = [path for path in run.predictions.rglob("*") if path.is_file()] if run.predictions.is_dir() else []
+    for name in record.files if record else ():
+        if name.startswith(("predictions/", "vocabulary/")):
+            run.manifest.check(run.path / name)
+    return counted(len(files), "file") if files else _absent("no predictions are here")
+
+
+def _record(run: Run, _: Record | None) -> Link | str:
+    run.manifest.check_all(without=("checkpoints", "predictions", "vocabulary"))
+    return f"{run.status.state}, {counted(len(run.history.read()), 'row')} of history"
+
+
+def _scores(run: Run, record: Record | None) -> Link | str:
+    """Compare each score that adds up over test items with the one computed again from their counts."""
+    items, again, kept = RunItems(), 0, 0
+    for name, score in run.metrics().items():
+        split, metric_name = name.partition("/")[::2]
+        metric = find_metric(name)
+        if metric is None or metric.measure is None or OF in metric_name or split in ("train", "validation"):
+            continue
+        if name.startswith(OTHER_FILE) or "-" in split:
+            continue
+        value, counts = score_value(score), items.of([run.path], name)
+        if value is None:
+            continue
+        kept += 1
+        if not counts:
+            continue
+        computed = float(metric.measure(counts[0].counts.sum(0)[None])[0])
+        if abs(computed - value) > TOLERANCE * max(abs(value), 1.0):
+            return _broken(f"{name} is {value!r} on record, and {computed!r} computed again from its items")
+        again += 1
+    if not again:
+        return _absent(f"none of {counted(kept, 'score')} has counts of its items here")
+    return f"{again} of {counted(kept, 'score')} computed again, the same"

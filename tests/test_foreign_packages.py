@@ -1,0 +1,161 @@
+"""Packages of others: names that contradict each other, reserved names, origins, and their code in the run id."""
+
+import sys
+import textwrap
+
+import pytest
+from tiny_experiments import configured, run_experiment, run_of
+
+from phmrun import registry
+from phmrun.engine import code
+from phmrun.engine.trained_model import evaluate_run, open_run
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import State
+from phmrun.registry import METRICS, STRUCTURES, Registry, load_plugin
+
+LAYER = '''
+    """{comment}"""
+    import torch
+    from torch import nn
+    from phmrun.layers import Structure, register
+
+    @register("{name}")
+    class Mine(Structure):
+        """A dense matrix, scaled."""
+
+        formula = "W = {scale}·V"
+        count_formula = "k·d"
+        constraint = "none"
+        source = "ours"
+
+        def __init__(self, out_features: int, in_features: int) -> None:
+            super().__init__(out_features, in_features)
+            self.v = nn.Parameter(torch.empty(out_features, in_features))
+
+        def reset_parameters(self, variance: float) -> None:
+            nn.init.normal_(self.v, std=variance**0.5)
+
+        def materialize(self):
+            return {scale} * self.v
+'''
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Puts a distribution with one structure on the path; installed again, it is another release of it."""
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+    def installed(distribution="mine", name="mine", scale="1.0", comment="A layer.", version="1.0", points=None):
+        package = f"{distribution}_layers"
+        folder = tmp_path / "site" / package
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").write_text(
+            textwrap.dedent(LAYER).format(name=name, scale=scale, comment=comment), encoding="utf-8"
+        )
+        facts = tmp_path / "site" / f"{distribution}-1.0.dist-info"
+        facts.mkdir(exist_ok=True)
+        (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
+        points = points or f"{name} = {package}:Mine"
+        (facts / "entry_points.txt").write_text(f"[phmrun.structures]\n{points}\n")
+        forget(package, name)
+
+    yield installed
+    monkeypatch.undo()
+    forget()
+
+
+def forget(*names):
+    for name in names:
+        sys.modules.pop(name, None)
+        STRUCTURES._registered.pop(name, None)
+    for cached in (registry._announcements, registry._all_announcements, registry.misnamed):
+        cached.cache_clear()
+    for cached in (code._checksum, code._package_checksum):
+        cached.cache_clear()
+
+
+def test_a_name_announced_twice_names_both_distributions(install):
+    install(name="low-rank", scale="2.0")
+    assert "low-rank" in STRUCTURES.names()
+    with pytest.raises(PhmrunError, match="announced twice") as caught:
+        STRUCTURES.get("low-rank")
+    assert "phmrun" in caught.value.what
+    assert "mine 1.0 (mine_layers:Mine)" in caught.value.what
+    assert "pip uninstall mine" in caught.value.hint
+    assert STRUCTURES.get("circulant").__module__ == "phmrun.layers.structures.circulant"
+
+
+def test_a_plugin_cannot_take_the_name_of_a_built_in_structure(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(textwrap.dedent(LAYER).format(name="low-rank", scale="2.0", comment=""), encoding="utf-8")
+    with pytest.raises(PhmrunError, match="reserved by phmrun"):
+        load_plugin(path)
+    path.write_text(
+        "from phmrun.metric import Metric\nfrom phmrun.registry import METRICS\nMETRICS.add('bleu', Metric('bleu'))"
+    )
+    with pytest.raises(PhmrunError, match="reserved by phmrun"):
+        load_plugin(path)
+    assert METRICS.get("bleu").measure is not None
+
+
+@pytest.mark.parametrize("name", ["two words", "line\nend", "\x1b[31mred", "", "a" * 81, ".hidden", "a;b"])
+def test_names_follow_a_grammar(name):
+    with pytest.raises(PhmrunError, match="is no name of a layer") as caught:
+        Registry("layer", "nowhere").add(name, object())
+    assert str(caught.value).isprintable() or "\n" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_an_announced_name_outside_the_grammar_is_left_out_and_told(install):
+    install(points="two words = mine_layers:Mine")
+    assert "two words" not in STRUCTURES
+    assert [each.point.name for each in registry.misnamed()] == ["two words"]
+
+
+def test_doctor_lists_the_origin_of_every_foreign_name(install, capsys):
+    from phmrun.cli.doctor import _extensions
+
+    install()
+    found = {check.name: check for check in _extensions()}
+    assert found["structures mine"].status == "ok"
+    assert found["structures mine"].found == "from mine 1.0 (mine_layers:Mine)"
+    install(distribution="other", name="phm")
+    found = {check.name: check for check in _extensions()}
+    assert found["structures phm"].status == "failed"
+    assert "other 1.0" in found["structures phm"].found
+    assert "phmrun" in found["structures phm"].found
+
+
+def test_the_code_of_a_package_is_part_of_the_run_id_and_compared_later(install, tmp_path):
+    install()
+    config = configured("sva", tmp_path / "corpus", {"layer": {"structure": "mine"}, "training": {"max_steps": 2}})
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    facts = run.manifest.read().code["layer mine"]
+    assert (facts["distribution"], facts["version"], facts["place"]) == ("mine", "1.0", "mine_layers:Mine")
+    before = run.metrics()["test/accuracy"]
+
+    install(comment="The same layer, told otherwise.", version="1.0.1")
+    assert run_experiment(config, tmp_path / "runs").run_id == run.id  # docstrings do not count
+    assert evaluate_run(open_run(run))["test/accuracy"]["value"] == before["value"]
+
+    install(scale="2.0", version="1.1")
+    with pytest.raises(PhmrunError, match=r"other code: layer mine \(mine 1.0, now mine 1.1\)") as caught:
+        open_run(run)
+    assert caught.value.code is ExitCode.DATA
+    again = run_experiment(config, tmp_path / "runs")
+    assert again.run_id != run.id
+    assert again.state is State.DONE
+
+
+def test_own_code_is_on_record_and_noted_but_not_in_the_run_id(tmp_path, monkeypatch, caplog):
+    config = configured(
+        "sva", tmp_path / "corpus", {"layer": {"structure": "phm", "n": 2}, "training": {"max_steps": 2}}
+    )
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    assert run.manifest.read().code["layer phm"]["distribution"] == "phmrun"
+    real = code._checksum
+    monkeypatch.setattr(code, "_checksum", lambda module: "0" if module.endswith(".phm") else real(module))
+    caplog.set_level("INFO", "phmrun")
+    open_run(run)
+    assert "the code has changed since it was trained: layer phm (phmrun" in caplog.text
+    assert run_experiment(config, tmp_path / "runs").run_id == run.id
