@@ -80,8 +80,11 @@ def latex(text: str) -> str:
 
 
 def spreadsheet(value: Any) -> Any:
-    """Escape a CSV cell: text that a spreadsheet would take for a formula gets an apostrophe."""
-    if not isinstance(value, str) or not value.lstrip().startswith(_FORMULA):
+    """Escape a CSV cell: control characters, and text that a spreadsheet would take for a formula."""
+    if not isinstance(value, str):
+        return value
+    value = printable(value)
+    if not value.lstrip().startswith(_FORMULA):
         return value
     try:
         float(value)

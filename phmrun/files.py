@@ -197,6 +197,15 @@ def open_regular(path: Path, *, most: int = MOST_BYTES) -> BinaryIO:
     raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
 
 
+def no_file(path: Path) -> str:
+    """Reason why a path cannot be used as a file of data, as the end of a sentence."""
+    if path.is_dir():
+        return "is a folder"
+    if path.exists():
+        return "is a pipe or a device, and data are read more than once: write them into a file (plain or .gz)"
+    return "does not exist"
+
+
 def data_dir() -> Path:
     """Directory of all datasets: ``PHMRUN_DATA``, or ``data`` in phmrun's folder of the user's cache directory."""
     return _folder(DATA_VARIABLE, "data")

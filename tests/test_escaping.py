@@ -78,3 +78,7 @@ def test_paths_of_the_user_are_shortened():
     places = {"$PHMRUN_DATA": Path("/home/ada/data"), "~": Path("/home/ada"), "/": Path("/")}
     text = "train: /home/ada/data/x.en, /home/ada/y, /home/adam/z, /srv/w"
     assert shortened(text, places) == "train: $PHMRUN_DATA/x.en, ~/y, /home/adam/z, /srv/w"
+
+
+def test_a_spreadsheets_cell_steers_no_terminal():
+    assert spreadsheet("a\x1b[2Jb") == "a\\x1b[2Jb"

@@ -1,6 +1,8 @@
 """Files that are written whole or not at all."""
 
 import errno
+import os
+import stat
 
 import pytest
 
@@ -34,3 +36,24 @@ def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_text(tmp_path / "page", "new \ud800")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("page", "old")]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_cannot_flush_directories_is_used_all_the_same(tmp_path, monkeypatch, number):
+    def fsync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("phmrun.files.os.fsync", fsync)
+    write_text(tmp_path / "page", "new")
+    assert (tmp_path / "page").read_text() == "new"
+
+
+def test_a_disk_that_fails_to_flush_a_directory_is_an_error(tmp_path, monkeypatch):
+    def fsync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("phmrun.files.os.fsync", fsync)
+    with pytest.raises(OSError, match="Input/output"):
+        write_text(tmp_path / "page", "new")

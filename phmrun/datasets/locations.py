@@ -12,7 +12,7 @@ from typing import Any
 from phmrun.datasets.catalogue import CATALOGUE, Dataset, File, Remote
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.files import DATA_VARIABLE, data_dir, sha256_of, write_json
+from phmrun.files import DATA_VARIABLE, data_dir, no_file, sha256_of, write_json
 
 SPLITS = ("train", "dev", "test")  # training, validation and test data
 RECORD = ".checksums.json"
@@ -108,7 +108,7 @@ def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Pa
     for split, paths in files.items():
         for path in paths:
             if not path.is_file():
-                what = f"the {split} file {'is a folder' if path.is_dir() else 'does not exist'}: {path}"
+                what = f"the {split} file {no_file(path)}: {path}"
                 hint = "Name the files with --train, --dev and --test."
                 raise PhmrunError(what, where=f"data.{split}", hint=hint, code=ExitCode.DATA)
     return {split: paths for split, paths in files.items() if paths}

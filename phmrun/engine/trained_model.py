@@ -295,6 +295,9 @@ def open_run(run: Run) -> TrainedModel:
             "the run has no weights: only its result is here", where=str(run.path), hint=again, code=ExitCode.DATA
         )
     if not run.vocabulary.is_dir():
+        if (run.checkpoints / LAST).is_file():
+            hint = "Put the folder back, or take it from an archive; training with --restart makes it anew."
+            raise PhmrunError("the vocabulary is missing", where=str(run.vocabulary), hint=hint, code=ExitCode.DATA)
         raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
     task: Task = TASKS.get(config.task)
     vocabulary = task.load("vocabulary").load(run.vocabulary)

@@ -126,7 +126,8 @@ def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each process of a run, and what changed between two of them."""
     for number, entry in enumerate(segments):
         steps = f"steps {entry.get('first_step', 0):,} to {entry.get('last_step', 0):,}"
-        yield f"{number + 1}: {steps}, {entry.get('state')}, {entry.get('started')}: {summary(entry)}"
+        what = summary(entry) if "python" in entry else "by a release that kept no record of its environment"
+        yield f"{number + 1}: {steps}, {entry.get('state')}, {entry.get('started')}: {what}"
         if number and (changed := differences(segments[number - 1], entry)):
             yield f"   changed before it: {'; '.join(changed)}"
 

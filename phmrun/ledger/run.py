@@ -386,9 +386,13 @@ class Run:
         self.write(self.samples_path, json_text(plain({"columns": list(columns), "rows": list(rows)})))
 
     def remove(self) -> None:
-        """Deletes the run directory, all at once for whoever looks, unless it is none or a living process holds it."""
-        if not _is_run(self.path) or self.path.is_symlink():
+        """Delete the run directory at once, unless it is none or a living process holds it; of a link, the link."""
+        if not _is_run(self.path):
             raise PhmrunError("this directory is not a run and is left alone", where=str(self.path))
+        if self.path.is_symlink():  # the link alone goes: what it leads to is elsewhere on purpose
+            with disk_errors():
+                self.path.unlink()
+            return
         with disk_errors(), self.lock():
             grave = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
             self.path.rename(grave)

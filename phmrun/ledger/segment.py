@@ -28,7 +28,13 @@ class Segment:
         self.write()
 
     def resumed(self, step: int) -> list[str]:
-        """Record the step that training continues from; return the differences to the previous environment."""
+        """Record the step that training continues from; return the differences to the previous environment.
+
+        If no environment of the earlier steps is on record, an entry says that other processes did them.
+        """
+        if step and not self.before:
+            first = {"started": self.run.status.started, "ended": None, "state": "unrecorded"}
+            self.before = [{**first, "first_step": 0, "last_step": step}]
         self.entry["first_step"] = self.entry["last_step"] = step
         self.write()
         return differences(self.before[-1], self.entry) if step and self.before else []

@@ -8,7 +8,7 @@ W&B itself is imported when a mirror begins to write.
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -17,6 +17,7 @@ from phmrun.documents import parse_json, plain, restored
 from phmrun.errors import PhmrunError, unknown
 from phmrun.files import write_json
 from phmrun.ledger.history import in_shown_units
+from phmrun.ledger.lock import Lock
 from phmrun.ledger.run import Run, State, config_values
 
 Mode = Literal["offline", "online", "disabled"]
@@ -234,6 +235,25 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
     labels |= {key: value for key, value in (("project", project), ("entity", entity)) if value}
     rows, scores, samples = run.history.read(), run.metrics(), run.samples()
     config = config_values(run.config_path) if run.config_path.exists() else {}
+    # One at a time: two at once would leave two mirrored runs.
+    with (
+        Lock(run.path / ".sync.lock", f"the mirror of the run {run.id}")
+        if os.access(run.path, os.W_OK)
+        else nullcontext()
+    ):
+        return _replay(run, mode, config, labels, rows, scores, samples)
+
+
+def _replay(
+    run: Run,
+    mode: Mode,
+    config: Mapping[str, Any],
+    labels: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    scores: Mapping[str, Any],
+    samples: Mapping[str, Any],
+) -> Synced:
+    """Write a run's record as one W&B run."""
     mirror = Mirror(run, mode, config=config, whole=True, **labels)
     # Asked for now: a mirror that has failed or finished has let go of its segment and knows neither.
     directory, url = mirror.directory, mirror.url
@@ -243,8 +263,8 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
         mirror.log(row)
     if samples:
         mirror.table(SAMPLES, samples["columns"], samples["rows"])
-    mirror.summary({"state": status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
-    mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
+    mirror.summary({"state": run.status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
+    mirror.finish(exit_code=1 if run.status.state is State.FAILED else 0)
     return Synced(run.id, mode, len(rows), directory, url)
 
 

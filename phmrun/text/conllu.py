@@ -86,6 +86,14 @@ class Sentence:
             lines[place] = "\t".join(columns) + end
         return replace(self, lines=tuple(lines))
 
+    def without_enhanced(self) -> "Sentence":
+        """The same sentence without its enhanced graph: no DEPS, and no empty nodes, which only that graph connects."""
+        bare = self.with_column(DEPS, EMPTY)
+        kept = [place for place, line in enumerate(bare.lines) if not _EMPTY_NODE.fullmatch(line.partition("\t")[0])]
+        moved = {place: new for new, place in enumerate(kept)}
+        lines = tuple(bare.lines[place] for place in kept)
+        return replace(bare, lines=lines, places=tuple(moved[place] for place in bare.places))
+
 
 def sentence_of(forms: Sequence[str]) -> Sentence:
     """Build a sentence of words without tags or tree; no word may contain a tab or a line end."""

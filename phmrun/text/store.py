@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from phmrun.checksums import fault_in, write_checksums
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import intact, sha256_of, write_json
+from phmrun.files import intact, no_file, sha256_of, write_json
 from phmrun.progress import note
 from phmrun.text.vocabulary import UNK
 
@@ -300,7 +300,7 @@ def _name_of(content: Mapping[str, Any]) -> str:
 
 def _checksum(path: Path) -> str:
     if not path.is_file():
-        raise PhmrunError("the file does not exist", where=str(path), code=ExitCode.DATA)
+        raise PhmrunError(f"the file {no_file(path)}", where=str(path), code=ExitCode.DATA)
     return sha256_of(path)
 
 

@@ -129,10 +129,7 @@ class TreeParser:
                     trees[number] = (head[1:length], names)
                 advance(len(numbers))
         # Enhanced dependencies, which the input may have, would contradict the new tree.
-        return [
-            sentence.with_parse(*tree).with_column(conllu.DEPS, conllu.EMPTY)
-            for sentence, tree in zip(sentences, trees, strict=True)
-        ]
+        return [sentence.with_parse(*tree).without_enhanced() for sentence, tree in zip(sentences, trees, strict=True)]
 
     def _heads(self, arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Heads of all words, ``[batch, length]``; the time that the search takes is kept."""

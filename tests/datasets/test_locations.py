@@ -3,11 +3,24 @@
 import gzip
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from phmrun.datasets import CATALOGUE, Check, Dataset, File, checksums, data_dir, inspect, is_here, locate, splits_here
+from phmrun.datasets import (
+    CATALOGUE,
+    Check,
+    Dataset,
+    File,
+    checksums,
+    data_dir,
+    inspect,
+    is_here,
+    locate,
+    own_files,
+    splits_here,
+)
 from phmrun.datasets import locations as locations_module
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
@@ -153,3 +166,11 @@ def test_checksums_name_an_experiment_without_the_files():
     assert len(sums) == 8
     assert sums["train.en.gz"] == "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"
     assert checksums("builtin") == {}
+
+
+def test_a_pipe_and_a_folder_as_data_are_named_as_such(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name, what in (("pipe", "is a pipe or a device"), ("folder", "is a folder"), ("x", "does not exist")):
+        with pytest.raises(PhmrunError, match=f"the train file {what}"):
+            own_files(train=tmp_path / name)

@@ -10,6 +10,8 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
+from phmrun.ledger.environment import said
+from phmrun.ledger.segment import Segment
 
 CONFIG = """\
 task: nmt
@@ -194,3 +196,27 @@ def test_remove_leaves_other_directories_alone(tmp_path: Path) -> None:
 def test_imports_neither_torch_nor_wandb() -> None:
     script = "import sys, phmrun.ledger; print([n for n in ('torch', 'wandb', 'numpy') if n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_removing_a_linked_run_removes_the_link_alone(tmp_path):
+    run = Run.create(tmp_path / "elsewhere", "toy-lost-dense-1-0123456789ab", "task: toy\n")
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    link = runs / run.id
+    link.symlink_to(run.path)
+    Run.find(runs, run.id).remove()
+    assert not link.is_symlink()
+    assert run.status_path.is_file()
+
+
+def test_a_run_that_an_old_release_began_keeps_its_first_part(tmp_path):
+    run = Run.create(tmp_path, "toy-lost-dense-1-0123456789ab", "task: toy\n")
+    run.set_state(State.RUNNING)
+    segment = Segment(run, {"python": "3.11", "threads": 1})
+    segment.resumed(14)
+    segment.progress(30)
+    segment.end("done")
+    first, second = run.environment()
+    assert (first["first_step"], first["last_step"], first["state"]) == (0, 14, "unrecorded")
+    assert (second["first_step"], second["last_step"]) == (14, 30)
+    assert "kept no record" in next(said(run.environment()))
