@@ -126,6 +126,7 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
         console.print_json({**report, "data": plan.data, "parameters": plan.parameters, "rates": rates})
         return
     from phmrun.config import to_yaml
+    from phmrun.config.provenance import grouped
     from phmrun.ledger.wording import counts_in_words
 
     out = console.stdout()
@@ -133,9 +134,10 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
     out.print(to_yaml(config, said), markup=False, soft_wrap=True)
     console.print_table(("size and data", ""), counts_in_words({**plan.parameters, "data": plan.data}))
     out.print()
-    unsaid = [(key, value, text) for key, (value, text) in config.unsaid_values().items()]
-    if unsaid:
-        console.print_table(("not said by the paper", "here", "from"), unsaid)
+    sources = grouped(config.provenance_values())
+    if sources:
+        console.print_table(("said in the paper, released or ours", "settings"), sources)
+        out.print()
     if plan.rates:
         rows = [(rate.name, f"{rate.rate:.4g}", f"{rate.decay:.4g}") for rate in plan.rates]
         console.print_table(("parameter", "learning rate ×", "weight decay ×"), rows)

@@ -14,6 +14,7 @@ from phmrun.config.sections import (
     DataConfig,
     DistillationConfig,
     EmbeddingConfig,
+    Formerly,
     HardwareConfig,
     LayerConfig,
     LoggingConfig,
@@ -59,10 +60,10 @@ class Experiment(Section):
     score_on: Annotated[tuple[str, ...], Unhashed()] = Field(
         (), description="Splits that the trained model is scored on beside the test set: dev, or another of the data."
     )
-    unsaid: Annotated[dict[str, str], Unhashed()] = Field(
+    provenance: Annotated[dict[str, str], Unhashed(), Formerly("unsaid")] = Field(
         {},
-        description="Keys whose values the paper that this configuration follows does not say, or contradicts, and "
-        "where they are from; a later source that sets such a key takes it out.",
+        description="By key or the beginning of keys, where a value is from: said in a paper (its section or table), "
+        "released as code (repository, file, line), or ours (the reason). A source speaks of the keys that it sets.",
     )
     logging: Annotated[LoggingConfig, Unhashed()] = Field(LoggingConfig(), description="Progress and its mirror.")
 
@@ -76,14 +77,14 @@ class Experiment(Section):
         """The keywords of a network: ``layer``, ``embedding`` and ``output``, each a structure and its options."""
         return {"layer": self.layer.arguments, "embedding": self.embedding.arguments, "output": self.output.arguments}
 
-    def unsaid_values(self) -> dict[str, tuple[Any, str]]:
-        """By key or section that a paper does not say: the value here, and where that is from."""
-        return unsaid_values(self.model_dump(mode="json"))
+    def provenance_values(self) -> dict[str, tuple[Any, str]]:
+        """By key or section with a provenance: the value here, and where that is from."""
+        return provenance_values(self.model_dump(mode="json"))
 
 
-def unsaid_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """As :meth:`Experiment.unsaid_values`, of a configuration as plain nested values."""
-    marks = config.get("unsaid")
+def provenance_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """As :meth:`Experiment.provenance_values`, of a configuration as plain nested values, also of a run before."""
+    marks = config.get("provenance", config.get("unsaid"))
     found = {}
     for key, text in marks.items() if isinstance(marks, Mapping) else ():
         value: Any = config

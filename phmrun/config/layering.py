@@ -15,6 +15,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from phmrun.config.experiment import Experiment, leaves
 from phmrun.config.identity import semantic_values
 from phmrun.config.problems import ConfigError, Problem, advise, choices, from_validation, unknown_key
+from phmrun.config.provenance import spread
 from phmrun.config.sections import LARGEST_NUMBER, EmbeddingConfig, LayerConfig, Section, former_name, is_section
 from phmrun.documents import LARGEST, parse_yaml_lines
 from phmrun.errors import ExitCode, PhmrunError, nearest
@@ -22,7 +23,7 @@ from phmrun.registry import FREEZE, TASKS, Option
 
 E = TypeVar("E", bound=Experiment)
 _LOG = logging.getLogger(__name__)
-UNSAID = "unsaid"
+PROVENANCE = "provenance"
 """The key of a configuration that names others whose values nobody says."""
 
 
@@ -227,19 +228,22 @@ class _Merged:
         self.problems: list[Problem] = []
         self.unknown: list[Problem] = []
         self.put: set[str] = set()
+        self.implied: dict[str, str] = {}  # keys that a preset or network sets: the key that names it
 
     def add(self, source: Source) -> None:
-        """Lays one source over what is there; keys that it sets are no longer unsaid, unless it says so itself."""
-        earlier, label = self.values.pop(UNSAID, {}), self.origin.pop(UNSAID, "")
-        self.put = set()
+        """Lay one source over what is there; of the keys that it sets, it alone gives the provenance."""
+        earlier, label = self.values.pop(PROVENANCE, {}), self.origin.pop(PROVENANCE, "")
+        self.put, self.implied = set(), {}
         self._add(self.schema, source.values, "", source)
-        own = self.values.get(UNSAID, {})
+        own = self.values.get(PROVENANCE, {})
         if isinstance(own, Mapping) and isinstance(earlier, Mapping):
             kept = {key: text for key, text in earlier.items() if key not in self.put}
             if kept or own:
-                self._put(UNSAID, {**kept, **own}, source.at(UNSAID) if own else label)
-        elif UNSAID not in self.values:
-            self._put(UNSAID, earlier, label)  # no mapping, which the schema refuses
+                marks = spread(own, sorted(self.put - {PROVENANCE}))
+                marks = {**{key: marks[name] for key, name in self.implied.items() if name in marks}, **marks}
+                self._put(PROVENANCE, {**kept, **marks}, source.at(PROVENANCE) if own else label)
+        elif PROVENANCE not in self.values:
+            self._put(PROVENANCE, earlier, label)  # no mapping, which the schema refuses
 
     def _add(self, section: type[Section], values: Mapping[str, Any], prefix: str, source: Source) -> None:
         if issubclass(section, LayerConfig):
@@ -251,6 +255,7 @@ class _Merged:
             named = values.get(selector)
             for name, value in section.presets.get(named, {}).items() if isinstance(named, str) else ():
                 self._put(f"{prefix}{name}", value, f"{selector} {named}, {source.at(f'{prefix}{selector}')}")
+                self.implied[f"{prefix}{name}"] = f"{prefix}{selector}"
         present = {former_name(section, name): name for name in section.model_fields}
         for said, value in values.items():
             name = present.get(said, said)

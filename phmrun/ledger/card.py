@@ -133,17 +133,18 @@ def write_card(run: Run) -> Path:
 
 def card(description: Description) -> str:
     """The page as Markdown; sections of which there is nothing to say are left out."""
-    from phmrun.config.experiment import unsaid_values
+    from phmrun.config.experiment import provenance_values
     from phmrun.config.layering import parse_mapping
+    from phmrun.config.provenance import grouped
 
     found, samples = description, description.samples
     task = str(found.status.about.get("task")) if found.status else None
     scores = [score_row(name, score) for name, score in found.metrics.items()]
     legend = ["", "A signature says exactly how its score was computed."] if scores else []
     try:
-        unsaid = unsaid_values(parse_mapping(found.config, "config.yaml")[0])
+        sources = grouped(provenance_values(parse_mapping(found.config, "config.yaml")[0]))
     except PhmrunError:  # of a damaged configuration
-        unsaid = {}
+        sources = []
     files = [each for each in found.entries if each.meaning and each.name not in ("README.md", LOCK)]
     sections = {
         "Scores": [
@@ -163,7 +164,7 @@ def card(description: Description) -> str:
             "The model knows what its training data taught it and nothing else; "
             "check its outputs before relying on them.",
         ],
-        "Not said by the paper": _table(("key", "here", "from"), ((key, *each) for key, each in unsaid.items())),
+        "Provenance of the settings": _table(("said in the paper, released or ours", "settings"), sources),
         "Configuration": [fenced(shared(found.config), "yaml")] if found.config else [],
         "Files": ["| file | what it is |", "|---|---|", *(f"| `{each.name}` | {each.meaning} |" for each in files)],
     }

@@ -124,7 +124,7 @@ def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[s
     """The configuration of a row whose table belongs to a task; arguments as for :func:`build_counts`."""
     task: Task = TASKS.get(str(table.task), where=name)
     label = f"{name}, row {row.name}"
-    sources = [*table.sources(name), *row.sources(label), Source(label, overrides or {})]
+    sources = [*table.sources(name), *table.row_sources(row, label), Source(label, overrides or {})]
     return resolve(task.load("schema"), sources, options_of).config
 
 

@@ -4,11 +4,13 @@ Imports no torch.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from phmrun.config.experiment import unsaid_values
+from phmrun.config.experiment import provenance_values
+from phmrun.config.provenance import grouped, kind_of
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
 from phmrun.results.baselines import BaselineRow, baseline_rows
@@ -211,10 +213,12 @@ def _notes(table: ResultTable, differences: Differences, paper: bool) -> Iterabl
         yield f"{UNFINISHED} not finished: {'; '.join(dict.fromkeys(filter(None, unfinished)))}"
     if paper:
         entries = [entry for row in range(len(table.rows)) for entry in table.entries(row)]
-        unsaid = [setting for entry in entries for setting in unsaid_values(entry.config).items()]
-        texts = {key if isinstance(value, Mapping) else f"{key} = {value}": text for key, (value, text) in unsaid}
-        if texts:
-            yield "not said by the paper: " + "; ".join(f"{key} ({text})" for key, text in texts.items())
+        settings = {key: value for entry in entries for key, value in provenance_values(entry.config).items()}
+        counts = Counter(kind_of(text) for _, text in settings.values())
+        others = [f"{text}: {keys}" for text, keys in grouped(settings) if kind_of(text) != "said"]
+        if others:
+            said = f"; {counts['said']} settings are said in it" if counts["said"] else ""
+            yield f"not said by the paper: {'; '.join(others)}{said}"
     yield from verdict_notes(table, differences, [_row_name(table, row) for row in range(len(table.rows))])
     yield from _tuned(table)
     if any(numbers.deviation is not None for line in table.figures for figure in line for numbers in figure.numbers):

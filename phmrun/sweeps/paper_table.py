@@ -1,10 +1,12 @@
 """A paper's table as a file: the settings of each row, and every cell as printed. Imports no torch."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from phmrun.config import Section, Source, config_source, packaged_names
+from phmrun.config.provenance import provenance_of
 from phmrun.errors import PhmrunError, unknown
 from phmrun.results.printed import Printed
 
@@ -84,11 +86,6 @@ class PaperRow(Section):
     )
     note: str | dict[str, str] = Field("", description="Why a count is not exact; for all counts, or by column.")
 
-    def sources(self, where: str, column: str | None = None) -> list[Source]:
-        """Sources of the row, or of one of its cells, over the table's own; ``where`` is table and row."""
-        cell = [Source(f"{where}, column {column}", self.cells[column])] if column in self.cells else []
-        return [*(config_source(name) for name in self.config), Source(where, self.set), *cell]
-
     def missing_in(self, column: str) -> str:
         """What the paper does not say that this column's count depends on."""
         return self.missing if isinstance(self.missing, str) else self.missing.get(column, "")
@@ -112,6 +109,9 @@ class PaperTable(Section):
     network: str | None = Field(None, description="… or networks of this name.")
     config: list[str] = Field([], description="Configuration files under the base of an experiment.")
     base: dict[str, Any] = Field({}, description="Settings of all rows: configuration keys, or a network's arguments.")
+    provenance: dict[str, str] = Field(
+        {}, description="Where the settings of base, columns and rows are from, unless these say so themselves."
+    )
     vocabulary: list[int] | None = Field(None, description="Vocabulary entries, source and target, where data decide.")
     columns: dict[str, Column] = Field(description="By their headings.")
     rows: list[PaperRow] = Field(min_length=1, description="In the order of the paper.")
@@ -154,11 +154,32 @@ class PaperTable(Section):
 
     def sources(self, where: str) -> list[Source]:
         """What all rows are laid over: the files of the table ``where`` alone, never a task's quick start."""
-        return [*(config_source(name) for name in self.config), Source(where, self.base)]
+        return [*(config_source(name) for name in self.config), self.source(where, self.base)]
+
+    def row_sources(self, row: PaperRow, where: str, column: str | None = None) -> list[Source]:
+        """Sources of a row, or of one of its cells, over the table's own; ``where`` is table and row."""
+        cell = [self.source(f"{where}, column {column}", row.cells[column])] if column in row.cells else []
+        return [*(config_source(name) for name in row.config), self.source(where, row.set), *cell]
+
+    def source(self, where: str, values: Mapping[str, Any]) -> Source:
+        """Settings of this table with their provenance: what they say themselves, and what the table says of others."""
+        own = values.get("provenance", {})
+        texts = {key: provenance_of(key, own) or provenance_of(key, self.provenance) for key in setting_names(values)}
+        known = {key: text for key, text in texts.items() if text is not None}
+        return Source(where, {**values, "provenance": {**own, **known}} if known else values)
 
     def row(self, name: str) -> PaperRow:
         """A row by its name."""
         return next(row for row in self.rows if row.name == name)
+
+
+def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Dotted keys of nested settings, their provenance left out."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value and key != "provenance":
+            yield from setting_names(value, f"{prefix}{key}.")
+        elif key != "provenance":
+            yield f"{prefix}{key}"
 
 
 def table_names(paper: str = "all") -> list[str]:

@@ -275,7 +275,8 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
         for heading in columns:
             at = {"row": row.name, **({"column": heading} if len(columns) > 1 else {})}
             settings = table.columns[heading].set
-            own = [Source(f"{where}, column {heading}", settings), *row.sources(f"{where}, row {row.name}", heading)]
+            own = [table.source(f"{where}, column {heading}", settings)]
+            own += table.row_sources(row, f"{where}, row {row.name}", heading)
             yield _resolved(at, task, [*first, *own, *over], options_of, [*first, *own])
 
 

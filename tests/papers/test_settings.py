@@ -4,7 +4,8 @@ from functools import reduce
 
 import pytest
 
-from phmrun.config import Source, packaged_names, resolve
+from phmrun.config import packaged_names, resolve
+from phmrun.config.provenance import is_complete
 from phmrun.layers import options_of
 from phmrun.papers import load_table, table_names
 from phmrun.registry import TASKS
@@ -34,8 +35,8 @@ def cells(name):
                 continue
             sources = [
                 *table.sources(name),
-                Source(f"{name}, column", column.set),
-                *row.sources(f"{name}, row", heading),
+                table.source(f"{name}, column", column.set),
+                *table.row_sources(row, f"{name}, row", heading),
             ]
             yield row.name, heading, resolve(schema, sources, options_of)
 
@@ -69,19 +70,22 @@ def test_no_cell_inherits_a_quick_start_or_leaves_a_setting_to_chance(name):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_what_is_unsaid_is_a_key_with_a_value(name):
+def test_every_value_that_a_source_sets_has_a_provenance_in_the_run(name):
     for row, heading, resolved in cells(name):
-        unsaid = resolved.config.unsaid_values()
-        assert unsaid, f"{row}, {heading}"
-        assert [key for key, (value, text) in unsaid.items() if value is None or not text] == [], f"{row}, {heading}"
+        found = resolved.config.provenance_values()
+        unused = ("logging", "hardware", "provenance")  # no part of an experiment
+        named = [key for key, label in resolved.origin.items() if label not in ("default", "implied by other keys")]
+        lacking = [key for key in named if key.partition(".")[0] not in unused and key not in found]
+        assert lacking == [], f"{row}, {heading}"
+        assert [key for key, (_, text) in found.items() if not is_complete(text)] == [], f"{row}, {heading}"
 
 
 def settings(name, row, heading):
     table = load_table(f"configs/papers/{name}.yaml")
     sources = [
         *table.sources(name),
-        Source(f"{name}, column", table.columns[heading].set),
-        *table.row(row).sources(name, heading),
+        table.source(f"{name}, column", table.columns[heading].set),
+        *table.row_sources(table.row(row), name, heading),
     ]
     return resolve(TASKS.get(table.task).load("schema"), sources, options_of).config.model_dump()
 

@@ -1,12 +1,12 @@
 """Settings that a paper leaves open: marks add up over sources, and vanish when a later source sets the key."""
 
 from phmrun.config import Source, resolve
-from phmrun.config.experiment import unsaid_values
+from phmrun.config.experiment import provenance_values
 
 
 def unsaid(schema, options_of, *values):
     sources = [Source(f"file {number}", item) for number, item in enumerate(values)]
-    return resolve(schema, sources, options_of).config.unsaid_values()
+    return resolve(schema, sources, options_of).config.provenance_values()
 
 
 def test_marks_add_up(schema, options_of):
@@ -34,5 +34,5 @@ def test_they_do_not_change_the_experiment(schema, options_of):
 
 
 def test_damaged_marks_are_none():
-    assert unsaid_values({"unsaid": "text"}) == {}
-    assert unsaid_values({"unsaid": {"a.b": "ours"}}) == {"a.b": (None, "ours")}
+    assert provenance_values({"unsaid": "text"}) == {}
+    assert provenance_values({"unsaid": {"a.b": "ours"}}) == {"a.b": (None, "ours")}

@@ -1,0 +1,59 @@
+"""Provenance of settings: said in a paper, released as code, or ours. Imports no torch.
+
+A configuration file gives it below ``provenance``, by key or by the beginning of keys; the longest one holds::
+
+    provenance:
+      training: said 5.1                                           # section or table of the paper
+      training.clip: released owner/repository path/to/file.py:69   # repository, file and line
+      training.validate_every: ours, no effect on what is learnt   # reason
+
+Each source of a configuration speaks of the keys that it sets itself.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+KINDS = ("said", "released", "ours")
+_FORMS = {"said": re.compile(r"said \S.*"), "released": re.compile(r"released [\w.-]+/[\w.-]+ \S+.*"), "ours": None}
+
+
+def kind_of(text: str) -> str:
+    """The kind of a provenance; empty if it has none, as those of runs before."""
+    word = re.split(r"[ ,:]", text, maxsplit=1)[0]
+    return word if word in KINDS else ""
+
+
+def is_complete(text: str) -> bool:
+    """True if a provenance has a kind and what belongs to it: a section, a place in a repository, a reason."""
+    kind = kind_of(text)
+    form = _FORMS.get(kind)
+    return bool(form.fullmatch(text)) if form else kind == "ours" and len(text) > len("ours, ")
+
+
+def provenance_of(key: str, given: Mapping[str, str]) -> str | None:
+    """The provenance of a dotted key: its own, or that of the longest beginning of it."""
+    parts = key.split(".")
+    names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((given[name] for name in names if name in given), None)
+
+
+def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
+    """The provenance of each of some keys; what speaks of none of them stays as it is."""
+    keys = list(keys)
+    texts = {key: provenance_of(key, given) for key in keys}
+    others = {name: text for name, text in given.items() if not any(_begins(key, name) for key in keys)}
+    return {**others, **{key: text for key, text in texts.items() if text is not None}}
+
+
+def grouped(values: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
+    """Rows of provenance and of the settings that have it, ``key = value``; those said in a paper come first."""
+    settings: dict[str, list[str]] = {}
+    for key, (value, text) in values.items():
+        settings.setdefault(text, []).append(key if isinstance(value, Mapping) else f"{key} = {value}")
+    order = {kind: number for number, kind in enumerate((*KINDS, ""))}
+    return [(text, ", ".join(settings[text])) for text in sorted(settings, key=lambda text: order[kind_of(text)])]
+
+
+def _begins(key: str, name: str) -> bool:
+    return key == name or key.startswith(f"{name}.")
