@@ -102,5 +102,5 @@ def test_json_that_python_reads_or_chokes_on_is_a_value_error(text):
         parse_json(text)
 
 
-def test_json():
+def test_valid_json_is_parsed():
     assert parse_json(b'{"a": [1, 2.5, null, "\\ud83d\\ude00"]}') == {"a": [1, 2.5, None, "😀"]}

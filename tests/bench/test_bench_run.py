@@ -90,7 +90,7 @@ def test_the_engine_generates_just_so_many_tokens(trained, tmp_path):
     assert [len(best[0].tokens) for best in actual] == [9, 9]
 
 
-def test_json(run):
+def test_bench_record_and_report_agree(run):
     measured = bench_run(run, against=["dense"], amount=AMOUNT, parts=("training",))
     measured.record()
     record = run.bench()["training"]

@@ -46,7 +46,7 @@ def test_verbs_are_listed_by_what_they_say_themselves():
         assert " ".join(verb.load().help.split("\n\n")[0].split()) == verb.summary
 
 
-def test_version(phmrun):
+def test_version_is_printed(phmrun):
     assert phmrun("--version")[:2] == (0, f"phmrun {__version__}\n")
 
 

@@ -19,7 +19,7 @@ class Context:
         self.args = []
 
 
-def test_names():
+def test_completion_lists_registered_names():
     assert "nmt" in completion.tasks("n")
     assert completion.layers(Context(), "ph") == ["phm"]
     assert completion.export_formats("o") == ["onnx"]

@@ -29,7 +29,7 @@ def counting(monkeypatch):
     monkeypatch.setitem(sys.modules, "phmrun.engine.experiment", training)
 
 
-def test_table(phmrun, counting):
+def test_count_params_shows_shares_and_scopes(phmrun, counting):
     out = phmrun("count-params", "nmt").out
     assert "50.0%" in out
     assert "1,100" in out
@@ -48,7 +48,7 @@ def test_json_and_the_options_of_train(phmrun, counting):
 @pytest.mark.parametrize(
     ("style", "sign"), [("md", "| layer"), ("latex", r"\toprule"), ("csv", "scope,layer,500,1000,50.0%")]
 )
-def test_formats(phmrun, counting, style, sign):
+def test_count_params_in_every_format(phmrun, counting, style, sign):
     out = phmrun("count-params", "nmt", "--format", style).out
     assert sign.replace("| layer", "| layer |") in out
     assert "output" in out

@@ -161,7 +161,7 @@ def test_an_unknown_split_is_a_usage_error():
         assert "train" in caught.value.hint
 
 
-def test_help_imports_nothing_heavy():
+def test_help_of_data_imports_nothing_heavy():
     code = (
         "import sys; from phmrun.cli.data import app\n"
         "try: app(['--help'])\n"

@@ -31,7 +31,7 @@ def test_what_the_file_is_a_function_of(phmrun, calls, run_dir, tmp_path):
     assert "2.5e-07" in result.out
 
 
-def test_json(phmrun, calls, run_dir):
+def test_export_json_names_inputs_outputs_and_difference(phmrun, calls, run_dir):
     report = json.loads(phmrun("export", str(run_dir), "--json").out)
     assert calls[0][1] == "safetensors"
     assert report["inputs"] == {"word": ["batch"], "h0": ["batch", 24]}

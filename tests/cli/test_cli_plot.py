@@ -29,7 +29,7 @@ def test_correlation_is_named_for_the_run(phmrun, runs, tmp_path, monkeypatch):
     assert (tmp_path / f"correlation-{run.name}.png").stat().st_size > 1000
 
 
-def test_mistakes(phmrun, runs, tmp_path):
+def test_bad_arguments_of_plot_are_usage_errors(phmrun, runs, tmp_path):
     (run,) = runs.iterdir()
     assert "no axis 'steps'" in phmrun("plot", "history", str(run), "--over", "steps").err
     result = phmrun("plot", "history", str(run), "--out", str(tmp_path / "a.bmp"))

@@ -161,7 +161,7 @@ def test_devices_are_a_number_a_list_or_auto(value):
 
 
 @pytest.mark.parametrize("value", ["auto", "2", "0,2", "-1", "0,"])
-def test_devices(value):
+def test_devices_of_the_command_line_are_accepted(value):
     resolve_options(ExperimentOptions("nmt", devices=value))
 
 

@@ -192,7 +192,7 @@ def test_sync_follows_wandb_mode(runs_dir: Path, monkeypatch: pytest.MonkeyPatch
         phmrun(runs_dir, "sync", PHM)
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_runs_and_sync_import_nothing_heavy() -> None:
     script = (
         "import sys, phmrun.cli.runs, phmrun.cli.sync\n"
         "print([name for name in ('torch', 'wandb', 'pydantic', 'numpy', 'yaml') if name in sys.modules])"

@@ -34,7 +34,7 @@ def runs_dir(tmp_path):
     return tmp_path / "runs"
 
 
-def test_text(phmrun, runs_dir):
+def test_table_shows_mean_deviation_and_seeds(phmrun, runs_dir):
     result = phmrun("table", "--runs-dir", str(runs_dir))
     assert result.code == 0
     lines = [line.split() for line in result.out.splitlines()]
@@ -112,7 +112,7 @@ def test_chosen_runs_and_shape(phmrun, runs_dir):
         (["missing.yaml"], "there is no such file"),
     ],
 )
-def test_mistakes(phmrun, runs_dir, arguments, what):
+def test_bad_arguments_of_table_are_usage_errors(phmrun, runs_dir, arguments, what):
     result = phmrun("table", *arguments, "--runs-dir", str(runs_dir))
     assert result.code == ExitCode.USAGE
     assert what in result.err

@@ -49,7 +49,7 @@ def name_of(schema, options_of):
     return name
 
 
-def test_form(name_of):
+def test_run_id_names_task_data_layer_and_seed(name_of):
     name = name_of({"layer": {"structure": "phm"}, "seed": 3, "data": {"name": "ud/french partut"}})
     assert re.fullmatch(r"toy-ud-french-partut-phm-3-[0-9a-f]{12}", name)
 

@@ -25,7 +25,7 @@ def validator(schema, structures):
         {"embedding": {"rank": 3, "scale": None}, "training": {"optimizer": {"betas": [0.9, 0.98]}}},
     ],
 )
-def test_valid(validator, config):
+def test_schema_accepts_valid_configurations(validator, config):
     assert validator.is_valid(config)
 
 
@@ -33,7 +33,7 @@ def test_valid(validator, config):
     "config",
     [{"sed": 1}, {"seed": -1}, {"layer": {"structure": "phm", "n": "x"}}, {"layer": 3}, {"model": {"preset": "huge"}}],
 )
-def test_invalid(validator, config):
+def test_schema_refuses_invalid_configurations(validator, config):
     assert not validator.is_valid(config)
 
 

@@ -190,7 +190,7 @@ def test_configs_are_frozen(schema, options_of):
         config.seed = 3
 
 
-def test_nested():
+def test_dotted_keys_become_nested_mappings():
     assert nested({"a.b.c": 1, "a.d": 2, "e": 3}) == {"a": {"b": {"c": 1}, "d": 2}, "e": 3}
 
 

@@ -27,12 +27,12 @@ def test_bad_time_limits(given):
 
 
 @pytest.mark.parametrize(("given", "kept"), [(32, "32"), ("bf16", "bf16-mixed"), (16, "16-mixed"), ("64", "64")])
-def test_precision(given, kept):
+def test_precision_is_normalized(given, kept):
     assert TrainingConfig(precision=given).precision == kept
 
 
 @pytest.mark.parametrize(("given", "kept"), [("2", 2), (3, 3), ("auto", "auto"), ("0,2", "0,2"), (-1, -1)])
-def test_devices(given, kept):
+def test_devices_are_a_number_a_list_or_auto(given, kept):
     assert HardwareConfig(devices=given).devices == kept
 
 

@@ -174,5 +174,5 @@ def test_on_the_meta_device_as_anywhere():
         ("output", "output"),
     ],
 )
-def test_scopes(name, scope):
+def test_scope_of_a_parameter_by_its_name(name, scope):
     assert scope_of(name) == scope

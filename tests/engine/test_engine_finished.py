@@ -208,7 +208,7 @@ def test_an_unknown_split(finished):
     assert caught.value.code is ExitCode.USAGE
 
 
-def test_prediction(finished):
+def test_a_finished_run_translates_any_line(finished):
     directory, _, result = finished
     lines = (directory / "corpus" / "test.aa").read_text().splitlines()
     translator = open_run(run_of(result)).predictor()

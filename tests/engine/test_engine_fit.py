@@ -48,7 +48,7 @@ def test_no_end():
     assert "--max-steps" in caught.value.hint
 
 
-def test_seeds():
+def test_one_seed_sets_all_generators():
     def draw():
         return random.random(), np.random.rand(), torch.rand(1).item()
 

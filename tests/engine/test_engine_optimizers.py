@@ -31,7 +31,7 @@ def test_inverse_square_root():
     assert [rate(step) for step in (1, 50, 100, 400, 10_000)] == pytest.approx([0.0001, 0.005, 0.01, 0.005, 0.001])
 
 
-def test_constant():
+def test_constant_schedule_warms_up_and_stays():
     rate = build_schedule(name="constant", warmup=10, lr=0.01)
     assert [rate(step) for step in (1, 5, 10, 11, 10**6)] == pytest.approx([0.001, 0.005, 0.01, 0.01, 0.01])
 

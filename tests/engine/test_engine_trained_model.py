@@ -42,7 +42,7 @@ def test_a_checkpoint_by_its_file(run):
 
 
 @pytest.mark.parametrize(("average", "count"), [(None, 2), (3, 3), (1, 1)])
-def test_averages(run, average, count):
+def test_average_is_the_mean_of_the_last_checkpoints(run, average, count):
     trained = open_run(run)
     assert trained.load(average=average) == f"average{count}"
     kept = [weights_of(run.checkpoints / f"step-{step:09d}.ckpt") for step in (6, 8, 10)[-count:]]
@@ -90,7 +90,7 @@ def test_a_run_that_was_never_trained(run, tmp_path):
     assert caught.value.code is ExitCode.DATA
 
 
-def test_devices():
+def test_auto_device_is_cuda_if_there_is_one():
     expected = "cuda" if torch.cuda.is_available() else "cpu"
     assert choose_device("auto") == expected
     assert choose_device("cpu") == "cpu"

@@ -37,7 +37,7 @@ def firsts(batch):
     return batch.sentences[0].tokens[:, 0].tolist()
 
 
-def test_a_batch_by_hand():
+def test_a_batch_of_items_by_hand():
     sides = [[np.array([7, 8]), np.array([9])], [np.array([], dtype=np.uint16), np.array([5])]]
     store = SimpleNamespace(sentences=sides, labels=np.array([1, 0]))
     batch = ClassificationBatches(store)[Batch(4, np.array([1, 0]), 9)]

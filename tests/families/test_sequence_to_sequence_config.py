@@ -34,7 +34,7 @@ def test_presets(preset, shape):
 FILES = {"train_source": "a.en", "train_target": "a.de", "dev_source": "b.en", "dev_target": "b.de"}
 
 
-def test_files_imply_their_name():
+def test_own_pairs_imply_their_name():
     assert resolved({"data": FILES}).data.name == "files"
     assert resolved({"data": {"prefix": "corpus/"}}).data.name == "files"
 

@@ -27,7 +27,7 @@ class Store:
 STORE = Store(([10, 11], [20, 21, 22]), ([12], [23]), ([13, 14, 15], []))
 
 
-def test_a_batch_by_hand():
+def test_a_batch_of_pairs_by_hand():
     batch = ParallelBatches(STORE)[Batch(7, np.array([1, 0]), 99)]
     assert batch.source.tolist() == [[12, EOS, PAD], [10, 11, EOS]]
     assert batch.mask.tolist() == [[[[True, True, False]]], [[[True, True, True]]]]

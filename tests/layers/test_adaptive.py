@@ -185,7 +185,7 @@ def test_counts_of_transformer_xl(width, published):
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(2, 40), st.sampled_from([1.0, 2.0, 4.0]))
 @settings(max_examples=40, deadline=None)
-def test_counts(sizes, width, div_value):
+def test_adaptive_parameter_count_is_the_formula(sizes, width, div_value):
     cutoffs = [sum(sizes[:number]) for number in range(1, len(sizes))]
     if int(width / div_value ** len(cutoffs)) < 1:
         with pytest.raises(PhmrunError, match="leaves nothing"):
@@ -197,7 +197,7 @@ def test_counts(sizes, width, div_value):
     assert size_of(table) == expected
 
 
-def test_mistakes_are_named():
+def test_adaptive_tables_refuse_bad_cutoffs_and_sizes():
     with pytest.raises(PhmrunError, match="must rise"):
         AdaptiveInput(10, 4, (5, 5))
     with pytest.raises(PhmrunError, match="must rise"):

@@ -62,7 +62,7 @@ def test_attention_to_a_memory(maps, name, options, bias, vectors):
 
 
 @BOTH
-def test_causal(maps, vectors):
+def test_causal_attention_equals_torchs(maps, vectors):
     inputs, _ = vectors
     ours = build(maps)
     future = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)

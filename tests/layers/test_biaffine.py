@@ -62,7 +62,7 @@ def test_scores_equal_a_loop_over_pairs(structure, options, terms, labels, size)
 
 @pytest.mark.parametrize(("structure", "options"), STRUCTURES, ids=lambda case: str(case))
 @pytest.mark.parametrize("labels", [1, 2])
-def test_gradients(structure, options, labels):
+def test_gradients_of_biaffine_scores(structure, options, labels):
     module = drawn(6, labels, structure=structure, **options)
     names = [name for name, _ in module.named_parameters()]
 
@@ -103,7 +103,7 @@ def test_counts_of_the_parsing_paper(arguments, options, count):
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_counts(size, labels, n, bias_x, bias_y, constant):
+def test_biaffine_parameter_count_is_the_formula(size, labels, n, bias_x, bias_y, constant):
     size *= n
     module = Biaffine(size, labels, bias_x, bias_y, constant=constant, structure="phm", n=n, device="meta")
     per_label = size * size // n + n**3 + size * (bias_x + bias_y) + (bias_x and bias_y and constant)
@@ -158,7 +158,7 @@ def test_half_precision(structure, options, labels):
     torch.testing.assert_close(aligned.float(), module.pairs(x.float(), x.float()), rtol=0.05, atol=0.05)
 
 
-def test_mistakes_are_named():
+def test_biaffine_refuses_sizes_that_do_not_fit():
     with pytest.raises(PhmrunError, match="does not divide"):
         Biaffine(10, structure="phm", n=4)
     with pytest.raises(PhmrunError, match="at least one label"):

@@ -30,7 +30,7 @@ def size_of(module):
         (11, 512, {"schedule": "cycle", "norm": True}, 3_912_742),
     ],
 )
-def test_counts(depth, width, options, count):
+def test_define_parameter_count_is_near_the_papers(depth, width, options, count):
     """The paper prints 0.41, 1.83 and 3.89 million; with a cycle of groups and norms the numbers come nearest."""
     with torch.device("meta"):
         mapping = nn.Embedding(10, width)
@@ -217,6 +217,6 @@ def test_an_adaptive_input_as_mapping_shared_with_the_output():
     assert all(parameter.grad is not None for parameter in both.parameters())
 
 
-def test_mistakes_are_named():
+def test_define_refuses_options_that_do_not_fit():
     with pytest.raises(PhmrunError, match="layer 'dense' has no option"):
         DeFINE(30, 12, 8, 32, 3, groups=4)

@@ -107,7 +107,7 @@ def test_structures_are_embeddings_too():
     assert isinstance(build_embedding(32, 16, structure="phm", n=4).structure, Structure)
 
 
-def test_options():
+def test_options_of_embeddings_differ_as_documented():
     names = {name: {option.name for option in options_of(name, table=True)} for name in SMALL}
     assert "connection" in names["define"]
     assert names["hgt"] == names["define"] - {"connection", "shuffle", "variant"}
@@ -118,7 +118,7 @@ def test_options():
     assert options_of("phm", table=True) == options_of("phm")
 
 
-def test_refusals():
+def test_embeddings_are_refused_as_layers():
     with pytest.raises(PhmrunError, match="'define' makes the vectors of an embedding") as caught:
         options_of("define")
     assert caught.value.hint == "Use --embedding define."

@@ -116,7 +116,7 @@ def test_the_last_layer_sees_every_input():
     st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_counts(narrow, wide, depth, connection, schedule, shared, bias, norm):
+def test_hgt_parameter_count_is_the_formula(narrow, wide, depth, connection, schedule, shared, bias, norm):
     start, end = 8 * narrow, 8 * (narrow + wide)
     with torch.device("meta"):
         hgt = HGT(
@@ -140,7 +140,7 @@ def test_counts(narrow, wide, depth, connection, schedule, shared, bias, norm):
     assert sum(parameter.numel() for parameter in hgt.parameters()) == expected
 
 
-def test_mistakes_are_named():
+def test_hgt_refuses_options_that_do_not_fit():
     with pytest.raises(PhmrunError, match="16 groups do not divide"):
         HGT(100, 1024, 3)
     with pytest.raises(PhmrunError, match="connection 'dense'"):

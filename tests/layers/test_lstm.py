@@ -159,7 +159,7 @@ def test_counts_of_the_define_language_models(width, count):
     st.sampled_from(["gate", "stacked"]),
 )
 @settings(max_examples=15, deadline=None)
-def test_counts(inner, hidden, layers, bidirectional, vectors, coupled, n, maps):
+def test_lstm_parameter_count_is_the_formula(inner, hidden, layers, bidirectional, vectors, coupled, n, maps):
     inner, hidden = inner * n, hidden * n
     lstm = LSTM(
         inner,
@@ -336,7 +336,7 @@ def test_autocast_runs_in_bfloat16_near_the_dense_lstm():
     torch.testing.assert_close(ours.float(), theirs, rtol=0, atol=0.02)
 
 
-def test_mistakes_are_named():
+def test_lstm_refuses_sizes_gate_maps_and_inputs_that_do_not_fit():
     with pytest.raises(PhmrunError, match="does not divide"):
         LSTM(10, 9, structure="phm", n=4)
     with pytest.raises(PhmrunError, match="gate"):

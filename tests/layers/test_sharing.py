@@ -26,7 +26,7 @@ def maps(model):
 
 
 @pytest.mark.parametrize("dual", [False, True])
-def test_counts(dual):
+def test_shared_parameters_are_counted_once(dual):
     whole = {share: count_network(network(share, dual))["total"] for share in ("none", "model", "kind")}
     mixers = (2 if dual else 1) * 4**3
     several = len(maps(network("none")))

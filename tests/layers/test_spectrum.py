@@ -34,7 +34,7 @@ def test_filtering_is_the_product_with_the_circulant_matrix(size):
 
 
 @pytest.mark.parametrize("size", SIZES[:-1])
-def test_gradients(size):
+def test_first_and_second_gradients_of_the_spectrum(size):
     torch.manual_seed(0)
     x = torch.randn(3, size, dtype=torch.double, requires_grad=True)
     assert torch.autograd.gradcheck(spectrum, x)

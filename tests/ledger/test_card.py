@@ -88,7 +88,7 @@ def test_sizes_and_holder(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0, "0 s"), (119, "119 s"), (754, "13 min"), (12_000, "3 h 20 min")])
-def test_duration(seconds: float, said: str) -> None:
+def test_durations_in_words(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
@@ -96,7 +96,7 @@ def test_duration(seconds: float, said: str) -> None:
     ("value", "said"),
     [(1234, "1,234"), (0.00012, "0.00012"), (31.456, "31.46"), (True, "True"), (None, ""), ("x", "x")],
 )
-def test_number(value: object, said: str) -> None:
+def test_numbers_in_words(value: object, said: str) -> None:
     assert number(value) == said
 
 

@@ -45,7 +45,7 @@ def names(found: list) -> str:
         ({"state": "damaged"}, ""),
     ],
 )
-def test_filters(runs: Path, filters: dict[str, str], expected: str) -> None:
+def test_runs_are_filtered_by_their_facts(runs: Path, filters: dict[str, str], expected: str) -> None:
     assert names(select(list_runs(runs), **filters)) == expected
 
 
@@ -59,7 +59,7 @@ def test_unknown_state(runs: Path) -> None:
     ("key", "expected"),
     [("name", "abcd"), ("-name", "dcba"), ("test/bleu", "adbc"), ("-test/bleu", "bdac"), ("parameters", "bacd")],
 )
-def test_order(runs: Path, key: str, expected: str) -> None:
+def test_runs_are_sorted_by_a_column(runs: Path, key: str, expected: str) -> None:
     assert names(sort(list_runs(runs), key)) == expected
 
 
@@ -109,7 +109,7 @@ def test_dead_runs_are_interrupted(runs: Path) -> None:
     assert list_runs(runs)[-1].state == "interrupted"
 
 
-def test_scores(runs: Path) -> None:
+def test_scores_of_runs_and_their_names(runs: Path) -> None:
     actual = list_runs(runs)
     assert score_names(actual) == ["test/bleu"]
     assert [run.score("test/bleu") for run in actual] == [20.0, 30.0, None, 25.0]

@@ -138,7 +138,7 @@ def test_parameters_total_reaches_the_status(run: Run) -> None:
     assert run.status.about["parameters"] == 1000
 
 
-def test_samples(run: Run) -> None:
+def test_samples_are_kept_and_read(run: Run) -> None:
     assert run.samples() == {}
     run.write_samples(("source", "translation"), [("a dog", "ein Hund")])
     assert run.samples() == {"columns": ["source", "translation"], "rows": [["a dog", "ein Hund"]]}
@@ -173,7 +173,7 @@ def test_find_what_is_not_one_run(run: Run, reference: str, message: str) -> Non
     assert message in str(refused.value)
 
 
-def test_remove(run: Run) -> None:
+def test_removed_run_leaves_nothing(run: Run) -> None:
     run.checkpoints.mkdir()
     (run.checkpoints / "last.ckpt").write_bytes(b"x")
     run.remove()

@@ -17,7 +17,7 @@ from phmrun.ledger.wording import counts_in_words, explained, head, row_name, ti
         ("something_new", "something new"),
     ],
 )
-def test_titles(score, words):
+def test_titles_of_scores(score, words):
     assert title(score) == words
 
 

@@ -90,7 +90,7 @@ LAYOUTS = [
 @torch.inference_mode()
 @pytest.mark.parametrize("application", ["dense", "factored"])
 @pytest.mark.parametrize("options", LAYOUTS, ids=lambda options: options["tie"])
-def test_every_step_equals_the_whole_network(options, application):
+def test_every_step_of_delight_equals_the_whole_network(options, application):
     network = network_of(**options)
     walk(network, IncrementalTransformer(network, PAD, application), widths=[3, 3, 2, 4, 1], seed=1)
 

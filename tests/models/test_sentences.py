@@ -11,7 +11,7 @@ from phmrun.models.sentences import ClassScores, batch_of, buildable_rows
 from phmrun.text.vocabulary import EOS, PAD
 
 
-def test_a_batch_by_hand():
+def test_a_batch_of_sentences_by_hand():
     batch = batch_of([np.array([7, 8], dtype=np.uint16), np.array([], dtype=np.uint16)])
     assert batch.tokens.tolist() == [[7, 8, EOS], [EOS, PAD, PAD]]
     assert batch.lengths.tolist() == [3, 1]

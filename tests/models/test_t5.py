@@ -93,7 +93,7 @@ def test_as_many_parameters_as_theirs():
 
 
 @pytest.mark.parametrize("both_ways", [True, False])
-def test_buckets(both_ways):
+def test_distance_buckets_equal_t5s(both_ways):
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     offsets = torch.arange(-300, 301)
     mine = RelativePositions(2, both_ways=both_ways).bucket_of(offsets)
@@ -102,7 +102,7 @@ def test_buckets(both_ways):
 
 @torch.inference_mode()
 @pytest.mark.parametrize("widths", [[3, 3, 2, 4, 4, 1, 3], [1] * 70])
-def test_every_step_equals_the_whole_network(widths):
+def test_every_step_with_relative_positions_equals_the_whole_network(widths):
     network = network_of(**T5)
     with torch.no_grad():
         for stack in (network.encoder_positions, network.decoder_positions):

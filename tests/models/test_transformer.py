@@ -141,7 +141,7 @@ def test_the_future_is_hidden():
 
 
 @pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
-def test_tying(tie, tables):
+def test_tied_tables_are_one_structure(tie, tables):
     own = {"output": {"structure": "phm", "n": 4}} if tie == "none" else {}
     network = build(tie=tie, embedding={"structure": "phm", "n": 2}, **own)
     structures = {network.source_embedding.structure, network.target_embedding.structure, network.output.structure}

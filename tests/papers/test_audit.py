@@ -173,7 +173,7 @@ def test_quoted_figures_are_not_computed(rows):
     assert all(row.computed is None and "from " in row.note for row in quoted)
 
 
-def test_json(rows):
+def test_audit_rows_as_json_have_all_keys(rows):
     keys = ["paper", "table", "row", "published", "computed", "verdict", "note"]
     for row in rows.values():
         assert list(json.loads(json.dumps(row.as_dict()))) == keys

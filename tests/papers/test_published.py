@@ -69,7 +69,7 @@ def test_digits_stay_as_printed(tmp_path):
         ("title: A table", "titel: A table", "title"),
     ],
 )
-def test_mistakes(tmp_path, old, new, what):
+def test_bad_table_files_are_refused_with_their_place(tmp_path, old, new, what):
     path = tmp_path / "table.yaml"
     path.write_text(TABLE.replace(old, new))
     with pytest.raises(PhmrunError, match=what) as caught:

@@ -8,7 +8,7 @@ from recording import default_double, largest_difference, part, recorded
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.recurrence import stepped
-from phmrun.tasks.parse.biaffine_parser import BiaffineParser
+from phmrun.tasks.parse.biaffine_parser import BiaffineParser, spelling_groups
 from phmrun.tasks.parse.data import TreeBatch
 from phmrun.tasks.parse.module import ParserModule
 
@@ -40,7 +40,8 @@ def batch(numbers, number):
     lengths = torch.full((len(words),), words.shape[1])
     inputs = (words, tags, distinct[order], counts[order], ranks, lengths)
     positions = torch.arange(words.numel()).view_as(words)[:, 1:].flatten()
-    return TreeBatch(inputs, heads, labels, positions, len(positions), len(positions))
+    groups = spelling_groups(counts[order].tolist())
+    return TreeBatch(inputs, heads, labels, positions, len(positions), len(positions), groups)
 
 
 def gradient(network, example):

@@ -57,7 +57,7 @@ def test_html_is_well_formed_and_needs_no_network(page):
     assert "<details><summary>Settings</summary>" in text
 
 
-def test_markdown(page):
+def test_page_as_markdown_escapes_and_aligns(page):
     lines = to_markdown(page).splitlines()
     assert lines[0] == "# A & B"
     assert "| :--- | ---: | ---: |" in lines

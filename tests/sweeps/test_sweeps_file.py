@@ -76,7 +76,7 @@ def test_two_files_of_one_name_are_two_sweeps(tmp_path, written):
         ({"table": "COUNTS"}, "it has no task"),
     ],
 )
-def test_mistakes(written, content, what):
+def test_bad_sweep_files_are_refused(written, content, what):
     if content.get("table") == "TABLE":
         content = {**content, "table": written(TABLE, "table1.yaml")}
     if content.get("table") == "COUNTS":

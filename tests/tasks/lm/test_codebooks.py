@@ -39,7 +39,7 @@ def test_more_codes_come_nearer_and_turns_help():
     assert error(table, 8, 8, rounds=8) < error(table, 8, 8, rounds=0)
 
 
-def test_bytes():
+def test_bytes_of_a_compressed_table_are_codes_and_codewords():
     table = compress(torch.randn(1000, 24), 32, 16, rounds=1)
     assert table.bytes == 1000 * 32 * 4 // 8 + 32 * 16 * 24 * 4
     assert table.codes.dtype == torch.uint8

@@ -40,14 +40,14 @@ def test_presets_are_the_papers_networks(model, words, millions):
     assert count_parameters(config)["total"] == pytest.approx(millions * 1e6, abs=60)
 
 
-def test_sizes():
+def test_vocabulary_sizes_are_padded_or_the_corpus_s():
     assert resolved({"data": {"name": "wikitext-2"}}).sizes == (33_278,)
     vocabulary = {"size": 1001, "multiple_of": 8}
     assert resolved({"data": {"name": "ptb", "vocabulary": vocabulary}}).sizes == (1008,)
     assert resolved({"data": {"train": "a", "dev": "b"}}).sizes == (ENTRIES["ptb"],)
 
 
-def test_files_imply_their_name():
+def test_own_text_files_imply_their_name():
     data = resolved({"data": {"train": "a.txt", "dev": "b.txt"}}).data
     assert (data.name, data.split_at) == ("files", "space")
     refused({"data": {"train": "a.txt"}}, "missing: dev")
@@ -65,7 +65,7 @@ def test_stretches_of_scoring_are_those_of_training_unless_it_is_said():
     assert resolved({"batch": {"length": 33}, "decoding": {"length": 9}}).evaluation_length == 9
 
 
-def test_refusals():
+def test_settings_that_lm_has_not_are_refused():
     refused({"training": {"monitor": "accuracy"}}, "not among the scores of lm: loss")
     refused({"training": {"label_smoothing": 0.1}}, "label_smoothing: 0.1 is out of range")
     refused({"decoding": {"nbest": 2}}, "choice=sample")

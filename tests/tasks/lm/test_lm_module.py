@@ -88,7 +88,7 @@ def test_only_the_places_asked_for_count():
     assert loss.units == 3
 
 
-def test_penalties():
+def test_penalties_are_those_of_merity_et_al():
     """Merity et al. 2018: α L2(m ∘ h_t) of the dropped outputs, β L2(h_t - h_t+1) of the outputs themselves."""
     network = lstm(output_dropout=0.5)
     torch.manual_seed(3)
@@ -139,6 +139,6 @@ def test_what_is_remembered_is_in_the_checkpoint():
     assert fresh.memory == {}
 
 
-def test_perplexity():
+def test_perplexity_is_exp_of_the_loss_or_infinite():
     assert perplexity(math.log(30)) == pytest.approx(30)
     assert perplexity(1e4) == math.inf

@@ -140,7 +140,7 @@ def data(tmp_path):
     )
 
 
-def test_evaluation(data, vocabulary):
+def test_evaluation_scores_the_text_by_hand(data, vocabulary):
     network = lstm(vocabulary)
     evaluation = teller(network, vocabulary, Scoring(2, 5, characters=True), weights="best@7").evaluate(data, "test")
     tokens = np.array([*vocabulary.encode("w01 w05 strange"), vocabulary.end, vocabulary.end])

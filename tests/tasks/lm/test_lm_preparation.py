@@ -70,7 +70,7 @@ def test_bytes_of_a_token(size, width, tmp_path):
     assert StreamStore(tmp_path).tokens.tolist() == [0, size - 1, 1]
 
 
-def test_mistakes(files, tmp_path):
+def test_unreadable_and_missing_text_is_refused(files, tmp_path):
     with pytest.raises(PhmrunError, match="no training split"):
         prepare_stream({"dev": files["dev"]}, StreamSettings(), cache=tmp_path)
     with pytest.raises(PhmrunError, match="does not exist"):

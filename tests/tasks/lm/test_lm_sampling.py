@@ -14,7 +14,7 @@ def kept(**options):
     return distribution
 
 
-def test_greedy():
+def test_greedy_takes_the_most_probable_word():
     assert Choice().choose(PROBABILITIES.log(), torch.Generator()) == 1
 
 
@@ -22,7 +22,7 @@ def test_the_whole_distribution():
     torch.testing.assert_close(kept(), PROBABILITIES.double())
 
 
-def test_temperature():
+def test_temperature_is_a_power_of_the_probabilities():
     """p^(1/T), normalised: T = ½ squares, T = 2 takes roots."""
     for temperature in (0.5, 2.0):
         expected = PROBABILITIES.double() ** (1 / temperature)

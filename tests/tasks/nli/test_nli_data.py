@@ -52,7 +52,7 @@ def snli(label, premise="A dog runs.", hypothesis="It moves."):
     return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis})
 
 
-def test_own_files(tmp_path):
+def test_own_pairs_become_items_with_labels(tmp_path):
     data = build_data(experiment(tmp_path), tmp_path / "cache")
     assert {split: len(items_of(data, split)) for split in SPLITS} == SPLITS
     premise, hypothesis, label = (tmp_path / "corpus" / "dev.tsv").read_text().splitlines()[0].split("\t")

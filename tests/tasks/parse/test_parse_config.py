@@ -35,7 +35,7 @@ def test_plain_cells_have_a_gate_more():
     assert scopes["lstm"]["count"] == 2_567_200 + 6 * (800 - 400)  # a second bias, no first state
 
 
-def test_files_imply_their_name():
+def test_own_trees_imply_their_name():
     config = config_of(data={"train": "a.conllu, b.conllu.gz", "dev": "c.conllu"})
     assert (config.data.name, config.data.train) == ("files", ("a.conllu", "b.conllu.gz"))
     assert config_of(data={"train": ["train", "dev"], "hold_out": 0.1}).data.name == "builtin"
@@ -52,7 +52,7 @@ def test_where_files_are_is_no_part_of_the_name():
 @pytest.mark.parametrize(
     ("given", "kept"), [("1/4", "1/4"), ("2/4", "1/2"), (0.75, "3/4"), ("4/4", "1"), (1, "1"), ("0.5", "1/2")]
 )
-def test_fractions(given, kept):
+def test_train_fractions_are_reduced(given, kept):
     assert config_of(data={"train_fraction": given}).data.train_fraction == kept
 
 
@@ -75,7 +75,7 @@ def test_fractions(given, kept):
         ({"model": {"cell": "gru"}}, "model.cell", "coupled"),
     ],
 )
-def test_mistakes_are_named(values, where, what):
+def test_bad_values_are_refused_with_key_and_valid_values(values, where, what):
     with pytest.raises(ConfigError) as caught:
         config_of(**values)
     assert where in str(caught.value)

@@ -35,7 +35,7 @@ def own(folder: Path, **data):
     return config_of(**{**files, **data})
 
 
-def test_own_files(trees, tmp_path):
+def test_own_trees_become_splits_and_a_vocabulary(trees, tmp_path):
     data = build_data(own(trees), tmp_path)
     data.prepare()
     assert set(data.files) == {"train", "dev", "test"}

@@ -22,7 +22,7 @@ def items_of(data, split):
     return [item for item in data.files[split]() if isinstance(item, Item)]
 
 
-def test_own_files(tmp_path):
+def test_own_prefixes_become_items_with_numbers(tmp_path):
     data = build_data(experiment(tmp_path), tmp_path / "cache")
     assert {split: len(items_of(data, split)) for split in SPLITS} == SPLITS
     first = (tmp_path / "corpus" / "dev.tsv").read_text().splitlines()[0].split("\t")

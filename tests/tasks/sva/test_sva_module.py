@@ -53,7 +53,7 @@ def test_it_learns_and_answers(tmp_path):
     assert scores["test/accuracy"]["value"] == pytest.approx(100 * right / 12)
 
 
-def test_mistakes(tmp_path):
+def test_heads_and_monitor_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="3 heads do not divide the width 32"):
         configured("sva", tmp_path, {"model": {"heads": 3}})
     with pytest.raises(ConfigError, match="not among the scores of sva: loss, accuracy"):
