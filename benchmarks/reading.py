@@ -1,7 +1,7 @@
 """Files of phmrun that run before the first loss of a training, and switches between them.
 
-A file counts once a function of it is called, or its top level is executed. A switch is a call from one file of phmrun
-to another, counted at the first call of each function. Data are prepared by a first training, so that the cache is warm.
+A file counts once one of its functions is called; top levels of modules do not count. A switch is a call from one file
+to another, at the first call of each function. A first training prepares the data, so that the cache is warm.
 
 ``python -m benchmarks.reading [phmrun arguments]`` (default: ``train nmt --layer phm --n 8``)
 """
