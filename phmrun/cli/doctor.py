@@ -97,6 +97,19 @@ def _torch() -> Iterator[Check]:
     else:
         advice = "The preset tiny trains in minutes here; base wants a GPU and a torch that was built for it."
         yield Check("devices", "warning", "CPU only", advice)
+    yield _bf16()
+
+
+def _bf16() -> Check:
+    """Advice on ``--precision bf16-mixed`` for training on the processor."""
+    from phmrun.kernels import has_amx, has_bf16
+
+    if not has_bf16():
+        advice = "Train with --precision 32 on the CPU: bf16-mixed takes two to nine times as long here."
+        return Check("bfloat16", "ok", "the processor does not compute in it", advice)
+    unit = "with matrix units (AMX)" if has_amx() else "with vector instructions"
+    advice = "--precision bf16-mixed is faster than 32 here for networks whose time goes into matrix products."
+    return Check("bfloat16", "ok", f"the processor computes in it {unit}", advice)
 
 
 def _extensions() -> Iterator[Check]:

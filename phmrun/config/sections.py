@@ -273,6 +273,8 @@ class ScheduleConfig(Section):
 class TrainingConfig(Section):
     """Length, optimisation, validation and checkpoints of a training run."""
 
+    versions: ClassVar[Mapping[str, int]] = {"precision=bf16-mixed": 2}  # with the fused optimizer
+
     max_steps: int | None = Field(None, ge=0, description="Stop after so many optimizer steps; 0: train nothing.")
     max_epochs: int | None = Field(None, ge=1, description="Stop after so many passes over the training data.")
     max_time: Annotated[str | None, Unhashed()] = Field(

@@ -181,9 +181,11 @@ class TrainingModule(nn.Module):
 
     def configure_optimizers(self) -> Any:
         """The optimiser, with the schedule applied at every optimizer step."""
-        # Lightning cannot clip the gradients of a fused optimiser that would unscale them itself.
-        fused = "mixed" not in str(self.trainer.precision)
-        optimizer = self.make_optimizer(self.network, fused=fused)
+        precision = str(self.trainer.precision)
+        # Gradients are scaled with 16-mixed alone. There Lightning cannot clip those of a fused optimizer.
+        optimizer = self.make_optimizer(self.network, fused=precision != "16-mixed")
+        if precision == "bf16-mixed":
+            optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]
         scheduler = LambdaLR(optimizer, lambda step: self.schedule(step + 1))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

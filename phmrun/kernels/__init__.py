@@ -7,7 +7,7 @@ A run chooses the library once, records it and keeps it (:mod:`choice`). Importi
 from phmrun.kernels.attention import attend
 from phmrun.kernels.choice import LIBRARIES, Choice, choose
 from phmrun.kernels.probe import Product, largest_error, products_of
-from phmrun.kernels.processor import has_bf16, is_amd
+from phmrun.kernels.processor import has_amx, has_bf16, is_amd
 from phmrun.kernels.switch import float32_precision, onednn_products, tf32_products
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "attend",
     "choose",
     "float32_precision",
+    "has_amx",
     "has_bf16",
     "is_amd",
     "largest_error",

@@ -23,6 +23,14 @@ def has_avx512() -> bool:
     return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 
+def has_amx() -> bool:
+    """Return true if the processor multiplies bfloat16 matrices in units of their own."""
+    try:
+        return "amx_bf16" in CPU_INFO.read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
 def has_bf16() -> bool:
     """Return true if the processor computes in bfloat16, as oneDNN sees it."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) if torch.backends.mkldnn.is_available() else False

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from phmrun import kernels
 from phmrun.cli import doctor
 
 
@@ -22,7 +23,7 @@ def test_a_sound_machine(phmrun, tmp_path):
     code, usable, checks = found(phmrun)
     assert (code, usable) == (0, True)
     expected = {"Python", "torch", "devices", "pytorch-lightning", "torchtext", "data directory", "datasets"}
-    assert set(checks) == expected | {"runs directory", "W&B", "disk"}
+    assert set(checks) == expected | {"bfloat16", "runs directory", "W&B", "disk"}
     assert checks["data directory"]["found"] == f"{tmp_path / 'data'} (will be made)"
     assert "offline" in checks["W&B"]["found"]
     assert list(tmp_path.iterdir()) == []
@@ -68,3 +69,12 @@ def test_little_space(phmrun, monkeypatch):
     monkeypatch.setattr(doctor, "_LITTLE_SPACE", 2**80)
     code, _, checks = found(phmrun)
     assert (code, checks["disk"]["status"]) == (0, "warning")
+
+
+@pytest.mark.parametrize(
+    ("bf16", "advice"),
+    [(True, "--precision bf16-mixed is faster than 32"), (False, "--precision 32 on the CPU: bf16-mixed takes two to")],
+)
+def test_advice_on_bf16_in_both_directions(phmrun, monkeypatch, bf16, advice):
+    monkeypatch.setattr(kernels, "has_bf16", lambda: bf16)
+    assert advice in found(phmrun)[2]["bfloat16"]["advice"]

@@ -6,12 +6,13 @@ from built_networks import built
 from tiny_experiments import write_corpus
 from torch.nn import functional as F
 from torch.optim import SGD
-from toy import ToyBatch, ToyModule
+from toy import ToyBatch, ToyData, ToyModule
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.data import Batching
 from phmrun.engine.fit import build_trainer, run_trainer
 from phmrun.engine.module import TrainingModule
+from phmrun.engine.optimizers import build_optimizer
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.preparation import VocabularySettings
@@ -131,7 +132,7 @@ def test_learning_rates_follow_the_schedule_from_step_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("precision", "fused"), [("32", True), ("64", True), ("bf16-mixed", False), ("16-mixed", False)]
+    ("precision", "fused"), [("32", True), ("64", True), ("bf16-mixed", True), ("16-mixed", False)]
 )
 def test_a_fused_optimiser_only_where_lightning_can_clip_its_gradients(precision, fused):
     asked = []
@@ -151,3 +152,22 @@ def test_what_a_task_must_say():
     with pytest.raises(NotImplementedError):
         module.loss(ToyBatch(torch.tensor(1.0), 1, 1))
     assert module.validation_scores(None) == {}
+
+
+def test_bf16_clips_the_gradients_of_the_fused_optimizer(tmp_path):
+    from pytorch_lightning.callbacks import LambdaCallback
+
+    toy = TrainingModule(torch.nn.Linear(3, 1), build_optimizer, lambda step: 1e-3)
+    toy.training_step = lambda batch, index: {
+        "loss": toy.network(torch.ones(1, 3)).sum(),
+        "nll": torch.ones(()),
+        "units": 1,
+    }
+    training = TrainingConfig.model_validate({"max_steps": 2, "precision": "bf16-mixed", "clip": 0.1})
+    fused = []
+    watch = LambdaCallback(
+        on_before_optimizer_step=lambda trainer, module, optimizer: fused.append(optimizer.defaults["fused"])
+    )
+    trainer = build_trainer(training, HardwareConfig(accelerator="cpu"), [watch], tmp_path, 2)
+    run_trainer(trainer, toy, ToyData(), None)
+    assert fused == [True, True]

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from built_networks import built
 from tiny_experiments import SETTINGS, configured, run_experiment
 from waits import counted_waits
 
@@ -59,7 +60,8 @@ def test_one_read_in_a_step_is_counted(read, tmp_path, monkeypatch):
 @pytest.mark.parametrize("beam", [1, 5])
 def test_a_search_step_waits_at_most_twice(beam, monkeypatch):
     torch.manual_seed(0)
-    network = Transformer(40, 40, width=16, heads=2, inner=32, encoder_layers=1, decoder_layers=1).eval()
+    sizes = {"width": 16, "heads": 2, "feedforward": 32, "encoder_layers": 1, "decoder_layers": 1}
+    network = built(Transformer, 40, 40, **sizes).eval()
     source = torch.randint(4, 40, (6, 9))
     totals = []
     step = IncrementalTransformer.step
