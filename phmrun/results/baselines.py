@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from phmrun.ledger.listing import score_names
-from phmrun.metric import OF, floors_of, metric_of
+from phmrun.metric import OF, find_baseline, floors_of, metric_of, part_of
 from phmrun.results.table import ResultTable
 
 
@@ -36,7 +36,7 @@ def baseline_rows(table: ResultTable) -> list[BaselineRow]:
     names = dict.fromkeys(name for scores in columns for name in scores)
     rows = []
     for name in names:
-        is_floor = any(f"{heading.scores[0]}{OF}{name}" in floors_of(heading.scores[0]) for heading in table.headings)
+        is_floor = any(name in metric_of(heading.scores[0]).floors for heading in table.headings)
         rows.append(BaselineRow(name, tuple(scores.get(name) for scores in columns), is_floor))
     return sorted(rows, key=lambda row: not row.is_floor)
 
@@ -47,12 +47,15 @@ def _of_column(table: ResultTable, column: int) -> dict[str, float]:
     if OF in score:
         return {}
     runs = [entry.run for figures in table.figures for entry in figures[column].entries if entry.run]
-    prefix = f"{score}{OF}"
+    part = part_of(score, metric_of(score))
+    prefix, ending = f"{score.removesuffix(f'-{part}') if part else score}{OF}", f"-{part}" if part else ""
     means: dict[str, float] = {}
-    for name in score_names(runs):
-        if name.startswith(prefix):
-            values: Sequence[float | None] = [run.score(name) for run in runs]
-            means[name.removeprefix(prefix)] = fmean(value for value in values if value is not None)
+    for full in score_names(runs):
+        name = full.removeprefix(prefix).removesuffix(ending)
+        if full != f"{prefix}{name}{ending}" or find_baseline(name) is None:
+            continue
+        values: Sequence[float | None] = [run.score(full) for run in runs]
+        means[name] = fmean(value for value in values if value is not None)
     return means
 
 
