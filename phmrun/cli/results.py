@@ -61,11 +61,28 @@ def add(
             items = {} if run in trials else items_of(run)
             written.append(write_record(record_of(run, items=items, weights=weights), to))
             advance(1)
+    written += _design(what, runs_dir, to)
     if as_json:
         console.print_json({"files": written})
         return
     size = sum(path.stat().st_size for path in written)
     console.stdout().print(f"{counted(len(written), 'result')} in {to}, {size / 1024:,.0f} KiB", markup=False)
+
+
+def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
+    """Write the design of a sweep that was stopped by its looks; nothing otherwise."""
+    if len(what) != 1 or not what[0].endswith((".yaml", ".yml")):
+        return []
+    from phmrun.sweeps import load_sweep
+    from phmrun.sweeps.cell_status import survey
+    from phmrun.sweeps.planning import recorded
+    from phmrun.sweeps.sequential import kept_terms, write_design
+    from phmrun.sweeps.workplace import Workplace
+
+    terms = kept_terms(Workplace(runs_dir, load_sweep(what[0]).name).path, what[0])
+    if terms is None:
+        return []
+    return [write_design(to, terms, survey(recorded(what[0], runs_dir, None, terms.max_seeds), runs_dir))]
 
 
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":

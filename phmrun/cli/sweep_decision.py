@@ -57,7 +57,7 @@ def decide(
     if plan:
         _show(statuses, terms, as_json)
         return ExitCode.OK
-    fix_terms(workers.place.path, terms)
+    fix_terms(workers.place.path, terms, file)
     bad: dict[str, list[str]] = {}
     while left := wanted(statuses, terms):  # a row whose run has failed stays where it is
         bad |= workers.carry_out(left, retry_failed=retry_failed, deadline=deadline)

@@ -90,7 +90,8 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
 
 def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     """Return the results of a sweep, and its plan; errors as for :func:`view`."""
-    terms = terms_of(Workplace(runs_dir, load_sweep(file).name).path, asked.max_seeds, asked.margin, asked.seeds)
+    folder = Workplace(runs_dir, load_sweep(file).name).path
+    terms = terms_of(folder, asked.max_seeds, asked.margin, asked.seeds, file)
     seeds = terms.max_seeds if terms else asked.seeds
     made = recorded(file, runs_dir, asked.only, seeds)
     statuses = everything = survey(made, runs_dir)

@@ -22,6 +22,7 @@ from phmrun.sweeps.cell_status import NOT_BEGUN, CellState, CellStatus
 from phmrun.sweeps.plan import SEED, Cell
 
 FILE = "design.json"
+TRAVELS = "sweep.design"  # the same beside a sweep's file, in a folder of small results
 FIRST = 5  # seeds of the first look
 
 
@@ -106,23 +107,43 @@ def reached(looks: Sequence[int], *counts: int) -> int:
     return max((look for look in looks if look <= min(counts)), default=0)
 
 
-def kept_terms(folder: Path) -> Terms | None:
-    """The terms of a sweep that was begun; ``None``: it was not. Refuses a damaged record."""
-    path = folder / FILE
-    try:
-        return Terms(**parse_json(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError) as error:
-        raise PhmrunError(f"the design of the sweep cannot be read: {error}", where=str(path)) from error
+def kept_terms(folder: Path, file: str | None = None) -> Terms | None:
+    """The terms of a sweep that was begun, in its folder or beside its file; ``None`` if it was not.
+
+    Raises:
+        PhmrunError: The record is damaged.
+    """
+    beside = [Path(file).parent / TRAVELS] if file else []
+    for path in (folder / FILE, *beside):
+        try:
+            content = parse_json(path.read_text(encoding="utf-8"))
+            margin = content["margin"]
+            return Terms(int(content["max_seeds"]), None if margin is None else float(margin))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, TypeError, LookupError) as error:
+            raise PhmrunError(f"the design of the sweep cannot be read: {error}", where=str(path)) from error
+    return None
 
 
-def terms_of(folder: Path, max_seeds: int | None, margin: float | None, seeds: int | None) -> Terms | None:
+def write_design(folder: Path, terms: Terms, statuses: Sequence[CellStatus]) -> Path:
+    """Write the design of a sweep beside its file, so that it travels with small results."""
+    dropped = int(any(status.cell.chose_settings for status in statuses))
+    question = terms.question(main_score(statuses), dropped)
+    rows = max((len(family.rows) for family in families(statuses)), default=0)
+    facts = {"max_seeds": terms.max_seeds, "margin": terms.margin}
+    write_json(folder / TRAVELS, {**facts, "level": question.level, "looks": list(question.looks), "rows": rows})
+    return folder / TRAVELS
+
+
+def terms_of(
+    folder: Path, max_seeds: int | None, margin: float | None, seeds: int | None, file: str | None = None
+) -> Terms | None:
     """The terms by which a sweep was stopped, on record or asked for; ``None``: it was not.
 
     Refuses others than those on record, and another number of ``seeds``.
     """
-    kept = kept_terms(folder)
+    kept = kept_terms(folder, file)
     if kept is None:
         return None if max_seeds is None else Terms(max_seeds, margin)
     if seeds is not None:
@@ -133,9 +154,9 @@ def terms_of(folder: Path, max_seeds: int | None, margin: float | None, seeds: i
     return kept
 
 
-def fix_terms(folder: Path, asked: Terms) -> None:
-    """Keeps the terms of a sweep before its first look; refuses others than those on record."""
-    kept = kept_terms(folder)
+def fix_terms(folder: Path, asked: Terms, file: str | None = None) -> None:
+    """Keep the terms of a sweep before its first look; refuse others than those on record."""
+    kept = kept_terms(folder, file)
     if kept is None:
         write_json(folder / FILE, asdict(asked))
     elif kept != asked:

@@ -21,6 +21,7 @@ from phmrun.sweeps.sequential import (
     terms_of,
     wanted,
     without_spared,
+    write_design,
 )
 
 SWEEP = {"task": "toy", "grid": {"layer": ["dense", "phm", "rank"]}}
@@ -140,3 +141,19 @@ def test_a_table_replays_the_looks(planned, tmp_path):
         terms_of(tmp_path, 9, None, None)
     with pytest.raises(PhmrunError, match="chosen by --until-decided"):
         terms_of(tmp_path, None, None, 3)
+
+
+def test_a_design_travels_beside_the_sweep_file(planned, tmp_path):
+    created, terms = planned(SWEEP, seeds=7), Terms(max_seeds=7, margin=0.25)
+    statuses = scored(created, tmp_path / "runs", {"dense": [90.0]})
+    path = write_design(tmp_path, terms, statuses)
+    assert json.loads(path.read_text()) == {
+        "max_seeds": 7, "margin": 0.25, "level": 0.05, "looks": [5, 7], "rows": 2
+    }  # fmt: skip
+    file = str(tmp_path / "sweep.yaml")
+    assert terms_of(tmp_path / "none", None, None, None, file) == terms
+    with pytest.raises(PhmrunError, match=r"fixed before its first look: --max-seeds 7 --margin 0\.25"):
+        fix_terms(tmp_path / "none", Terms(10), file)
+    path.write_text("{}")
+    with pytest.raises(PhmrunError, match="cannot be read"):
+        kept_terms(tmp_path / "none", file)
