@@ -1,4 +1,7 @@
-"""What an experiment is: a typed configuration, merged from layers of sources, validated, named. Imports no torch."""
+"""Typed configuration of an experiment: merged from sources, validated, identified.
+
+Imports no torch.
+"""
 
 from phmrun.config.experiment import (
     Experiment,

@@ -1,4 +1,4 @@
-"""An experiment: the root of every task's configuration, its name, its YAML, copies with other paths or decoding."""
+"""Configuration of an experiment: base class, YAML, copies with other paths or decoding."""
 
 import glob
 from collections.abc import Iterator, Mapping
@@ -32,70 +32,85 @@ from phmrun.files import data_dir
 
 
 class Experiment(Section):
-    """One experiment: which task, on what data, with which layers, trained how.
+    """Configuration of one experiment: task, data, layers, network, training.
 
-    A task subclasses it, narrows ``task`` to its own name, and gives ``data`` and ``model`` types of its own.
+    A task subclasses it, restricts ``task`` to its name, and declares its own types of ``data`` and ``model``.
     """
 
     version: ClassVar[int] = 1
-    """Part of the run id. Raise it when a default of the task's own sections changes its value.
+    """Version of the task's schema, part of the run id. Raise it when a default of the task's own sections changes.
 
     When the mathematics behind a key changes, raise its entry in :attr:`Section.versions` instead.
     """
 
-    task: str = Field(description="Name of the task (`phmrun train --help`).")
-    seed: int = Field(1, ge=0, lt=2**32, description="Seeds initialisation, batch order and dropout.")
-    data: DataConfig = Field(DataConfig(), description="What is learnt from.")
+    task: str = Field(description="Name of the task: nmt, style, sva, nli, parse, lm, or a plug-in's.")
+    seed: int = Field(1, ge=0, lt=2**32, description="Random seed (initialization, data order, dropout).")
+    data: DataConfig = Field(DataConfig(), description="Training, validation and test data.")
     layer: LayerConfig = Field(LayerConfig(), description="Structure of the weight matrices inside the blocks.")
     embedding: EmbeddingConfig = Field(EmbeddingConfig(), description="Structure of the embedding tables.")
     output: LayerConfig = Field(LayerConfig(), description="Structure of the output layer.")
-    maps: tuple[MapConfig, ...] = Field((), description="Single matrices with another structure than their scope's.")
-    model: ModelConfig = Field(ModelConfig(), description="Shape of the network.")
-    batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")
-    training: TrainingConfig = Field(TrainingConfig(), description="Length, optimisation, validation, checkpoints.")
-    distillation: DistillationConfig = Field(
-        DistillationConfig(), description="Learning from a teacher, where there is one."
+    maps: tuple[MapConfig, ...] = Field(
+        (), description="Single matrices whose structure differs from `layer`, `embedding` or `output`."
     )
-    hardware: Annotated[HardwareConfig, Unhashed()] = Field(HardwareConfig(), description="The machine to run on.")
+    model: ModelConfig = Field(ModelConfig(), description="Architecture and sizes of the network.")
+    batch: BatchConfig = Field(BatchConfig(), description="Size of a micro-batch.")
+    training: TrainingConfig = Field(TrainingConfig(), description="Length, optimizer, validation, checkpoints.")
+    distillation: DistillationConfig = Field(
+        DistillationConfig(), description="Knowledge distillation; used only if the run has a teacher."
+    )
+    hardware: Annotated[HardwareConfig, Unhashed()] = Field(
+        HardwareConfig(), description="Devices, threads and kernels; not part of the run id."
+    )
     score_on: Annotated[tuple[str, ...], Unhashed()] = Field(
-        (), description="Splits that the trained model is scored on beside the test set: dev, or another of the data."
+        (), description="Further splits that the trained model is scored on, besides the test set: dev, or another."
     )
     provenance: Annotated[dict[str, str], Unhashed(), Formerly("unsaid")] = Field(
         {},
-        description="By key or the beginning of keys, where a value is from: said in a paper (its section or table), "
-        "released as code (repository, file, line), or ours (the reason). A source speaks of the keys that it sets.",
+        description="Origin of values by key, or by the beginning of keys: stated in a paper (section or table), released "
+        "as code (repository, file, line), or ours (reason). A later source replaces the entries of the keys it sets.",
     )
-    logging: Annotated[LoggingConfig, Unhashed()] = Field(LoggingConfig(), description="Progress and its mirror.")
+    logging: Annotated[LoggingConfig, Unhashed()] = Field(
+        LoggingConfig(), description="Progress lines and mirrors (W&B, TensorBoard, MLflow, Trackio)."
+    )
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The vocabulary sizes that the network is built for where no data are at hand, as in ``count-params``."""
+        """Vocabulary sizes of the network if the data are missing.
+
+        ``phmrun count-params`` uses them.
+        """
         raise NotImplementedError
 
     @property
     def structures(self) -> dict[str, Any]:
-        """The keywords of a network: ``layer``, ``embedding`` and ``output``, each a structure and its options."""
+        """Structures of a network as keyword arguments: ``layer``, ``embedding``, ``output``."""
         return {"layer": self.layer.arguments, "embedding": self.embedding.arguments, "output": self.output.arguments}
 
     def provenance_values(self) -> dict[str, tuple[Any, str]]:
-        """By key or section with a provenance: the value here, and where that is from."""
+        """Return the value and its origin for each key or section with a provenance."""
         return provenance_values(self.model_dump(mode="json"))
 
 
 def provenance_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-    """As :meth:`Experiment.provenance_values`, of a configuration as plain nested values, also of a run before."""
+    """Return :meth:`Experiment.provenance_values` for a configuration given as nested mappings.
+
+    The former key ``unsaid`` of old runs is read, too.
+    """
     marks = config.get("provenance", config.get("unsaid"))
-    found = {}
+    values = {}
     for key, text in marks.items() if isinstance(marks, Mapping) else ():
         value: Any = config
         for part in key.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
-        found[key] = (value, str(text))
-    return found
+        values[key] = (value, str(text))
+    return values
 
 
 def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted key of a configuration that holds a value, in the order of the schema."""
+    """Yield each dotted key and its value, in schema order.
+
+    Options of a layer follow its fields.
+    """
     for name in type(config).model_fields:
         value = getattr(config, name)
         if isinstance(value, Section):
@@ -111,25 +126,33 @@ Config = TypeVar("Config", bound=Experiment)
 
 
 def with_absolute_paths(config: Config) -> Config:
-    """The configuration with the places of its data made absolute, so that it can be used from another folder.
+    """Return a copy whose data paths are absolute.
 
-    A path that leads nowhere from this folder is looked for in the data directory; one that is nowhere stays as it is.
+    A relative path is looked up in the working directory, then in the data directory. It stays unchanged if neither
+    has it.
     """
     data = config.data
-    own = data.name == "files"
+    has_user_files = data.name == "files"
     changes: dict[str, Any] = {}
     for name in type(data).model_fields:
         value = getattr(data, name)
         if value is not None and not is_hashed(type(data), name):
             many = isinstance(value, tuple)
-            changed: Any = tuple(_absolute(item, own) for item in value) if many else _absolute(value, own)
+            changed: Any = (
+                tuple(_absolute(item, has_user_files) for item in value) if many else _absolute(value, has_user_files)
+            )
             changes |= {name: changed} if changed != value else {}
     return config.model_copy(update={"data": data.model_copy(update=changes)}) if changes else config
 
 
-def _absolute(value: Any, own: bool) -> Any:
-    """A path from the root, or the beginning of one where texts name the user's ``own`` files; all else as it is."""
-    if (not isinstance(value, Path) and not (own and isinstance(value, str))) or Path(value).is_absolute():
+def _absolute(value: Any, prefixes: bool) -> Any:
+    """Return a relative path as an absolute one.
+
+    With ``prefixes``, a text counts as the beginning of paths, too.
+
+    Anything else is returned unchanged.
+    """
+    if (not isinstance(value, Path) and not (prefixes and isinstance(value, str))) or Path(value).is_absolute():
         return value
     for folder in (Path.cwd(), data_dir()):
         path = folder / value
@@ -140,21 +163,28 @@ def _absolute(value: Any, own: bool) -> Any:
 
 
 def decoding_section(config: Experiment) -> Section:
-    """How a trained model of the task is used; an empty section where there is nothing to choose."""
+    """Return the decoding section of a task.
+
+    The section is empty if the task has none.
+    """
     section = getattr(config, "decoding", None)
     return section if isinstance(section, Section) else Section()
 
 
 def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experiment:
-    """The configuration with some keys of its decoding replaced; all that is wrong with them raises a `PhmrunError`."""
+    """Return a copy with some keys of the decoding section replaced.
+
+    Raises:
+        PhmrunError: The task has no such key, or a value is invalid.
+    """
     if not overrides:
         return config
     section = decoding_section(config)
-    known = type(section).model_fields
-    if "engine" not in known and overrides.keys() & {"engine", "quantization"}:
+    fields = type(section).model_fields
+    if "engine" not in fields and overrides.keys() & {"engine", "quantization"}:
         what = f"CTranslate2 translates, and {config.task} is no sequence-to-sequence task"
         raise PhmrunError(what, where="--engine")
-    if problems := [unknown_key(f"decoding.{key}", known, None) for key in overrides if key not in known]:
+    if problems := [unknown_key(f"decoding.{key}", fields, None) for key in overrides if key not in fields]:
         raise ConfigError(problems)
     try:
         changed = type(section).model_validate({**section.model_dump(), **overrides})
@@ -164,7 +194,12 @@ def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experimen
 
 
 def to_yaml(config: Section, comments: Mapping[str, str] | None = None) -> str:
-    """The configuration as YAML, every key in the order of the schema; ``comments`` stand behind their dotted keys."""
+    """Return the configuration as YAML, all keys in schema order.
+
+    Args:
+        config: The configuration, or a section of one.
+        comments: Comments by dotted key, written at the ends of the keys' lines.
+    """
     lines = list(_yaml_lines(config.model_dump(mode="json"), "", comments or {}))
     width = max((len(line) for line, comment in lines if comment), default=0)
     return "".join(f"{line:<{width}}  # {comment}\n" if comment else f"{line}\n" for line, comment in lines)

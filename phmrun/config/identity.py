@@ -1,7 +1,9 @@
-"""Identity of an experiment: the canonical text that its run id is the checksum of. Imports no torch.
+"""Identity of an experiment: the canonical JSON whose checksum is in the run id.
 
-Hashed are the schema's version, every semantic value that differs from its default, the versions of changed mathematics
-and the fingerprints: SHA-256 sums of the user's files, of plug-ins and of catalogued data.
+Imports no torch.
+
+The identity contains the schema's version, all semantic values that differ from their defaults, and the versions of
+changed mathematics. It also contains the fingerprints: SHA-256 checksums of the user's files, plug-ins and datasets.
 
 **Changed mathematics gets a new version, and its runs new ids.** If a correction changes what a network, decoder,
 dropout mask or metric computes, a run made before it must not be continued or scored by the code after it. Raise the
@@ -13,13 +15,13 @@ version beside the key that selects the mathematics, in the section that declare
             "weight_dropout": 2,  # one mask per batch
         }
 
-- ``"key=value"`` holds for configurations in which the key, a field or a property of the section, has the value.
-- ``"key"`` holds for configurations in which the key is on: not null, false, 0 or empty.
-- A metric has its own, :attr:`phmrun.metric.Metric.version`, which holds for all runs of the tasks that list it.
-- Layers have theirs in :data:`LAYER_VERSIONS`, by the structure's name.
+- ``"key=value"`` applies to configurations in which the key, a field or property of the section, has this value.
+- ``"key"`` applies to configurations in which the key is on: not null, false, 0 or empty.
+- A metric has :attr:`phmrun.metric.Metric.version`, which applies to all runs of the tasks that list the metric.
+- Layers have their versions in :data:`LAYER_VERSIONS`, by structure name.
 
-All mathematics begins at version 1, which is not hashed. So the first raise (to 2) changes the ids of the
-configurations that use it, and of no others. Files of old runs are read as before.
+Version 1 is not hashed. The first increase (to 2) therefore changes only the ids of configurations that use the
+changed mathematics. Files of old runs remain readable.
 """
 
 import hashlib
@@ -40,11 +42,11 @@ LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2
 
 
 def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
-    """The run id, ``task-data-network-seed-<12 hexadecimal digits>``.
+    """Return the run id, ``task-data-network-seed-<12 hexadecimal digits>``.
 
-    The network is named by the structures of the parts that are not the default's: ``phm``, ``output-circulant``. The
-    digits are the start of the SHA-256 of :func:`canonical_identity`. A new option with a default leaves the names of
-    old runs alone, and so do devices, paths, logging and time limits.
+    The network is named by its non-default structures: ``phm``, ``output-circulant``. The digits are the start of the
+    SHA-256 of :func:`canonical_identity`. Devices, paths, logging, time limits and options at their defaults do not
+    change the id.
     """
     digits = digits_of(canonical_identity(config, fingerprints))
     built = {part: getattr(config, part).structure for part in ("layer", "embedding", "output")}
@@ -55,7 +57,7 @@ def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
 
 
 def canonical_identity(config: Experiment, fingerprints: Mapping[str, str]) -> str:
-    """Canonical JSON of all that makes the experiment what it is; the run id holds its checksum."""
+    """Return the canonical JSON that the run id is a checksum of."""
     identity: dict[str, Any] = {
         "version": f"{SHARED_VERSION}.{type(config).version}",
         "task": config.task,
@@ -70,17 +72,23 @@ def canonical_identity(config: Experiment, fingerprints: Mapping[str, str]) -> s
 
 
 def canonical_json(identity: Mapping[str, Any]) -> str:
-    """The one text that stands for an identity."""
+    """Return an identity as canonical JSON: sorted keys, ASCII, no spaces."""
     return json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
 def without_versions(identity: str) -> str:
-    """The identity without versions of changed mathematics, as it was hashed before the change."""
+    """Return an identity without the versions of changed mathematics.
+
+    Layer versions stay.
+    """
     return canonical_json({key: value for key, value in json.loads(identity).items() if key != "mathematics"})
 
 
 def changed_versions(before: str, now: str) -> list[str]:
-    """Mathematics whose version differs between two canonical identities: "model.network=lstm, version 1, now 2"."""
+    """List the versions that differ between two canonical identities.
+
+    An entry is "model.network=lstm, version 1, now 2".
+    """
     versions = []
     for kind in ("layers", "mathematics"):
         old, new = (json.loads(identity).get(kind, {}) for identity in (before, now))
@@ -90,12 +98,15 @@ def changed_versions(before: str, now: str) -> list[str]:
 
 
 def digits_of(identity: str) -> str:
-    """The 12 hexadecimal digits of a run id, from its canonical identity."""
+    """Return the 12 hexadecimal digits of a run id for its canonical identity."""
     return hashlib.sha256(identity.encode("ascii")).hexdigest()[:12]
 
 
 def layer_versions(section: Section) -> dict[str, int]:
-    """Versions of the layers in use that have been changed, by name; see :data:`LAYER_VERSIONS`."""
+    """Return the versions of the changed layers in use, by structure name.
+
+    See :data:`LAYER_VERSIONS`.
+    """
     versions: dict[str, int] = {}
     if isinstance(section, LayerConfig) and section.structure in LAYER_VERSIONS:
         versions[section.structure] = LAYER_VERSIONS[section.structure]
@@ -105,7 +116,10 @@ def layer_versions(section: Section) -> dict[str, int]:
 
 
 def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:
-    """Versions above 1 of the mathematics in use, by dotted key: ``{"model.network=transformer-xl": 2}``."""
+    """Return the versions above 1 of the mathematics in use.
+
+    Keys are dotted: ``{"model.network=transformer-xl": 2}``.
+    """
     versions = {
         f"{prefix}{entry}": version
         for entry, version in type(section).all_versions().items()
@@ -117,13 +131,13 @@ def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:
 
 
 def metric_versions(task: str) -> dict[str, int]:
-    """Versions above 1 of a task's metrics: ``{"metric bleu": 2}``."""
+    """Return the versions above 1 of a task's metrics: ``{"metric bleu": 2}``."""
     metrics = TASKS.get(task).metrics if task in TASKS else ()
     return {f"metric {metric.name}": metric.version for metric in metrics if metric.version > 1}
 
 
 def _is_in_use(section: Section, entry: str) -> bool:
-    """True if the section selects the mathematics of an entry of its ``versions``, ``key`` or ``key=value``."""
+    """Return True if the section uses an entry of ``versions``."""
     key, compares, wanted = entry.partition("=")
     value = getattr(section, key)
     if not compares:
@@ -138,21 +152,26 @@ def _subsections(section: Section) -> Iterator[tuple[str, Section]]:
 
 
 def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[str, Any]:
-    """Semantic values of a resolved experiment by dotted key, without defaults and unhashed keys.
+    """Return the hashed values that differ from their defaults, by dotted key.
 
-    Run ids need renamed keys under the names that they had.
+    Args:
+        config: A resolved configuration.
+        former_names: Use the former names of renamed keys, as run ids do.
     """
     return _different(config, None, "", former_names)
 
 
 @cache
 def _default(section: type[Section], name: str) -> Any:
-    """The default of a key; it is only compared with."""
+    """Return the default of a key, cached; do not modify it."""
     return section.model_fields[name].get_default(call_default_factory=True)
 
 
 def _different(section: Section, default: Section | None, prefix: str, former_names: bool) -> dict[str, Any]:
-    """Values of a section that differ from ``default``, or from the section's own defaults if there is none."""
+    """Return the values of a section that differ from ``default``.
+
+    If ``default`` is None, compare with the section's own defaults.
+    """
     kind = type(section)
     values: dict[str, Any] = {}
     for name in kind.model_fields:
@@ -166,8 +185,7 @@ def _different(section: Section, default: Section | None, prefix: str, former_na
         elif value != usual:
             values[f"{prefix}{former_name(kind, name) if former_names else name}"] = to_jsonable_python(value)
     if isinstance(section, LayerConfig):
-        # A resolved section holds all options. Those at the structure's own default are left out as if nobody had named
-        # them, so that an option which a structure gains later leaves the ids of old runs alone.
+        # Options at the structure's own default are left out, so that a later new option keeps the ids of old runs.
         defaults = section.option_defaults
         for name, value in section.options.items():
             if name not in defaults or value != defaults[name]:

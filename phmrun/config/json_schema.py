@@ -1,4 +1,4 @@
-"""The JSON Schema of a task's configuration, for completion and checks in an editor."""
+"""JSON Schema of a task's configuration, for editors."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -16,10 +16,14 @@ def json_schema(
     structures: Mapping[str, Sequence[Option]],
     embeddings: Mapping[str, Sequence[Option]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The JSON Schema of a task's configuration file: no key is required, and no unknown one allowed.
+    """Return the JSON Schema of a task's configuration file.
 
-    The options of every known structure become optional keys of the layers' sections, and those of every embedding of
-    several matrices of the embedding's.
+    All keys are optional. Unknown keys are invalid.
+
+    Args:
+        schema: Configuration class of the task.
+        structures: Options by weight structure; they become optional keys of all layer sections.
+        embeddings: Options by embedding of several matrices; they become optional keys of ``embedding``.
     """
     document = schema.model_json_schema()
     document["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -35,14 +39,17 @@ def json_schema(
 
 
 def _layer(section: dict[str, Any], structures: Mapping[str, Sequence[Option]]) -> dict[str, Any]:
-    """A structure's name alone, or a mapping with its options; names of plug-ins are allowed as well."""
+    """Return the schema of a layer: a name, or a mapping with options.
+
+    Plug-in names are valid, too.
+    """
     names = {"examples": sorted(structures), "anyOf": [{"enum": sorted(structures)}, {"type": "string"}]}
     properties = dict(section["properties"])
     properties["structure"] = {**properties["structure"], **names}
     properties["structure"].pop("type", None)
     for structure in sorted(structures):
         for option in structures[structure]:
-            if option.name not in section["properties"]:  # else it is a section of its own
+            if option.name not in section["properties"]:  # else it is a nested section
                 properties[option.name] = _merged(properties.get(option.name), structure, option)
     return {
         "title": section.get("title", "Layer"),
@@ -51,16 +58,19 @@ def _layer(section: dict[str, Any], structures: Mapping[str, Sequence[Option]]) 
     }
 
 
-def _merged(known: dict[str, Any] | None, structure: str, option: Option) -> dict[str, Any]:
-    """One option's schema; where structures share an option's name, either type will do."""
+def _merged(former: dict[str, Any] | None, structure: str, option: Option) -> dict[str, Any]:
+    """Return the schema of an option.
+
+    If several structures have an option of this name, each of their types is valid.
+    """
     try:
         kind = TypeAdapter(option.annotation).json_schema()
     except PydanticUserError:
         kind = {}
     description = f"{structure}: {option.help} (default {option.default})"
-    if known is None:
+    if former is None:
         return {**kind, "description": description}
-    former = known.get("anyOf", [{key: value for key, value in known.items() if key != "description"}])
-    kinds = former if kind in former else [*former, kind]
-    joined = f"{known['description']}\n{description}"
+    types = former.get("anyOf", [{key: value for key, value in former.items() if key != "description"}])
+    kinds = types if kind in types else [*types, kind]
+    joined = f"{former['description']}\n{description}"
     return {**kinds[0], "description": joined} if len(kinds) == 1 else {"anyOf": kinds, "description": joined}

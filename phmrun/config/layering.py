@@ -1,4 +1,7 @@
-"""From many sources, packaged files among them, to one configuration; every mistake is reported at once."""
+"""Merging of configuration sources; all errors are reported at once.
+
+Sources are packaged files, user files and options of the command line.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,21 +27,29 @@ from phmrun.registry import FREEZE, TASKS, Option
 E = TypeVar("E", bound=Experiment)
 _LOG = logging.getLogger(__name__)
 PROVENANCE = "provenance"
-"""The key of a configuration that names others whose values nobody says."""
+"""Key whose entries state the origins of other keys' values."""
 
 
 class OptionsOf(Protocol):
-    """The options of a structure, by its name."""
+    """Function that returns the options of a structure."""
 
     def __call__(self, name: str, *, table: bool = False) -> Sequence[Option]:
-        """Those of an embedding too, where a ``table`` is meant; ``PhmrunError`` for a name that does not exist."""
+        """Return the options of a structure.
+
+        With ``table``, an embedding's name is valid, too.
+
+        Raises:
+            PhmrunError: The name is unknown.
+        """
 
 
 class Source(NamedTuple):
-    """One origin of values.
+    """Origin of configuration values.
 
-    The label is what messages call it: a file's name, ``--set``, ``--layer``. A layer's section may be the bare name of
-    its structure. A file has the line numbers of its dotted keys.
+    Attributes:
+        label: Name in messages: a file's path, ``--set``, ``--layer``.
+        values: Nested mapping of keys to values. A layer's section may be the name of a structure.
+        lines: Line number of each dotted key, from 1; empty unless the source is a file.
     """
 
     label: str
@@ -46,15 +57,17 @@ class Source(NamedTuple):
     lines: Mapping[str, int] = MappingProxyType({})
 
     def at(self, key: str) -> str:
-        """The label, with the line of ``key`` where it is known."""
+        """Return the label, followed by the line of ``key`` if it is known."""
         return f"{self.label}:{self.lines[key]}" if key in self.lines else self.label
 
 
 @dataclass(frozen=True)
 class Resolved(Generic[E]):
-    """A configuration and where each value came from.
+    """Configuration with the origin of each value.
 
-    ``origin`` has the label of every dotted key's source; "default" or "implied by other keys" where none named it.
+    Attributes:
+        config: The configuration.
+        origin: Label of the source by dotted key; "default" or "implied by other keys" if no source sets the key.
     """
 
     config: E
@@ -62,7 +75,17 @@ class Resolved(Generic[E]):
 
 
 def parse_mapping(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """The mapping in a YAML text, and the line of every dotted key; ``name`` stands for it in messages."""
+    """Parse a YAML mapping.
+
+    Return it with the line of each dotted key.
+
+    Args:
+        text: YAML text; an empty text is an empty mapping.
+        name: Name of the text in messages.
+
+    Raises:
+        PhmrunError: The text is not YAML, or is not a mapping.
+    """
     value, lines = parse_yaml_lines(text, name)
     if value is None:
         return {}, {}
@@ -73,7 +96,13 @@ def parse_mapping(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]
 
 
 def read_source(path: Path) -> Source:
-    """A YAML file, of ordinary size and kind, as a source with its line numbers; an empty file is an empty mapping."""
+    """Read a YAML file as a source with line numbers.
+
+    An empty file is an empty mapping.
+
+    Raises:
+        PhmrunError: The file cannot be read, is not a regular file, is too large, is not UTF-8 or is not a mapping.
+    """
     try:
         if not path.is_file() and path.exists():  # a directory, or a device or pipe that never ends
             raise PhmrunError("this is not a regular file", where=str(path))
@@ -88,42 +117,57 @@ def read_source(path: Path) -> Source:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; see :func:`read_source`."""
+    """Return the mapping in a YAML file; see :func:`read_source`."""
     return dict(read_source(path).values)
 
 
 def packaged_names() -> list[str]:
-    """The names of all packaged files, such as ``configs/tasks/nmt.yaml``, sorted."""
+    """Return the sorted names of all packaged configuration files.
+
+    An example is ``configs/tasks/nmt.yaml``.
+    """
     return sorted(_packaged())
 
 
 def _packaged(folder: Traversable | None = None, name: str = "configs") -> dict[str, Traversable]:
-    """All packaged files by name: the folder configs/ of the repository, ``phmrun.configs`` once installed."""
-    found: dict[str, Traversable] = {}
+    """Return the packaged files by name.
+
+    They are in the repository's folder configs/, installed as ``phmrun.configs``.
+    """
+    by_name: dict[str, Traversable] = {}
     for entry in (folder or files("phmrun.configs")).iterdir():
         path = f"{name}/{entry.name}"
         if entry.is_dir():
-            found |= _packaged(entry, path)
+            by_name |= _packaged(entry, path)
         elif path.endswith(".yaml"):
-            found[path] = entry
-    return found
+            by_name[path] = entry
+    return by_name
 
 
 def task_defaults(task: str) -> Source:
-    """The defaults of a task, ``configs/tasks/TASK.yaml``; a task of another package may have none."""
+    """Return the defaults of a task, ``configs/tasks/TASK.yaml``.
+
+    The source is empty if there is no such file.
+    """
     name = f"configs/tasks/{task}.yaml"
     file = _packaged().get(name)
     return Source(name, *parse_mapping(file.read_text(encoding="utf-8"), name)) if file else Source(name, {})
 
 
 def config_source(name: str) -> Source:
-    """A configuration file by its path, or else by its name among the packaged ones, with or without ``configs/``."""
+    """Read a configuration file by its path or packaged name.
+
+    A path takes precedence. The name may lack ``configs/``.
+
+    Raises:
+        PhmrunError: There is no such file, or it is not a YAML mapping.
+    """
     path = Path(name)
-    # Path.exists raises where the name is too long for the file system, as of text that was given in place of a name.
+    # Path.exists raises if the name is too long for the file system.
     try:
         there = path.exists()
     except OSError as error:
-        raise PhmrunError(f"this is no name of a file: {error.strerror}", where=f"{name[:100]} …") from error
+        raise PhmrunError(f"not a file name: {error.strerror}", where=f"{name[:100]} …") from error
     if there:
         return read_source(path)
     packaged = _packaged()
@@ -135,13 +179,13 @@ def config_source(name: str) -> Source:
     close = nearest(wanted, [*sorted(packaged), *beside])
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
     folder = path.parent.as_posix()
-    beside_it = [each for each in sorted(packaged) if each.startswith((f"{folder}/", f"configs/{folder}/"))]
-    valid = beside_it or list(dict.fromkeys(f"{Path(each).parent.as_posix()}/…" for each in sorted(packaged)))
+    beside_it = [entry for entry in sorted(packaged) if entry.startswith((f"{folder}/", f"configs/{folder}/"))]
+    valid = beside_it or list(dict.fromkeys(f"{Path(entry).parent.as_posix()}/…" for entry in sorted(packaged)))
     raise PhmrunError("there is no such file, here or in the package", where=name, valid=valid, hint=hint)
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested mappings from dotted keys: ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``."""
+    """Return nested mappings for dotted keys: ``{"a.b": 1}`` becomes ``{"a": {"b": 1}}``."""
     tree: dict[str, Any] = {}
     for dotted, value in values.items():
         *parents, name = dotted.split(".")
@@ -159,14 +203,21 @@ def resolve(
     *,
     on_unknown: Callable[[Problem], None] | None = None,
 ) -> Resolved[E]:
-    """Merges the sources, the last one strongest, over the schema's defaults.
+    """Merge the sources over the schema's defaults and validate.
 
-    A preset, or a network, stands for its keys at the place where it is named: other keys of the same source and of
-    later ones override it, and it overrides earlier ones. Naming another structure drops the options given for the
-    former one. Without ``options_of`` the layers' options are not checked.
+    Later sources override earlier ones.
+
+    A preset or network sets its keys as its source does: it overrides earlier sources, and other keys of the same
+    source override it. A source that names another structure removes the options of the previous one.
+
+    Args:
+        schema: Configuration class of the task.
+        sources: Sources, weakest first.
+        options_of: Options of a structure by name; None: the layers' options are not checked.
+        on_unknown: Called with each unknown key, which is then ignored; None: unknown keys are errors.
 
     Raises:
-        ConfigError: Unknown keys, unless ``on_unknown`` is called with them and they are left out, or bad values; all.
+        ConfigError: Keys are unknown or values invalid; it lists all of them.
     """
     merged = _Merged(schema)
     for source in sources:
@@ -183,10 +234,10 @@ def resolve(
     try:
         config = schema.model_validate(nested({**values, **layers}))
     except ValidationError as error:
-        # A layer whose own check has failed is still among the values, and the schema may find the same fault again.
+        # The schema may report again what a layer's own check has reported.
         named = {problem.key for problem in merged.problems}
-        found = from_validation(error, schema, merged.origin)
-        raise ConfigError([*merged.problems, *(problem for problem in found if problem.key not in named)]) from None
+        further = [p for p in from_validation(error, schema, merged.origin) if p.key not in named]
+        raise ConfigError([*merged.problems, *further]) from None
     if merged.problems:
         raise ConfigError(merged.problems)
     usual = dict.fromkeys((key for key, _ in leaves(config)), "default")
@@ -197,11 +248,18 @@ def resolve(
 def load_run_config(
     path: Path, *, schema: type[Experiment] | None = None, options_of: OptionsOf | None = None
 ) -> Experiment:
-    """The configuration that ``to_yaml`` wrote into a run, validated again; by default for the task that it names.
+    """Read and validate the configuration of a run.
 
-    A key that this version does not know is left out and said so in the log, and a key that the file lacks takes its
-    default, so that runs of older and newer versions can still be read. Without ``options_of`` the layers' options are
-    left as they are.
+    The file may be of another version of phmrun: unknown keys are ignored with a warning in the log, and missing keys
+    take their defaults.
+
+    Args:
+        path: File that :func:`to_yaml` wrote.
+        schema: Configuration class; None: that of the task that the file names.
+        options_of: Options of a structure by name; None: the layers' options are not checked.
+
+    Raises:
+        PhmrunError: The file cannot be read, names no known task, or has invalid values.
     """
     if path.exists() and not path.is_file():
         raise PhmrunError("this is not a file", where=str(path), code=ExitCode.DATA)
@@ -219,7 +277,7 @@ def load_run_config(
 
 
 class _Merged:
-    """The values of all sources by dotted key, who said them, and what was wrong with the keys."""
+    """Merged values of all sources, their origins, and problems of their keys."""
 
     def __init__(self, schema: type[Experiment]) -> None:
         self.schema = schema
@@ -231,24 +289,24 @@ class _Merged:
         self.implied: dict[str, str] = {}  # keys that a preset or network sets: the key that names it
 
     def add(self, source: Source) -> None:
-        """Lay one source over what is there; of the keys that it sets, it alone gives the provenance."""
+        """Merge a source over the values; it replaces the provenance of the keys that it sets."""
         earlier, label = self.values.pop(PROVENANCE, {}), self.origin.pop(PROVENANCE, "")
         self.put, self.implied = set(), {}
         self._add(self.schema, source.values, "", source)
-        own = self.values.get(PROVENANCE, {})
-        if isinstance(own, Mapping) and isinstance(earlier, Mapping):
+        declared = self.values.get(PROVENANCE, {})
+        if isinstance(declared, Mapping) and isinstance(earlier, Mapping):
             kept = {key: text for key, text in earlier.items() if key not in self.put}
-            if kept or own:
-                marks = spread(own, sorted(self.put - {PROVENANCE}))
+            if kept or declared:
+                marks = spread(declared, sorted(self.put - {PROVENANCE}))
                 marks = {**{key: marks[name] for key, name in self.implied.items() if name in marks}, **marks}
-                self._put(PROVENANCE, {**kept, **marks}, source.at(PROVENANCE) if own else label)
+                self._put(PROVENANCE, {**kept, **marks}, source.at(PROVENANCE) if declared else label)
         elif PROVENANCE not in self.values:
-            self._put(PROVENANCE, earlier, label)  # no mapping, which the schema refuses
+            self._put(PROVENANCE, earlier, label)  # not a mapping: the schema rejects it
 
     def _add(self, section: type[Section], values: Mapping[str, Any], prefix: str, source: Source) -> None:
         if issubclass(section, LayerConfig):
             before = self.values.get(f"{prefix}structure", section.model_fields["structure"].default)
-            if values.get("structure", before) != before:  # whose options are not the former one's
+            if values.get("structure", before) != before:  # the previous structure's options do not apply
                 for key in [key for key in self.values if key.startswith(prefix)]:
                     del self.values[key], self.origin[key]
         for selector in ("network", "preset"):
@@ -257,8 +315,8 @@ class _Merged:
                 self._put(f"{prefix}{name}", value, f"{selector} {named}, {source.at(f'{prefix}{selector}')}")
                 self.implied[f"{prefix}{name}"] = f"{prefix}{selector}"
         present = {former_name(section, name): name for name in section.model_fields}
-        for said, value in values.items():
-            name = present.get(said, said)
+        for written, value in values.items():
+            name = present.get(written, written)
             key = f"{prefix}{name}"
             field = section.model_fields.get(name)
             if field is None and not issubclass(section, LayerConfig):
@@ -270,7 +328,7 @@ class _Merged:
                 self._add(within, {"structure": value}, f"{key}.", source._replace(lines={**source.lines, **lines}))
             elif isinstance(value, Mapping):
                 self._add(within, value, f"{key}.", source)
-            elif value is not None:  # a heading without keys below it says nothing
+            elif value is not None:  # a section without keys changes nothing
                 what = f"is a section with keys of its own, not the value {value!r}"
                 valid = [f"{key}.{name}" for name in within.model_fields]
                 self.problems.append(Problem(key, what, source.at(key), valid=valid))
@@ -282,68 +340,74 @@ class _Merged:
 
 
 def _check_layer(merged: _Merged, name: str, default: LayerConfig, options_of: OptionsOf) -> LayerConfig | None:
-    """One layer's section; ``None`` where its structure is none."""
+    """Return a layer's section with all options.
+
+    None, with a problem added if needed, if its structure is invalid.
+    """
     section = type(default)
-    given = {key.removeprefix(f"{name}."): value for key, value in merged.values.items() if key.startswith(f"{name}.")}
-    structure = given.pop("structure", default.structure)
+    values = {key.removeprefix(f"{name}."): value for key, value in merged.values.items() if key.startswith(f"{name}.")}
+    structure = values.pop("structure", default.structure)
     if not isinstance(structure, str):
-        return None  # the schema says what is wrong with it
+        return None  # the schema reports it
     try:
         options = {option.name: option for option in options_of(structure, table=issubclass(section, EmbeddingConfig))}
     except PhmrunError as error:
-        said_by = merged.origin.get(f"{name}.structure")
+        origin_label = merged.origin.get(f"{name}.structure")
         advice = advise(name, structure)
         what = f"{error.what}; {advice}" if advice else f"{error.what}; one of your own needs --plugin FILE"
         close = [] if advice else nearest(structure, error.valid)
-        merged.problems.append(Problem(f"{name}.structure", what, said_by, error.valid, close))
+        merged.problems.append(Problem(f"{name}.structure", what, origin_label, error.valid, close))
         return None
     within: dict[str, LayerConfig] = {}
     for part in section.model_fields.keys() - {"structure"}:
-        keys = [key for key in given if key.partition(".")[0] == part]
+        keys = [key for key in values if key.partition(".")[0] == part]
         usual = {f"{part}.structure": getattr(default, part).structure}
-        if part not in options and any(given[key] != usual.get(key) for key in keys):
+        if part not in options and any(values[key] != usual.get(key) for key in keys):
             what = f"the layer {structure!r} is one matrix, with none inside"
             merged.problems.append(Problem(f"{name}.{part}", what, merged.origin.get(f"{name}.{keys[0]}")))
         elif part in options:
             inner = _check_layer(merged, f"{name}.{part}", getattr(default, part), options_of)
             within |= {} if inner is None else {part: inner}
-        given = {key: value for key, value in given.items() if key not in keys}
+        values = {key: value for key, value in values.items() if key not in keys}
         options.pop(part, None)
     checked = {}
-    for option, value in given.items():
+    for option, value in values.items():
         key = f"{name}.{option}"
-        said_by = merged.origin.get(key)
+        origin_label = merged.origin.get(key)
         if option not in options:
             what = f"the layer {structure!r} has no option {option!r}"
             valid = list(options) or ["no options"]
-            merged.problems.append(Problem(key, what, said_by, valid, nearest(option, options)))
+            merged.problems.append(Problem(key, what, origin_label, valid, nearest(option, options)))
         else:
-            checked[option] = _option_value(key, options[option], value, said_by, merged.problems)
-    if FREEZE.name in checked and checked[FREEZE.name] == options[FREEZE.name].default:  # of its own, perhaps
+            checked[option] = _option_value(key, options[option], value, origin_label, merged.problems)
+    if FREEZE.name in checked and checked[FREEZE.name] == options[FREEZE.name].default:  # a structure may redefine it
         del checked[FREEZE.name]
     defaults = {option.name: option.default for option in options.values() if option.default is not Parameter.empty}
-    for option in options.keys() - defaults.keys() - given.keys():
+    for option in options.keys() - defaults.keys() - values.keys():
         what = f"the layer {structure!r} needs its option {option!r}"
         merged.problems.append(Problem(f"{name}.{option}", what, merged.origin.get(f"{name}.structure")))
     defaults.pop(FREEZE.name, None)
     return section(structure=structure, **within, **checked).with_defaults(defaults)
 
 
-def _option_value(key: str, option: Option, value: Any, said_by: str | None, problems: list[Problem]) -> Any:
-    """The value of a structure's option in the option's own type; a problem where it does not fit."""
-    problem = Problem(key, f"must be a number, not {str(value).lower()}", said_by)
+def _option_value(key: str, option: Option, value: Any, origin_label: str | None, problems: list[Problem]) -> Any:
+    """Return a value converted to its option's type.
+
+    Add a problem if it does not fit.
+    """
+    problem = Problem(key, f"must be a number, not {str(value).lower()}", origin_label)
     if option.annotation not in (int, float) or not isinstance(value, bool):
         try:
             taken = TypeAdapter(option.annotation).validate_python(value)
             if type(taken) is not int or abs(taken) <= LARGEST_NUMBER:
                 return taken
-            problem = Problem(key, f"must be no larger than {LARGEST_NUMBER:,}", said_by)
+            problem = Problem(key, f"must be no larger than {LARGEST_NUMBER:,}", origin_label)
         except PydanticUserError:
-            return value  # a type of the structure's own making, which its constructor checks
+            return value  # a custom type, which the structure's constructor checks
         except ValidationError as error:
             valid = choices(option.annotation)
             close = nearest(value, valid) if isinstance(value, str) else []
-            whats = dict.fromkeys(each.what for each in from_validation(error, Section, {}))
-            problem = Problem(key, " or ".join(whats), said_by, valid, close)
+            whats = dict.fromkeys(fault.what for fault in from_validation(error, Section, {}))
+            problem = Problem(key, " or ".join(whats), origin_label, valid, close)
     problems.append(problem)
     return value

@@ -1,4 +1,7 @@
-"""Keys whose value is a name of a registry: checked against it, listed in errors, schemas and completions."""
+"""Keys whose values are names in a registry.
+
+The names are validated, and listed in errors, schemas and completions.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +14,10 @@ from phmrun.registry import Registry
 
 
 class Registered:
-    """Mark of a key that names something of a registry: ``Annotated[str, Registered(OPTIMIZERS)]``."""
+    """Annotation of a key whose value is a name in a registry.
+
+    Use it as in ``Annotated[str, Registered(OPTIMIZERS)]``.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -22,7 +28,10 @@ class Registered:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Names that are known now; those of plug-ins are allowed as well."""
+        """Return a schema that lists the registered names.
+
+        Any other text is valid, too: it may name a plug-in.
+        """
         return {"anyOf": [{"enum": self.registry.names()}, {"type": "string"}]}
 
     def _checked(self, name: str) -> str:
@@ -32,5 +41,8 @@ class Registered:
 
 
 def registered_names(field: FieldInfo) -> Sequence[str]:
-    """Return the valid names of a key that is marked as :class:`Registered`; nothing of any other."""
+    """Return the valid names of a :class:`Registered` key.
+
+    An empty sequence for any other key.
+    """
     return next((mark.registry.names() for mark in field.metadata if isinstance(mark, Registered)), ())

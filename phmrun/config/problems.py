@@ -1,4 +1,4 @@
-"""Mistakes in a configuration: collected, worded, and raised together."""
+"""Errors in a configuration: collected, worded, and raised together."""
 
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +15,14 @@ from phmrun.errors import PhmrunError, nearest
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake: its dotted key, what is wrong, who said it (``file:line`` or an option of the command line).
+    """Error in a configuration.
 
-    With the values, or the range, that would have been accepted, and the names most like the one given, best first.
+    Attributes:
+        key: Dotted key.
+        what: Description of the error.
+        source: Origin of the value: ``file:line``, or an option of the command line.
+        valid: Valid values, or the valid range.
+        suggestion: Names similar to the invalid one, most similar first.
     """
 
     key: str
@@ -27,7 +32,10 @@ class Problem:
     suggestion: Sequence[str] = ()
 
     def __str__(self) -> str:
-        """The problem in one or two lines."""
+        """Return the problem in one line.
+
+        A second line lists the valid values.
+        """
         text = f"{cut(self.key)}: {self.what}"
         if self.suggestion:
             text += f"; did you mean {' or '.join(repr(name) for name in self.suggestion)}?"
@@ -37,7 +45,7 @@ class Problem:
 
 
 class ConfigError(PhmrunError):
-    """All mistakes of a configuration at once, at least one."""
+    """All errors of a configuration, at least one."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -47,10 +55,16 @@ class ConfigError(PhmrunError):
 
 
 def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
-    """The problem of a key that the schema does not have; ``known`` are its neighbours, ``key`` is dotted."""
+    """Return the problem of a dotted key that the schema lacks.
+
+    Args:
+        key: Dotted key.
+        known: Valid keys of the same section.
+        source: Origin of the key.
+    """
     names = list(known)
     if key == "model.network":
-        what = "this task has one network, so that there is none to choose; --layer says how its matrices are built"
+        what = "this task has only one network; --layer selects the structure of its matrices"
         return Problem(key, what, source)
     what = "there is no such key"
     if source and source.startswith("--") and not source.startswith("--set"):
@@ -60,37 +74,49 @@ def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
 
 _ALGEBRAS = ("complex", "quaternion", "octonion", "sedenion")
 _PAPERS_NAMES = {"shapeshifter": "kronecker", "lowrank": "low-rank", "svd": "low-rank", "linear": "dense"}
-"""Structures by the names that papers and other programs have for them."""
+"""Names of structures by their names in papers and other programs."""
 
 
 def advise(scope: str, name: str) -> str:
-    """What to say instead of the name of a layer that is a setting of another one; empty: nothing is known of it."""
+    """Return advice on a layer's name that papers use and phmrun does not.
+
+    The text is empty if there is no advice.
+    """
     flag = f"--{scope}" if scope in ("layer", "embedding", "output") else f"--set {scope}.structure"
     sign = " " if flag == f"--{scope}" else "="
     plain = name.lower()
     if (algebra := plain.removesuffix("s")) in _ALGEBRAS:
-        return f"say {flag}{sign}hypercomplex --set {scope}.algebra={algebra}"
-    return f"say {flag}{sign}{_PAPERS_NAMES[plain]}" if plain in _PAPERS_NAMES else ""
+        return f"use {flag}{sign}hypercomplex --set {scope}.algebra={algebra}"
+    return f"use {flag}{sign}{_PAPERS_NAMES[plain]}" if plain in _PAPERS_NAMES else ""
 
 
 def from_validation(error: ValidationError, schema: type[Section], origin: Mapping[str, str]) -> list[Problem]:
-    """The problems that pydantic found, in plain words and with the range of each key."""
+    """Return pydantic's errors as problems, with valid values or ranges.
+
+    Args:
+        error: Error of pydantic.
+        schema: Section that was validated.
+        origin: Origin of each dotted key.
+    """
     problems = []
     for detail in error.errors(include_url=False):
-        path, kind, given = detail["loc"], detail["type"], detail["input"]
+        path, kind, value = detail["loc"], detail["type"], detail["input"]
         key = ".".join(str(part) for part in path) or "configuration"
         expected = _valid_values(schema, path)
-        close = nearest(given, expected) if isinstance(given, str) and kind == "literal_error" else []
-        # A mistake between the keys of a section was made by those who said its members.
-        known = [origin[name] for name in (key, key.rpartition(".")[0]) if name in origin]
+        close = nearest(value, expected) if isinstance(value, str) and kind == "literal_error" else []
+        # An error of a whole section comes from the origins of its keys.
+        labels = [origin[name] for name in (key, key.rpartition(".")[0]) if name in origin]
         members = dict.fromkeys(label for name, label in origin.items() if name.startswith(f"{key}."))
-        said_by = known[0] if known else ", ".join(members) or None
-        problems.append(Problem(key, _wording(kind, detail["msg"], given), said_by, expected, close))
+        origin_label = labels[0] if labels else ", ".join(members) or None
+        problems.append(Problem(key, _wording(kind, detail["msg"], value), origin_label, expected, close))
     return problems
 
 
 def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[str]:
-    """The choices of the field at a place, or its range, as short texts; none where that is no leaf of the schema."""
+    """Return the valid values, or the range, of the field at a path.
+
+    The list is empty if it is no leaf of the schema.
+    """
     for part in path:
         field = section.model_fields.get(str(part))
         if field is None:
@@ -106,7 +132,10 @@ def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[s
 
 
 def choices(annotation: Any) -> list[str]:
-    """The values of a type that has few: a ``Literal``, a truth value, or a union of such."""
+    """Return the values of a ``Literal``, of ``bool``, or of a union of these.
+
+    The list is empty for any other type.
+    """
     origin = get_origin(annotation)
     if origin is Literal:
         return [str(value) for value in get_args(annotation)]
@@ -120,7 +149,7 @@ def choices(annotation: Any) -> list[str]:
     return []
 
 
-def _wording(kind: str, message: str, given: Any) -> str:
+def _wording(kind: str, message: str, value: Any) -> str:
     words = {
         **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),
         **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
@@ -134,4 +163,4 @@ def _wording(kind: str, message: str, given: Any) -> str:
     if kind == "value_error":
         return message.removeprefix("Value error, ")
     text = words.get(kind, message[:1].lower() + message[1:])
-    return text if kind == "missing" else f"{text}, not {given!r}" if "must" in text else f"{given!r} {text}"
+    return text if kind == "missing" else f"{text}, not {value!r}" if "must" in text else f"{value!r} {text}"

@@ -1,4 +1,4 @@
-"""What every section of a configuration is: typed, frozen, free of unknown keys; the sections that all tasks share."""
+"""Sections of a configuration: base class, and sections that all tasks share."""
 
 import re
 import types
@@ -12,27 +12,35 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, 
 from phmrun.config.names import Registered
 from phmrun.registry import LOSSES, OPTIMIZERS, SCHEDULES
 
-SHARED_VERSION = 1  # part of every run id: raise it when a default in this file changes its value
-LARGEST_NUMBER = 2**32 - 1  # of all whole numbers in a configuration
-MOST_LAYERS = 1000  # of a network, which are built one by one
+SHARED_VERSION = 1  # part of all run ids; raise it when a default in this file changes
+LARGEST_NUMBER = 2**32 - 1  # bound of all integers in a configuration
+MOST_LAYERS = 1000  # bound of the layers of a network
 
 
 @dataclass(frozen=True)
 class Unhashed:
-    """Marks a key, or a section, that is no part of an experiment's identity: ``Annotated[int, Unhashed()]``."""
+    """Annotation of a key or section that is not part of the run id.
+
+    Use it as in ``Annotated[int, Unhashed()]``.
+    """
 
 
 @dataclass(frozen=True)
 class Formerly:
-    """Marks a renamed key with its former name, which run directories hold: it is still read, and hashed."""
+    """Annotation of a renamed key.
+
+    The former name is still valid, and is the one in the run id.
+    """
 
     name: str
 
 
 class Section(BaseModel):
-    """A group of keys. Give every field a description with its unit, its bounds, and a default.
+    """Group of keys.
 
-    A section with a field ``preset``, or ``network``, lists in ``presets`` what naming one sets, by its name.
+    Give each field a description with its unit, its bounds, and a default.
+
+    A section with a field ``preset`` or ``network`` lists the values that each choice sets in ``presets``, by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
@@ -42,7 +50,7 @@ class Section(BaseModel):
 
     @classmethod
     def all_versions(cls) -> dict[str, int]:
-        """Versions of changed mathematics, with those of the base classes."""
+        """Return the versions of changed mathematics, those of base classes included."""
         versions: dict[str, int] = {}
         for kind in reversed(cls.__mro__):
             versions |= vars(kind).get("versions", {})
@@ -51,50 +59,53 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_value_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuses ``true`` for a number, which Python would silently read as 1."""
+        """Reject ``true`` and ``false`` for numbers; Python reads them as 1 and 0."""
         if isinstance(value, bool) and info.field_name in cls.model_fields:
             kind = cls.model_fields[info.field_name].annotation
             kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-            if not any(each in (bool, Any) or True in get_args(each) for each in kinds):
+            if not any(option in (bool, Any) or True in get_args(option) for option in kinds):
                 raise ValueError(f"must not be {str(value).lower()}")
         return value
 
     @field_validator("*")
     @classmethod
     def _of_32_bits(cls, value: Any) -> Any:
-        """Refuses whole numbers that the libraries below could not take."""
+        """Reject integers above 2³² − 1 in absolute value."""
         if type(value) is int and abs(value) > LARGEST_NUMBER:
             raise ValueError(f"must be no larger than {LARGEST_NUMBER:,}")
         return value
 
 
 def former_name(section: type[Section], name: str) -> str:
-    """The name that a key had at first; its own where it has never been renamed."""
+    """Return the former name of a renamed key.
+
+    The key's name if it was never renamed.
+    """
     marks = section.model_fields[name].metadata
     return next((mark.name for mark in marks if isinstance(mark, Formerly)), name)
 
 
 def is_section(annotation: Any) -> TypeGuard[type[Section]]:
-    """Whether a field's annotation is a nested section."""
+    """Return True if a field's annotation is a nested section."""
     return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
-FilePath = Annotated[Path | None, Unhashed()]  # of the user's: its contents are part of the run id, its place is not
+FilePath = Annotated[Path | None, Unhashed()]  # a user's file: its contents are part of the run id, its path is not
 
 
 def is_hashed(section: type[Section], name: str) -> bool:
-    """True if a key is part of the identity of an experiment."""
+    """Return True if a key is part of the run id."""
     return not any(isinstance(mark, Unhashed) for mark in section.model_fields[name].metadata)
 
 
 class LayerConfig(Section):
-    """A weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""
+    """Weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""
 
     model_config = ConfigDict(extra="allow")
 
     structure: str = Field(
         "dense",
-        description="Name of the weight structure (`phmrun layers list`); every further key is an option of it.",
+        description="Name of the weight structure (`phmrun layers list`); all other keys are options of it.",
     )
     _defaults: dict[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -105,21 +116,27 @@ class LayerConfig(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The structure's options by name, ready to be passed as keywords."""
+        """Options of the structure by name, as keyword arguments; a copy."""
         return dict(self.__pydantic_extra__ or {})
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Structure and options as keyword arguments of a module."""
+        """Structure and its options as keyword arguments of a module."""
         return {"structure": self.structure, **self.options}
 
     @property
     def option_defaults(self) -> dict[str, Any]:
-        """The structure's own defaults, known once the configuration has been resolved."""
+        """Default of each option of the structure.
+
+        Empty until the configuration is resolved.
+        """
         return dict(self._defaults)
 
     def with_defaults(self, defaults: dict[str, Any]) -> Self:
-        """A copy in which every option has its value, and which remembers what the structure's defaults are."""
+        """Return a copy with all options set.
+
+        ``option_defaults`` of the copy are ``defaults``.
+        """
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         copy = type(self)(**fields, **{**defaults, **self.options})
         copy._defaults = dict(defaults)
@@ -127,45 +144,53 @@ class LayerConfig(Section):
 
 
 class MapConfig(Section):
-    """The structure of one matrix of the network, which differs from that of its scope."""
+    """Structure of a single matrix of the network."""
 
-    name: str = Field(min_length=1, description="Its place in the network, as `phmrun count-params` names it.")
-    layer: LayerConfig = Field(description="Its structure and options.")
+    name: str = Field(min_length=1, description="Name of the matrix in the network, as `phmrun count-params` lists it.")
+    layer: LayerConfig = Field(description="Structure of the matrix, with options.")
 
 
 class EmbeddingConfig(LayerConfig):
-    """A table of word vectors: a structure, or an embedding of several matrices, ``{structure: define, depth: 3}``."""
+    """Embedding table: a weight structure, or an embedding of several matrices.
+
+    An example is ``{structure: define, depth: 3}``.
+    """
 
     structure: str = Field(
         "dense",
-        description="Name of a weight structure or of an embedding (`phmrun layers list`); every further key is an "
-        "option of it.",
+        description="Name of a weight structure or an embedding (`phmrun layers list`); all other keys are options of "
+        "it.",
     )
     inside: LayerConfig = Field(
-        LayerConfig(), description="Structure of every matrix inside an embedding that has several; no structure's."
+        LayerConfig(),
+        description="Structure of the matrices inside an embedding of several matrices; invalid for weight structures.",
     )
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Structure and options as keyword arguments of what builds it."""
+        """Structure and options as keyword arguments.
+
+        ``inside`` only if it is not the default.
+        """
         inside = self.inside.arguments
         return {**super().arguments, **({} if inside == LayerConfig().arguments else {"inside": inside})}
 
 
 class DataConfig(Section):
-    """What every task's data section has; a task adds its own keys."""
+    """Data section of all tasks; a task adds its own keys."""
 
-    files: ClassVar[tuple[str, ...]] = ()  # keys that name the user's own; where one is given, the data are these files
+    files: ClassVar[tuple[str, ...]] = ()  # keys that name the user's files; any of them implies name=files
 
     name: str = Field(
-        "builtin", description='"builtin", a dataset (`phmrun data list`), or "files" for the files named below.'
+        "builtin",
+        description='"builtin" (the built-in corpus), a dataset (`phmrun data list`), or "files" (your own files).',
     )
     hold_out: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="Share of the training data that validation takes in place of the validation set, always the same: "
-        "items by a checksum of their text (trees at random), of running text the end.",
+        description="Fraction of the training data held out for validation, in place of a validation set; 0: none. The "
+        "choice is fixed: items by a checksum of their text, trees at random, running text from its end.",
     )
 
     @model_validator(mode="before")
@@ -176,11 +201,22 @@ class DataConfig(Section):
         return value
 
     def testing(self, *paths: Path) -> Self:
-        """The section with the user's own file (of parallel text two) as the test set and nothing to learn from."""
+        """Return a copy whose only data are a user's test file.
+
+        This class uses only the first path. Parallel text overrides the method and takes two.
+        """
         return self.model_copy(update={"name": "files", "hold_out": 0.0, "train": None, "dev": None, "test": paths[0]})
 
     def check_validation(self, given: Collection[str], needed: Sequence[str] = ("train", "dev")) -> None:
-        """Raises a ``ValueError`` where keys of files, ``needed`` but for what is held out, are missing or too many."""
+        """Check that training and validation files are complete.
+
+        Args:
+            given: Keys that name a file.
+            needed: Keys that must name a file. With ``hold_out``, those that begin with "dev" must not.
+
+        Raises:
+            ValueError: A key is missing, or validation has both files and ``hold_out``.
+        """
         dev = [key for key in needed if key.startswith("dev")]
         if self.hold_out and (both := [key for key in dev if key in given]):
             raise ValueError(f"validation takes either {', '.join(both)} or hold_out; give one of them")
@@ -191,129 +227,149 @@ class DataConfig(Section):
 
 
 class SplitFilesConfig(DataConfig):
-    """Data of which each split of the user's own is one file."""
+    """Data section of a task whose splits are one file each."""
 
     files = ("train", "dev", "test")
 
-    train: FilePath = Field(None, description="Training data, one item a line, or text; UTF-8, plain or .gz.")
-    dev: FilePath = Field(None, description="Validation data.")
-    test: FilePath = Field(None, description="Test data.")
+    train: FilePath = Field(
+        None, description="Your training data (`phmrun data formats TASK` prints a sample); UTF-8, plain or .gz."
+    )
+    dev: FilePath = Field(None, description="Your validation data, in the same format.")
+    test: FilePath = Field(None, description="Your test data, in the same format.")
 
     @model_validator(mode="after")
     def _files_or_a_dataset(self) -> Self:
-        given = [key for key in self.files if getattr(self, key) is not None]
-        if self.name != "files" and given:
-            raise ValueError(f"{', '.join(given)} needs name=files, not name={self.name}")
+        present = [key for key in self.files if getattr(self, key) is not None]
+        if self.name != "files" and present:
+            raise ValueError(f"{', '.join(present)} needs name=files, not name={self.name}")
         if self.name == "files":
-            self.check_validation(given)
+            self.check_validation(present)
         return self
 
 
 class ModelConfig(Section):
-    """What every task's model section is; a task adds its own keys."""
+    """Model section of all tasks; a task adds its own keys."""
 
 
 class BatchConfig(Section):
-    """How many examples go into one micro-batch, that is one forward and backward pass of one device."""
+    """Size of a micro-batch: one forward and backward pass on one device."""
 
     unit: Literal["tokens", "sentences"] = Field(
-        "tokens", description="What `size` counts: target tokens (the longest sentence times the batch) or sentences."
+        "tokens",
+        description="Unit of `size`: target tokens, padding included (longest sentence × sentences), or sentences.",
     )
-    size: int = Field(4096, ge=1, description="Target tokens or sentences (see `unit`) per micro-batch.")
+    size: int = Field(4096, ge=1, description="Target tokens or sentences (see `unit`) per micro-batch and device.")
 
 
 class OptimizerConfig(Section):
-    """The optimizer and its constants."""
+    """Optimizer and its constants."""
 
     name: Annotated[str, Registered(OPTIMIZERS)] = Field(
         "adam",
-        description="adamw and lamb decay the weights apart from the gradient; lamb: extra `optimizers`; lazy-adam: "
-        "Parser-v2's Adam, with eps inside the root, which leaves rows of tables without a gradient alone.",
+        description="Optimizer. adamw and lamb use decoupled weight decay; lamb needs the extra `optimizers`. "
+        "lazy-adam is the Adam of Parser-v2: eps is inside the square root, and table rows without a gradient stay "
+        "unchanged.",
     )
     lr: float | None = Field(
-        None, gt=0, description="Peak learning rate; null where the schedule fixes it itself (noam), and only there."
+        None, gt=0, description="Peak learning rate; null with the schedule noam, required with all others."
     )
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = Field(
-        (0.9, 0.98), description="Decay rates of the running means of gradient and squared gradient."
+        (0.9, 0.98), description="Decay rates β₁, β₂ of the running means of the gradient and of its square."
     )
-    eps: float = Field(1e-9, gt=0, description="Added to the denominator of the update.")
+    eps: float = Field(1e-9, gt=0, description="Constant ε added to the denominator of the update.")
     clip_update: float = Field(
-        0.0, ge=0, description="lazy-adam: greatest norm of the update of all weights together; 0: no limit."
+        0.0, ge=0, description="lazy-adam: largest L2 norm of the update over all weights; 0: no limit."
     )
-    weight_decay: float = Field(0.0, ge=0, description="Decay of the weights per unit of learning rate.")
+    weight_decay: float = Field(
+        0.0, ge=0, description="Weight decay λ: an L2 penalty, or with adamw and lamb decoupled from the gradient."
+    )
     rates: Literal["one", "structure"] = Field(
         "one",
-        description="one: all parameters have the same learning rate; structure: each factor of a weight matrix has "
-        "that which its shape asks for (Qiu et al. 2024), shown by --dry-run.",
+        description="one: the same learning rate for all parameters; structure: a rate for each factor of a weight "
+        "matrix by its shape (Qiu et al. 2024), shown by --dry-run.",
     )
 
 
 class ScheduleConfig(Section):
-    """How the learning rate changes over the optimizer steps."""
+    """Learning-rate schedule over the optimizer steps."""
 
     name: Annotated[str, Registered(SCHEDULES)] = Field(
         "noam",
-        description="All warm up linearly. noam: factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5); "
-        "inverse-sqrt: lr · sqrt(warmup / step); constant: lr; steps: lr, times decay after each milestone; "
-        "exponential: lr · decay^(step / period); "
-        "cosine, linear: from lr down to floor · lr at training.max_steps, along half a cosine or a line.",
+        description="Schedule; all begin with a linear warm-up. "
+        "`noam`: factor · width^-0.5 · min(step^-0.5, step · warmup^-1.5). `inverse-sqrt`: lr · sqrt(warmup / step). "
+        "`constant`: lr. `steps`: lr, multiplied by decay after each milestone. "
+        "`exponential`: lr · decay^(step / period). "
+        "`cosine`, `linear`: from lr to floor · lr at training.max_steps, along half a cosine or a line.",
     )
     warmup: int = Field(4000, ge=0, description="Length of the linear warm-up, in optimizer steps.")
-    factor: float = Field(1.0, gt=0, description="Multiplies the noam schedule; unused by the others.")
+    factor: float = Field(1.0, gt=0, description="noam: factor of the learning rate; other schedules ignore it.")
     milestones: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (), description="steps: the optimizer steps after which the rate falls, in rising order."
+        (), description="steps: optimizer steps after which the rate is multiplied by decay, in increasing order."
     )
     decay: float = Field(
-        0.1, gt=0, le=1, description="steps: what the rate is multiplied by at a milestone; exponential: in a period."
+        0.1, gt=0, le=1, description="steps: factor of the rate at each milestone; exponential: factor per period."
     )
     period: int = Field(5000, ge=1, description="exponential: optimizer steps in which the rate falls by decay.")
-    floor: float = Field(0.0, ge=0, le=1, description="cosine, linear: the last rate in parts of the peak's.")
+    floor: float = Field(0.0, ge=0, le=1, description="cosine, linear: final learning rate as a fraction of lr.")
 
 
 class TrainingConfig(Section):
-    """Length, optimisation, validation and checkpoints of a training run."""
+    """Length, optimizer, validation and checkpoints of a training run."""
 
     versions: ClassVar[Mapping[str, int]] = {"precision=bf16-mixed": 2}  # with the fused optimizer
 
-    max_steps: int | None = Field(None, ge=0, description="Stop after so many optimizer steps; 0: train nothing.")
-    max_epochs: int | None = Field(None, ge=1, description="Stop after so many passes over the training data.")
+    max_steps: int | None = Field(
+        None, ge=0, description="Maximum number of optimizer steps; 0: no training, null: no limit."
+    )
+    max_epochs: int | None = Field(
+        None, ge=1, description="Maximum number of epochs (passes over the training data); null: no limit."
+    )
     max_time: Annotated[str | None, Unhashed()] = Field(
-        None, description="Stop after so long in this process: HH:MM:SS, or a number of minutes."
+        None, description="Time limit of this process: HH:MM:SS, or a number of minutes; null: no limit."
     )
     precision: Literal["32", "bf16-mixed", "16-mixed", "64"] = Field(
-        "32", description="Floating-point format of the arithmetic, in bits; mixed keeps the weights in 32."
+        "32", description="Floating-point format in bits; the mixed formats keep the weights in 32 bits."
     )
-    optimizer: OptimizerConfig = Field(OptimizerConfig(), description="The optimizer and its constants.")
-    schedule: ScheduleConfig = Field(ScheduleConfig(), description="The learning rate over the optimizer steps.")
-    label_smoothing: float = Field(0.1, ge=0, lt=1, description="Probability mass spread over the wrong labels.")
-    clip: float = Field(0.0, ge=0, description="Largest norm of the gradient; 0 leaves it as it is.")
-    accumulate: int = Field(1, ge=1, description="Micro-batches per optimizer step.")
+    optimizer: OptimizerConfig = Field(OptimizerConfig(), description="Optimizer and its constants.")
+    schedule: ScheduleConfig = Field(ScheduleConfig(), description="Learning-rate schedule.")
+    label_smoothing: float = Field(
+        0.1, ge=0, lt=1, description="Label smoothing: probability mass spread evenly over all labels."
+    )
+    clip: float = Field(0.0, ge=0, description="Largest L2 norm of the gradient (clipping); 0: no clipping.")
+    accumulate: int = Field(1, ge=1, description="Micro-batches per optimizer step (gradient accumulation).")
     validate_every: int = Field(1000, ge=1, description="Optimizer steps between validations.")
     checkpoint_every: int = Field(1000, ge=1, description="Optimizer steps between checkpoints.")
     checkpoint_minutes: Annotated[float, Unhashed()] = Field(
-        10.0, gt=0, description="Most minutes between checkpoints, whatever checkpoint_every says."
+        10.0, gt=0, description="Maximum time between checkpoints, in minutes, in addition to `checkpoint_every`."
     )
-    keep_last: int = Field(1, ge=1, description="How many of the latest periodic checkpoints are kept for averaging.")
+    keep_last: int = Field(
+        1, ge=1, description="Number of the latest periodic checkpoints to keep; at least `average`."
+    )
     average: int = Field(
-        0, ge=0, description="The final score takes the mean of so many last checkpoints; 0: the best checkpoint."
+        0, ge=0, description="Number of last checkpoints whose mean weights are scored; 0: the best checkpoint."
     )
     average_after: int = Field(
         0,
         ge=0,
-        description="Validate, and score, with the mean of the weights over all steps from when a validation was worse "
-        "than the best of those before the last so many (NT-ASGD); 0: never.",
+        description="Non-monotone interval of NT-ASGD, in validations: averaging of the weights begins when a "
+        "validation is worse than the best one before the last `average_after`. Validation and scores then use the "
+        "average; 0: never.",
     )
-    patience: int = Field(0, ge=0, description="Stop after so many validations without a better score; 0 never.")
+    patience: int = Field(
+        0, ge=0, description="Early stopping: validations without a better score before training stops; 0: never."
+    )
     monitor: str = Field(
-        "loss", min_length=1, description='What is watched at validations: "loss" (lowest is best) or a score such as '
-        '"bleu" (highest is best).'
-    )  # fmt: skip
+        "loss",
+        min_length=1,
+        description='Score that selects the best checkpoint: "loss" (lower is better), or a metric such as "bleu", '
+        "in the metric's own direction.",
+    )
 
     @field_validator("precision", mode="before")
     @classmethod
     def _bare_number_of_bits(cls, value: Any) -> Any:
         if not isinstance(value, int | str):
-            return value  # the schema says what is wrong with it
+            return value  # the schema reports it
         return {32: "32", 64: "64", "bf16": "bf16-mixed", "16": "16-mixed", 16: "16-mixed"}.get(value, value)
 
     @field_validator("max_time", mode="before")
@@ -330,7 +386,7 @@ class TrainingConfig(Section):
         else:
             raise ValueError("must be HH:MM:SS or a number of minutes, less than a hundred years")
         if total == 0:
-            raise ValueError("must be longer than nothing")
+            raise ValueError("must be longer than 0 seconds")
         return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"
 
     @model_validator(mode="after")
@@ -342,7 +398,7 @@ class TrainingConfig(Section):
         if self.schedule.name in ("cosine", "linear") and self.max_steps is None:
             raise ValueError(f"the schedule {self.schedule.name!r} ends at training.max_steps, which is not set")
         if list(self.schedule.milestones) != sorted(set(self.schedule.milestones)):
-            raise ValueError(f"schedule.milestones must rise, unlike {list(self.schedule.milestones)}")
+            raise ValueError(f"schedule.milestones must increase, unlike {list(self.schedule.milestones)}")
         if self.schedule.name == "noam" and self.optimizer.lr is not None:
             raise ValueError(
                 "the noam schedule fixes the learning rate: set schedule.factor and optimizer.lr=null, "
@@ -354,7 +410,7 @@ class TrainingConfig(Section):
 
     @property
     def max_seconds(self) -> int | None:
-        """The time limit in seconds, if there is one."""
+        """Time limit in seconds; None: no limit."""
         if self.max_time is None:
             return None
         hours, minutes, seconds = (int(part) for part in self.max_time.split(":"))
@@ -362,54 +418,50 @@ class TrainingConfig(Section):
 
 
 class ClassTrainingConfig(TrainingConfig):
-    """Training of a network that predicts classes, by a loss of choice."""
+    """Training of a network that predicts classes, with a selectable loss."""
 
     loss: Annotated[str, Registered(LOSSES)] = Field(
-        "cross-entropy", description="Loss of a predicted class or token; validations report the cross-entropy."
+        "cross-entropy", description="Training loss of a predicted class or token; validation reports cross-entropy."
     )
 
 
 class DistillationConfig(Section):
-    """What a network that has a teacher learns from it (`phmrun compress --steps N`, `train --teacher RUN`)."""
+    """Knowledge distillation (`phmrun compress --steps N`, `train --teacher RUN`)."""
 
     weight: float = Field(
-        0.5, ge=0, le=1, description="Share of the loss that is the distance from the teacher's predictions."
+        0.5, ge=0, le=1, description="Weight of the distillation loss; the training loss has 1 - weight."
     )
-    temperature: float = Field(
-        1.0, gt=0, description="What the logits of both are divided by, so that unlikely classes count for more."
-    )
+    temperature: float = Field(1.0, gt=0, description="Temperature: divisor of the logits of teacher and student.")
 
 
 class HardwareConfig(Section):
-    """The machine that the experiment runs on; no part of what the experiment is."""
+    """Hardware of the experiment; not part of the run id."""
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu"] = Field(
-        "auto", description="What computes, as Lightning names it."
+        "auto", description="Accelerator, by Lightning's name; auto: a GPU if there is one."
     )
-    devices: int | str = Field(1, description='How many devices, a list such as "0,2", or auto for all.')
-    nodes: int = Field(1, ge=1, le=10_000, description="How many machines.")
-    strategy: str = Field("auto", description="How devices share the work: auto, ddp … as Lightning names it.")
-    workers: int = Field(0, ge=0, le=1024, description="Processes that load data beside each training process.")
-    threads: int = Field(
-        0, ge=0, le=4096, description="Threads of a process for arithmetic on the CPU; 0: torch's own choice."
-    )
+    devices: int | str = Field(1, description='Number of devices, a list such as "0,2", or auto (or -1) for all.')
+    nodes: int = Field(1, ge=1, le=10_000, description="Number of machines (nodes).")
+    strategy: str = Field("auto", description="Parallelization over devices, by Lightning's name: auto, ddp …")
+    workers: int = Field(0, ge=0, le=1024, description="Data-loading processes per training process.")
+    threads: int = Field(0, ge=0, le=4096, description="CPU threads of a process for arithmetic; 0: torch's default.")
     kernels: Literal["auto", "torch", "onednn"] = Field(
         "auto",
-        description="Library of float32 matrix products on the CPU. auto: oneDNN on processors by AMD if a probe of "
-        "the run's own products shows float32 accuracy, else torch's default (MKL). environment.json records the "
-        "choice; a run keeps it.",
+        description="Library of float32 matrix products on the CPU. auto: oneDNN on AMD processors if a test of the "
+        "run's own products shows float32 accuracy, else torch's default (MKL). environment.json records the choice; "
+        "a continued run keeps it.",
     )
     tf32: bool = Field(
         False,
-        description="Compute float32 products on a GPU in TensorFloat-32: faster on NVIDIA's Ampere and later, with 10 "
-        "bits of mantissa instead of 23. environment.json records it.",
+        description="Compute float32 products on a GPU in TensorFloat-32: faster on NVIDIA Ampere and later, with 10 "
+        "instead of 23 bits of mantissa. environment.json records it.",
     )
-    deterministic: bool = Field(False, description="Refuse operations whose result differs from call to call on a GPU.")
+    deterministic: bool = Field(False, description="Reject operations whose results vary between calls on a GPU.")
     compile: bool = Field(
         False,
-        description="Compile the model with torch.compile before training. It sums in another order, so weights and "
-        "scores differ a little from those of an uncompiled run of the same name: environment.json says which it was, "
-        "and a run that goes on under another setting warns.",
+        description="Compile the model with torch.compile before training. Sums are then in another order, so weights "
+        "and scores differ slightly from an uncompiled run of the same id. environment.json records it; a run that "
+        "continues with another setting warns.",
     )
 
     @field_validator("devices", mode="before")
@@ -430,16 +482,16 @@ class HardwareConfig(Section):
 
 
 class LoggingConfig(Section):
-    """What is reported while training, and to whom."""
+    """Progress lines during training, and mirrors of the run."""
 
-    every: float = Field(5.0, gt=0, description="Seconds between two lines of progress where there is no terminal.")
+    every: float = Field(5.0, gt=0, description="Seconds between progress lines if the output is not a terminal.")
     wandb: Literal["offline", "online", "disabled"] | None = Field(
-        None, description="Mirror of the run in Weights & Biases; null: what WANDB_MODE says, else offline."
+        None, description="Mirror of the run in Weights & Biases; null: the value of WANDB_MODE, else offline."
     )
     project: str = Field("phmrun", min_length=1, description="Weights & Biases project.")
-    entity: str | None = Field(None, description="Weights & Biases user or team; null: the account's own.")
+    entity: str | None = Field(None, description="Weights & Biases user or team; null: the account's default.")
     mirrors: tuple[Literal["tensorboard", "mlflow", "trackio"], ...] = Field(
         (),
-        description="Further mirrors, written into the run's folder when training ends; `phmrun sync RUN --to NAME` "
+        description="Further mirrors, written into the run directory when training ends; `phmrun sync RUN --to NAME` "
         "writes them at any time.",
     )
