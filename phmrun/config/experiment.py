@@ -66,8 +66,8 @@ class Experiment(Section):
     )
     provenance: Annotated[dict[str, str], Unhashed(), Formerly("unsaid")] = Field(
         {},
-        description="Origin of values by key, or by the beginning of keys: stated in a paper (section or table), released "
-        "as code (repository, file, line), or ours (reason). A later source replaces the entries of the keys it sets.",
+        description="Origin of values by key, or by the beginning of keys: stated in a paper (section or table), "
+        "released as code (repository, file, line), or ours (reason). A later source replaces the entries of its keys.",
     )
     logging: Annotated[LoggingConfig, Unhashed()] = Field(
         LoggingConfig(), description="Progress lines and mirrors (W&B, TensorBoard, MLflow, Trackio)."

@@ -19,27 +19,27 @@ _FORMS = {"said": re.compile(r"said \S.*"), "released": re.compile(r"released [\
 
 
 def kind_of(text: str) -> str:
-    """The kind of a provenance; empty if it has none, as those of runs before."""
+    """Return the kind of a provenance; empty if it has none, as in older runs."""
     word = re.split(r"[ ,:]", text, maxsplit=1)[0]
     return word if word in KINDS else ""
 
 
 def is_complete(text: str) -> bool:
-    """True if a provenance has a kind and what belongs to it: a section, a place in a repository, a reason."""
+    """Return True if a provenance has a kind and its details: a section, a place in a repository, a reason."""
     kind = kind_of(text)
     form = _FORMS.get(kind)
     return bool(form.fullmatch(text)) if form else kind == "ours" and len(text) > len("ours, ")
 
 
 def provenance_of(key: str, given: Mapping[str, str]) -> str | None:
-    """The provenance of a dotted key: its own, or that of the longest beginning of it."""
+    """Return the provenance of a dotted key: its own, or that of its longest beginning."""
     parts = key.split(".")
     names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((given[name] for name in names if name in given), None)
 
 
 def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
-    """The provenance of each of some keys; what speaks of none of them stays as it is."""
+    """Return the provenance of each key; entries that match none of the keys stay unchanged."""
     keys = list(keys)
     texts = {key: provenance_of(key, given) for key in keys}
     others = {name: text for name, text in given.items() if not any(_begins(key, name) for key in keys)}
