@@ -68,6 +68,7 @@ fuzz: $(STAMP)  ## Feed damaged input to every reader for half a minute; FUZZ="-
 
 results: $(STAMP)  ## Make RESULTS.md of the files under results/; trains nothing, needs no data
 	$(BIN)/phmrun results build results --out RESULTS.md
+	$(BIN)/phmrun verify results
 
 docs: $(STAMP)  ## Build the documentation, strictly, into site/
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -80,11 +80,13 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
     for task in dict.fromkeys(key[0] for key in first):
         chosen = [status for key, status in first.items() if key[0] == task][:MOST_CURVES]
         runs = [Run(status.run.path) for status in chosen if status.run]
+        for run in runs:
+            run.manifest.check(run.history.path)
         try:
             score = choose_score(runs, None)
             drawn = curves(runs, score, "step")
         except PhmrunError:
-            continue  # the histories have nothing in common, or one is damaged
+            continue  # the histories have nothing in common, or an older one is damaged
         drawn = [curve._replace(label=status.cell.label) for curve, status in zip(drawn, chosen, strict=True)]
         file = path.with_name(f"{path.stem}-{task}-history.svg")
         save_figure(draw_history(drawn, score, "step"), file)

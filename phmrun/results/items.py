@@ -16,6 +16,7 @@ from phmrun.errors import PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger import Run
 from phmrun.ledger.listing import OTHER_FILE
+from phmrun.ledger.manifest import Manifest
 from phmrun.ledger.record import ITEMS
 from phmrun.metric import OF, find_metric, metric_of, part_of
 from phmrun.metrics.bootstrap import Counts
@@ -85,8 +86,15 @@ def _unpacked(text: str, number: int) -> Counts:
 
 
 def _counts(path: Path, score: str) -> Items | None:
-    """Those of one run; ``None`` where its predictions or its data are not here."""
+    """Those of one run; ``None`` where its predictions or its data are not here.
+
+    Raises:
+        PhmrunError: (exit 3) The predictions are not as the run has written them.
+    """
     split, _, name = score.partition("/")
+    manifest = Manifest(path)
+    for file in (path / ITEMS, *sorted((path / "predictions").glob(f"{split}.*"))):
+        manifest.check(file)
     try:
         if (path / ITEMS).is_file():
             recorded = parse_json(read_regular(path / ITEMS))

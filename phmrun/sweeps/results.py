@@ -95,6 +95,9 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     seeds = terms.max_seeds if terms else asked.seeds
     made = recorded(file, runs_dir, asked.only, seeds)
     statuses = everything = survey(made, runs_dir)
+    for status in statuses:
+        if status.run is not None and status.run.broken is not None:
+            raise status.run.broken
     if terms:
         if asked.only:
             everything = survey(recorded(file, runs_dir, None, seeds), runs_dir)

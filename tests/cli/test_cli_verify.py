@@ -145,3 +145,14 @@ def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path):
 def test_nothing_to_verify(phmrun, tmp_path):
     assert phmrun("verify", str(tmp_path / "nowhere")).code == 2
     assert phmrun("verify", str(tmp_path)).code == 3
+
+
+@pytest.mark.slow
+def test_the_results_of_the_project_are_whole(phmrun, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path / "no data"))
+    shutil.copytree(ROOT / "results", tmp_path / "results")
+    records = sorted((tmp_path / "results").glob("*/*.json"))
+    assert [path for path in records if b'\n"sha256": "' not in path.read_bytes()[-100:]] == []
+    result = phmrun("verify", str(tmp_path / "results"))
+    assert (result.code, result.err) == (0, "")
+    assert result.out.count("✓") == len({path.name for path in records})

@@ -71,9 +71,6 @@ class Laboratory:
         self._run = run_experiment
         self.folder, self.notes = folder, Notes()
         os.environ["PHMRUN_CACHE"] = str(folder / "cache")
-        logger = logging.getLogger("phmrun")
-        logger.setLevel(logging.INFO)
-        logger.addHandler(self.notes)
         self.config: Experiment = configured("sva", folder / "corpus", SHORT)
         dense = {"layer": {"structure": "phm", "n": 2}}
         runs = [
@@ -119,6 +116,9 @@ class Laboratory:
             (copy / file).write_bytes(content)
             checksum_once.cache_clear()
             self.notes.lines.clear()
+            logger = logging.getLogger("phmrun")
+            logger.setLevel(logging.INFO)
+            logger.addHandler(self.notes)
             outcomes = self._verbs(area, copy)
         text = "\n".join(self.notes.lines)
         told = any(word in text for word in ("made again", "broken", "damaged", "checksum"))
