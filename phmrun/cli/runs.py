@@ -288,6 +288,8 @@ def reproduce(
             "scores": [row._asdict() for row in result.scores],
             "parted_at_step": result.parted,
             "explanations": result.explanations,
+            "verdict": str(result.agreement.outcome),
+            "sentence": result.agreement.sentence,
         }
         console.print_json(facts)
     else:
@@ -314,6 +316,7 @@ def _print_reproduction(result: "Reproduction") -> None:
     say("what could explain it:")
     for line in result.explanations:
         say(f"  {line}")
+    say(result.agreement.sentence)
 
 
 @app.command("archive")

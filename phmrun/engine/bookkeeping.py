@@ -1,6 +1,7 @@
 """What training writes into the run directory beside its checkpoints: log, environment, outcome, scores."""
 
 import logging
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -162,6 +163,7 @@ def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
     return {
         "threads": torch.get_num_threads(),
         "accelerators": [{"name": each.name, "memory_bytes": each.total_memory, **gpus} for each in found],
+        "arithmetic": arithmetic(),
         "kernels": kernels.library,
         "kernels_reason": kernels.reason,
         "settings": {
@@ -175,6 +177,17 @@ def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
             "mkldnn": torch.backends.mkldnn.is_available(),
         },
     }
+
+
+def arithmetic() -> dict[str, Any]:
+    """Instruction set that torch uses on the CPU, and its libraries for products: their versions as built."""
+    built = torch.__config__.show()
+    found = {
+        "blas": re.search(r"Math Kernel Library Version (\S+)|BLAS_INFO=(\w+)", built),
+        "onednn": re.search(r"MKL-DNN v(\S+)", built),
+    }
+    versions = {name: next(filter(None, match.groups())) for name, match in found.items() if match}
+    return {"instruction_set": torch.backends.cpu.get_cpu_capability(), **versions}
 
 
 @contextmanager

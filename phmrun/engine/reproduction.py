@@ -13,6 +13,7 @@ from torch import Tensor
 
 from phmrun.config import Experiment, HardwareConfig, run_id, with_absolute_paths
 from phmrun.documents import parsed
+from phmrun.engine.agreement import Agreement, agreement
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
 from phmrun.engine.code import foreign_marks
 from phmrun.engine.experiment import build_data, plugin_marks, train
@@ -65,6 +66,11 @@ class Reproduction:
     scores: tuple[ScoreDifference, ...]
     parted: int | None
     explanations: tuple[str, ...]
+
+    @property
+    def agreement(self) -> Agreement:
+        """Verdict on both runs."""
+        return agreement(self.run, self.again, identical=self.identical)
 
     @property
     def identical(self) -> bool:
@@ -237,6 +243,10 @@ def _explanations(run: Run, again: Run) -> Iterator[str]:
     for entry in segments:
         seen |= dict.fromkeys(differences(entry, new[-1]))
     yield from seen
+    if not segments[-1].get("cpu") and new[-1].get("cpu"):
+        here = ", ".join(f"{name} {value}" for name, value in new[-1]["cpu"].items())
+        used = new[-1].get("arithmetic", {}).get("instruction_set")
+        yield f"the record names no CPU family, model or instruction set; here: {here}, {used}"
     for before, after in itertools.pairwise(segments):
         if after.get("first_step") and differences(before, after):
             yield f"it went on in another environment from step {after['first_step']:,}"

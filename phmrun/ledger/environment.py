@@ -33,6 +33,8 @@ COMPARED = (
     "code",
     "system",
     "processor",
+    "cpu",
+    "arithmetic",
     "accelerators",
     "threads",
     "kernels",
@@ -110,6 +112,17 @@ def processor() -> str:
     return found.group(1) if found else platform.processor() or platform.machine()
 
 
+def cpu() -> dict[str, Any]:
+    """Vendor, family, model and stepping of the processor; empty if the system does not tell."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    named = {"vendor": "vendor_id", "family": "cpu family", "model": "model", "stepping": "stepping"}
+    facts = {name: re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE) for name, key in named.items()}
+    return {name: match.group(1).strip() for name, match in facts.items() if match}
+
+
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """List the facts that can change what is computed and differ in two entries: "threads: 1, then 2"."""
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
@@ -118,7 +131,12 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
         {**FORMERLY, **{key: value for key, value in facts.items() if key != "code.diff" and value is not None}}
         for facts in named
     )
-    keys = dict.fromkeys([*before, *after])
+    keys = [
+        key
+        for key in dict.fromkeys([*before, *after])
+        # Records of earlier versions lack these, which says nothing of the machine.
+        if not key.startswith(("cpu.", "arithmetic.")) or (key in before and key in after)
+    ]
     return [f"{key}: {before.get(key)}, then {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from phmrun.errors import PhmrunError
-from phmrun.ledger.environment import code, command, differences, now, packages, processor, usable_cores
+from phmrun.ledger.environment import code, command, cpu, differences, now, packages, processor, usable_cores
 from phmrun.ledger.run import Run
 
 WRITE_EVERY = 30.0
@@ -77,6 +77,7 @@ def facts(run: Run) -> dict[str, Any]:
         "system": platform.platform(),
         "host": socket.gethostname(),
         "processor": processor(),
+        "cpu": cpu(),
         "cores": os.cpu_count(),
         "usable_cores": usable_cores(),
         "memory_bytes": memory,

@@ -86,6 +86,12 @@ def test_other_weights_are_told_and_explained_by_what_is_on_record(tmp_path, mon
     assert "test/accuracy" in {item.name for item in actual.scores}
     assert any(f"threads: {threads + 1}, then {threads}" in line for line in actual.explanations)
     assert compare(actual.again, actual.again).identical
+    assert compare(actual.again, actual.again).agreement.sentence == "identical"
+    assert str(actual.agreement.outcome) in ("the end within noise", "different")
+    assert "test/accuracy differs by" in actual.agreement.sentence
+    assert "interval over test items" in actual.agreement.sentence
+    assert {"vendor", "family", "model", "stepping"} >= set(two["cpu"])
+    assert two["arithmetic"]["instruction_set"]
 
 
 def test_what_cannot_be_reproduced(tmp_path):
