@@ -271,7 +271,8 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
     # torch's lack of memory is recognised by name, since torch may not be loaded.
     lack = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     if lack or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error)):
-        hint = "Give a smaller --batch-size with a larger --accumulate, or a smaller --preset."
+        hint = "Give a smaller --batch-size with a larger --accumulate, or a smaller --preset. "
+        hint += "A batch holds at least one sentence: if one is very long, split it or leave it out."
         console.print_error(PhmrunError("the memory is not enough", hint=hint, code=ExitCode.TRAINING))
         return ExitCode.TRAINING
     summary = " ".join(str(error).split())[:300]

@@ -95,7 +95,7 @@ class OutOfMemoryError(RuntimeError):
         (PhmrunError("no data", code=ExitCode.DATA), 3, "no data"),
         (PhmrunError("NaN", code=ExitCode.TRAINING), 4, "NaN"),
         (MemoryError(), 4, "memory"),
-        (OutOfMemoryError("CUDA out of memory"), 4, "memory"),
+        (OutOfMemoryError("CUDA out of memory"), 4, "split it or leave it out"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), 4, "memory"),
         (RuntimeError("shape mismatch\nat line 2"), 1, "this is a bug: RuntimeError: shape mismatch at line 2"),
         (KeyboardInterrupt(), 130, ""),
