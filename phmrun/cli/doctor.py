@@ -98,6 +98,23 @@ def _torch() -> Iterator[Check]:
         advice = "The preset tiny trains in minutes here; base wants a GPU and a torch that was built for it."
         yield Check("devices", "warning", "CPU only", advice)
     yield _bf16()
+    yield _load()
+
+
+def _load() -> Check:
+    """Cores that other processes use now, and what runs do about it."""
+    from phmrun.ledger.environment import usable_cores
+    from phmrun.ledger.load import busy_cores
+
+    busy, cores = busy_cores(), usable_cores()
+    found = f"{busy} of {counted(cores, 'core')} busy"
+    if not busy:
+        return Check("load", "ok", found)
+    advice = (
+        f"New runs compute with {counted(max(1, cores - busy), 'thread')}; a run keeps its number when it is resumed. "
+        "hardware.threads=N or OMP_NUM_THREADS sets another."
+    )
+    return Check("load", "ok", found, advice)
 
 
 def _bf16() -> Check:

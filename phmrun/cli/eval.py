@@ -52,8 +52,10 @@ def evaluate(
     # Before torch is imported, which takes seconds, so that a mistyped name is told at once.
     found = Run.find(runs_dir, run)
     with waiting("preparing"):
+        from phmrun.engine.arithmetic import set_threads
         from phmrun.engine.trained_model import evaluate_run, open_run
 
+        set_threads()
     metrics = evaluate_run(
         open_run(found),
         split=split or "test",

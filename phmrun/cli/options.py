@@ -152,7 +152,7 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
         ("nodes", int, "hardware.nodes", "Machines (default: 1)."),
         ("strategy", str, "hardware.strategy", "auto (default), ddp …"),
         ("workers", int, "hardware.workers", "Processes that load data, per training process (default: 0)."),
-        ("threads", int, "hardware.threads", "CPU threads for arithmetic; 0: torch's own choice (default)."),
+        ("threads", int, "hardware.threads", "CPU threads for arithmetic; 0: all free cores (default)."),
         ("deterministic", bool, "hardware.deterministic", "Refuse operations that differ from call to call."),
     ),
     LOGGING: (

@@ -43,9 +43,11 @@ def predict(
     found = Run.find(runs_dir, run)
     interactive = text is None and sys.stdin.isatty()
     with waiting("preparing"):
+        from phmrun.engine.arithmetic import set_threads
         from phmrun.engine.trained_model import open_run
         from phmrun.text.lines import raw_lines
 
+        set_threads()
         trained = open_run(found)
         kernels = trained.kernels()
         predictor = trained.predictor(

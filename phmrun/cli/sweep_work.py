@@ -9,7 +9,10 @@ from pathlib import Path
 from phmrun.cli import console
 from phmrun.cli.sweep_output import tell_faults
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
+from phmrun.ledger import Run
 from phmrun.ledger.environment import usable_cores
+from phmrun.ledger.run import directory_of
+from phmrun.ledger.segment import read_segments
 from phmrun.progress import note
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct
@@ -96,8 +99,20 @@ def local_workers(made: Plan, runs_dir: Path, jobs: int | None, threads: int) ->
     devices = _devices(made)
     executor = LocalExecutor(jobs or len(devices) or 1, devices)
     slots = executor.room()
-    share = max(1, usable_cores() // slots) if slots > 1 else 0
+    share = max(1, usable_cores() // slots) if slots > 1 else _threads_alone(made, runs_dir)
     return Workers(workplace(made, runs_dir), executor, threads or share)
+
+
+def _threads_alone(made: Plan, runs_dir: Path) -> int:
+    """Return one number of threads for all runs of a sweep: that of its first run, else that of the free cores."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return 0
+    for cell in made.cells:
+        if cell.run_id and (segments := read_segments(Run(directory_of(runs_dir, cell.run_id)))):
+            return int(segments[0].get("threads") or 0)
+    from phmrun.engine.arithmetic import set_threads
+
+    return set_threads()
 
 
 def _devices(made: Plan) -> list[str]:

@@ -444,7 +444,12 @@ class HardwareConfig(Section):
     nodes: int = Field(1, ge=1, le=10_000, description="Number of machines (nodes).")
     strategy: str = Field("auto", description="Parallelization over devices, by Lightning's name: auto, ddp …")
     workers: int = Field(0, ge=0, le=1024, description="Data-loading processes per training process.")
-    threads: int = Field(0, ge=0, le=4096, description="CPU threads of a process for arithmetic; 0: torch's default.")
+    threads: int = Field(
+        0,
+        ge=0,
+        le=4096,
+        description="CPU threads of a process for arithmetic; 0: torch's default, fewer if other processes use cores.",
+    )
     kernels: Literal["auto", "torch", "onednn"] = Field(
         "auto",
         description="Library of float32 matrix products on the CPU. auto: oneDNN on AMD processors if a test of the "

@@ -1,6 +1,7 @@
-"""Library of a run's matrix products: chosen at its beginning, recorded in ``environment.json``, kept on resume."""
+"""Threads and library of a run's arithmetic: chosen once, recorded in ``environment.json``, kept on resume."""
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,10 +9,41 @@ import torch
 from torch import nn
 
 from phmrun.config import Experiment
+from phmrun.errors import counted
 from phmrun.kernels import Choice, choose, products_of
-from phmrun.ledger.environment import FORMERLY
+from phmrun.ledger.environment import FORMERLY, usable_cores
+from phmrun.ledger.load import busy_cores
 
 LOG = logging.getLogger("phmrun.engine")
+
+
+def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) -> int:
+    """Set and return the number of threads for arithmetic on the CPU.
+
+    Torch takes all cores, and threads that wait for a busy core take up to four times as long as one thread alone. So
+    fewer are chosen if other processes are computing.
+
+    Args:
+        threads: Number that the user set; 0: chosen here, unless ``OMP_NUM_THREADS`` is in the environment.
+        segments: Entries of the run's processes so far, whose number is kept.
+    """
+    if not threads and "OMP_NUM_THREADS" not in os.environ:
+        threads = int((segments[-1].get("threads") if segments else 0) or _free_threads())
+    if threads:
+        torch.set_num_threads(threads)
+    return torch.get_num_threads()
+
+
+def _free_threads() -> int:
+    """Return the number of threads that find a core, at most torch's own choice, and say so if they are fewer."""
+    usual, busy = torch.get_num_threads(), busy_cores()
+    free = max(1, min(usual, usable_cores() - busy))
+    if free < usual:
+        taken = f"{busy} of {counted(usable_cores(), 'core')} {'is' if busy == 1 else 'are'} busy"
+        LOG.info(
+            "%s: computing with %s instead of %s (hardware.threads sets it)", taken, counted(free, "thread"), usual
+        )
+    return free
 
 
 def kernels_of(

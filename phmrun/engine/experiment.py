@@ -7,12 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from phmrun.config import Experiment, Task, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.config.identity import canonical_identity
 from phmrun.datasets.reading import verify_sizes
-from phmrun.engine.arithmetic import kernels_of
+from phmrun.engine.arithmetic import kernels_of, set_threads
 from phmrun.engine.bookkeeping import (
     clear,
     has_begun,
@@ -212,12 +210,13 @@ def train(
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
-        if config.hardware.threads:
-            torch.set_num_threads(config.hardware.threads)
         hint = "The same command then continues from the last checkpoint."
         with log_file(run), outcome_kept(run), disk_errors(ExitCode.TRAINING, hint):
+            segments = _segments(run)
+            if config.hardware.threads or (config.hardware.devices, config.hardware.nodes) == (1, 1):
+                set_threads(config.hardware.threads, segments)  # several processes share the cores by themselves
             network = partial(network_without_weights, config, data.vocabulary.sizes)
-            kernels = kernels_of(config, network, _segments(run))
+            kernels = kernels_of(config, network, segments)
             tf32 = tf32_products(config.hardware.tf32)
             with kernels.applied(), tf32, recorded(run, config, kernels, is_leader()) as segment:
                 return _train(config, data, run, parent, plugins or {}, derivation, segment)

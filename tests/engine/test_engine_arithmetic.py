@@ -7,7 +7,7 @@ import torch
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.engine import arithmetic, experiment
-from phmrun.engine.arithmetic import kernels_of
+from phmrun.engine.arithmetic import kernels_of, set_threads
 from phmrun.engine.reproduction import reproduce
 from phmrun.engine.trained_model import evaluate_run, open_run
 from phmrun.kernels import Choice, switch
@@ -122,3 +122,37 @@ def test_a_refusal_is_one_line_of_the_log(monkeypatch, tmp_path, caplog):
     assert kernels_of(config, lambda: None).library == "torch"
     (record,) = caplog.records
     assert "hardware.kernels=onednn is not possible" in record.message
+
+
+@pytest.fixture
+def cores(monkeypatch):
+    """A machine of four cores; the cores that are busy, and the numbers of threads that are set."""
+    state = {"busy": 0, "threads": 4}
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(arithmetic, "usable_cores", lambda: 4)
+    monkeypatch.setattr(arithmetic, "busy_cores", lambda: state["busy"])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: state["threads"])
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: state.update(threads=number))
+    return state
+
+
+@pytest.mark.parametrize(("busy", "threads"), [(0, 4), (1, 3), (4, 1), (9, 1)])
+def test_a_new_run_leaves_busy_cores_alone(cores, busy, threads, caplog):
+    caplog.set_level("INFO", logger="phmrun")
+    cores["busy"] = busy
+    assert set_threads() == threads
+    assert len(caplog.records) == (busy > 0)
+
+
+def test_a_run_keeps_its_number_of_threads(cores):
+    cores["busy"] = 3
+    assert set_threads(0, [{"threads": 2}]) == 2
+    assert set_threads(3, [{"threads": 2}]) == 3
+    assert set_threads(0, [{}]) == 1
+
+
+def test_the_environment_decides_before_the_load(cores, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    cores["busy"] = 3
+    assert set_threads() == 4
+    assert set_threads(0, [{"threads": 2}]) == 4

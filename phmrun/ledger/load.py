@@ -1,0 +1,50 @@
+"""Load of this machine's processor cores by other processes. Imports no torch."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+STAT = Path("/proc/stat")
+LOOK = 0.25
+"""Seconds over which the load is measured."""
+IDLE = (3, 4)
+"""Columns of ``/proc/stat`` in which a core waits: idle, and idle for a disk."""
+
+
+def busy_cores(seconds: float = LOOK) -> int:
+    """Return the usable cores that are busy now, rounded; 0 where the system does not tell.
+
+    This process sleeps meanwhile, so the load is that of others.
+    """
+    before = core_ticks()
+    if not before:
+        return 0
+    time.sleep(seconds)
+    after = core_ticks()
+    shares = (_busy_share(before[core], after[core]) for core in usable() if core in before and core in after)
+    return round(sum(shares))
+
+
+def usable() -> set[int]:
+    """Return the numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def core_ticks() -> dict[int, list[int]]:
+    """Return clock ticks by kind for each core, as ``/proc/stat`` has them; empty on other systems."""
+    try:
+        lines = STAT.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    rows = [line.split() for line in lines if line.startswith("cpu") and line[3:4].isdigit()]
+    return {int(row[0][3:]): [int(ticks) for ticks in row[1:9]] for row in rows}
+
+
+def _busy_share(before: Sequence[int], after: Sequence[int]) -> float:
+    """Return the share of time between two readings in which a core was busy."""
+    ticks = [late - early for early, late in zip(before, after, strict=True)]
+    total = sum(ticks)
+    return (total - sum(ticks[column] for column in IDLE)) / total if total > 0 else 0.0
