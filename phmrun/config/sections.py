@@ -259,6 +259,17 @@ class BatchConfig(Section):
         description="Unit of `size`: target tokens, padding included (longest sentence × sentences), or sentences.",
     )
     size: int = Field(4096, ge=1, description="Target tokens or sentences (see `unit`) per micro-batch and device.")
+    order: Literal["bucketed", "file"] = Field(
+        "bucketed",
+        description="bucketed: sentences of like length together, drawn anew in each epoch; file: as they stand in the "
+        "file, in every epoch alike (unit=sentences).",
+    )
+
+    @model_validator(mode="after")
+    def _order_counts_sentences(self) -> Self:
+        if self.order == "file" and self.unit != "sentences":
+            raise ValueError("order=file needs unit=sentences")
+        return self
 
 
 class OptimizerConfig(Section):

@@ -24,7 +24,7 @@ from phmrun.decoding.candidates import Candidates, log_probabilities, only_token
 from phmrun.decoding.step import LEAVING_PART, State, StepDecoder
 from phmrun.errors import PhmrunError
 
-Penalty = Literal["gnmt", "power"]
+Penalty = Literal["gnmt", "power", "steps"]
 _CLOSED = float("inf")  # no live hypothesis can exceed the threshold of a finished sentence
 _IMPOSSIBLE = float("-inf")
 

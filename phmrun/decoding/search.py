@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
 from phmrun.decoding.beam import Hypothesis, Penalty, beam_search
 from phmrun.decoding.step import State, StepDecoder
+from phmrun.decoding.stepwise import stepwise_search
 from phmrun.errors import PhmrunError
 from phmrun.progress import progress
 
@@ -52,6 +54,9 @@ def translate(
         for row, index in zip(padded, indices, strict=True):
             row[: len(sources[index])] = sources[index]
         tokens = torch.from_numpy(padded).to(device)
+        if penalty == "steps":
+            ends: dict[str, Any] = {"bos": bos, "eos": eos, "max_lengths": limits}
+            return stepwise_search(decoder, tokens, beam=beam, alpha=alpha, nbest=nbest, **ends)
         search = partial(beam_search, decoder, tokens, beam=beam, alpha=alpha, nbest=nbest, penalty=penalty)
         return search(bos=bos, eos=eos, pad=pad, max_lengths=limits)
 

@@ -142,6 +142,7 @@ class Batching:
         accumulate: Micro-batches per optimizer step and process.
         seed: Seed of the batch order.
         workers: Processes that load training batches; 0: none beside this one.
+        order: "bucketed" by length and drawn anew in each epoch, or as in the "file".
     """
 
     unit: Unit
@@ -149,12 +150,13 @@ class Batching:
     accumulate: int
     seed: int
     workers: int
+    order: str = "bucketed"
 
 
 def batching_of(config: Experiment) -> Batching:
     """What an experiment says of it."""
     batch, seed, workers = config.batch, config.seed, config.hardware.workers
-    return Batching(batch.unit, batch.size, config.training.accumulate, seed, workers)
+    return Batching(batch.unit, batch.size, config.training.accumulate, seed, workers, batch.order)
 
 
 class BucketedData(DataModule[V]):
@@ -186,7 +188,10 @@ class BucketedData(DataModule[V]):
         """How the training split is cut into batches."""
         weights = self.weights()
         first, *_, last = self.lengths("train") * 2
-        return BatchPlan(first, last, unit=self.batching.unit, size=self.batching.size, weights=weights)
+        ordered = self.batching.order == "file"
+        return BatchPlan(
+            first, last, unit=self.batching.unit, size=self.batching.size, weights=weights, ordered=ordered
+        )
 
     def _stream(self, start: int = 0, rank: int = 0, world: int = 1) -> BatchStream:
         seed, accumulate = self.batching.seed, self.batching.accumulate

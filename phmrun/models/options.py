@@ -113,6 +113,9 @@ class TransformerOptions(ModelConfig):
         description="Order n of the second map of each feed-forward network, where it is to differ from the layer's; "
         "16 is the slip in Demir and Barutçu's PHM+ at n = 2, 4 and 8.",
     )
+    start: Literal["usual", "glorot"] = Field(
+        "usual", description="Weights at the start: each layer's, or all matrices and factors of Glorot's distribution."
+    )
     tie: Literal["all", "decoder", "none"] = Field(
         "all", description="Shared: both embeddings and the output layer; the decoder's two; nothing."
     )

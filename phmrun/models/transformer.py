@@ -315,6 +315,10 @@ class Transformer(EncoderDecoder):
         drawn = [self.source_embedding, self.target_embedding, *([] if self.tied else [self.output])]
         for module in dict.fromkeys(drawn):
             module.reset_parameters(width**-0.5)  # type: ignore[operator]
+        if options.start == "glorot":
+            for parameter in self.parameters():
+                if parameter.dim() > 1:
+                    nn.init.xavier_uniform_(parameter)
 
 
 def with_tables(network: EncoderDecoder) -> EncoderDecoder:

@@ -35,6 +35,7 @@ class BatchPlan:
         unit: What ``size`` counts: ``tokens`` (padded, of the longer side) or ``sentences``.
         size: Most tokens, or sentences, in one batch.
         weights: Weight of each sentence in the loss, [sentences]; by default its target tokens and the end token.
+        ordered: Batches of consecutive sentences in the order of the file, in every epoch alike.
 
     Raises:
         ValueError: The corpus is empty, the two sides differ in length, or ``size`` is below 1.
@@ -48,6 +49,7 @@ class BatchPlan:
         unit: Unit,
         size: int,
         weights: ArrayLike | None = None,
+        ordered: bool = False,
     ) -> None:
         source = np.asarray(source_lengths, dtype=np.int32)
         target = np.asarray(target_lengths, dtype=np.int32)
@@ -62,6 +64,7 @@ class BatchPlan:
         self._classes[classes] = np.concatenate([np.zeros(1, np.int32), np.cumsum(steps, dtype=np.int32)])
         costs = np.maximum(bound * SOURCE_CLASS, longest) + 1
         self.starts: NDArray[np.int64] = _cuts(costs, size) if unit == "tokens" else np.arange(0, source.size, size)
+        self.ordered = ordered
         self._weights = target.astype(np.int64) + 1 if weights is None else np.asarray(weights, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -75,6 +78,11 @@ class BatchPlan:
             Sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded, end
             tokens included.
         """
+        if self.ordered:
+            order = np.arange(len(self._classes), dtype=np.int32)
+            ends = np.append(self.starts[1:], len(order))
+            weights = np.add.reduceat(self._weights, self.starts)
+            return [order[start:end] for start, end in zip(self.starts, ends, strict=True)], weights
         stream = np.random.PCG64([seed, epoch])
         shuffled = np.argsort(stream.random_raw(len(self._classes)), kind="stable").astype(np.int32)
         order = shuffled[np.argsort(self._classes[shuffled], kind="stable")]

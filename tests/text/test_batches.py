@@ -149,3 +149,11 @@ def test_evaluation_goes_from_long_to_short():
 def test_no_corpus_is_no_plan(wrong):
     with pytest.raises(ValueError, match="no batches"):
         BatchPlan(*wrong, unit="tokens", size=10)
+
+
+def test_batches_in_the_order_of_the_file():
+    plan = BatchPlan([3, 1, 9, 2, 2], [1, 1, 1, 5, 1], unit="sentences", size=2, ordered=True)
+    for epoch in (0, 1):
+        batches, weights = plan.epoch(7, epoch)
+        assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3], [4]]
+        assert weights.tolist() == [4, 8, 2]

@@ -89,8 +89,10 @@ class DecodingConfig(Section):
 
     beam: int = Field(5, ge=1, description="Hypotheses kept per sentence; 1 is greedy.")
     alpha: float = Field(0.6, ge=0, description="Strength of the length penalty; 0: none.")
-    penalty: Literal["gnmt", "power"] = Field(
-        "gnmt", description="Divides log-probabilities: ((5 + length) / 6)^alpha, or length^alpha (CTranslate2)."
+    penalty: Literal["gnmt", "power", "steps"] = Field(
+        "gnmt",
+        description="Divides log-probabilities: ((5 + length) / 6)^alpha, or length^alpha (CTranslate2); steps: "
+        "divides probabilities by length^alpha at every step (PHM+).",
     )
     engine: Literal["torch", "ctranslate2"] = Field(
         "torch", description="What searches: phmrun, or the library CTranslate2, which knows the penalty `power` only."
@@ -122,6 +124,8 @@ class DecodingConfig(Section):
     def _engine_quantizes(self) -> Self:
         if self.quantization != "none" and self.engine == "torch":
             raise ValueError(f"quantization={self.quantization} needs engine=ctranslate2")
+        if self.penalty == "steps" and self.engine != "torch":
+            raise ValueError("penalty=steps needs engine=torch")
         return self
 
 

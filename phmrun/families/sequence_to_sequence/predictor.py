@@ -73,7 +73,7 @@ class Search:
 
     def signature(self) -> str:
         """What of the search a score depends on, as ``key:value`` pairs."""
-        penalty = "|penalty:power" if self.penalty == "power" else ""
+        penalty = "" if self.penalty == "gnmt" else f"|penalty:{self.penalty}"
         limit = f"{self.max_length_ratio:g}x+{self.max_length_offset}"
         application = self.application if self.parts()[1] == "dense" else f"{self.application}-throughout"
         applied = f"|application:{application}" if self.engine == "torch" else ""
