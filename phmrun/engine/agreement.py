@@ -54,6 +54,8 @@ class Agreement:
         course = (
             "no step of training agrees" if self.until is None else f"the same up to rounding until step {self.until:,}"
         )
+        if self.outcome is Outcome.ROUNDING:
+            return f"{self.outcome} over all steps; {self.score} differs by {self.gap:+.4g}"
         if self.gap is None:
             return f"{self.outcome}: {course}; no score to compare"
         if self.noise is None:

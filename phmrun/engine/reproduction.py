@@ -242,7 +242,8 @@ def _explanations(run: Run, again: Run) -> Iterator[str]:
     seen: dict[str, None] = {}
     for entry in segments:
         seen |= dict.fromkeys(differences(entry, new[-1]))
-    yield from seen
+    # Small results name only the packages that compute.
+    yield from (line for line in seen if not (line.startswith("packages.") and ": None, then" in line))
     if not segments[-1].get("cpu") and new[-1].get("cpu"):
         here = ", ".join(f"{name} {value}" for name, value in new[-1]["cpu"].items())
         used = new[-1].get("arithmetic", {}).get("instruction_set")
