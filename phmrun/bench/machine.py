@@ -29,6 +29,8 @@ def facts() -> dict[str, Any]:
     """What the figures were measured with, all of it JSON."""
     return {
         "processor": processor(),
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "blas": "MKL" if torch.backends.mkl.is_available() else "other",
         "threads": torch.get_num_threads(),
         "clock": "CPU time" if counts_cpu_time() else "wall",
         "last_level_cache_bytes": last_level_cache(),

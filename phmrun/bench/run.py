@@ -154,6 +154,7 @@ def bench_run(
     parts: Sequence[Part] = ("training", "decoding"),
     profiled: bool = False,
     device: str = "auto",
+    finished: Callable[[Report], None] = lambda report: None,
 ) -> Report:
     """Measures a run's model, be it trained for one step, and opponents in the same rounds.
 
@@ -162,7 +163,8 @@ def bench_run(
     "ctranslate2-int8": the run's own weights in that engine, which decodes only. A task that does not translate has
     "dense" alone, and measures it in training only, because what its random weights say may take longer to decode.
 
-    "decoding" is whatever answers the task gives; ``profiled`` also says which operations take the time.
+    "decoding" is whatever answers the task gives; ``profiled`` also says which operations take the time. ``finished``
+    is called with a report of each phase as soon as it is measured.
 
     Raises:
         PhmrunError: A run cannot be used, its data are missing, an opponent is of another task, or ``transformers`` is
@@ -176,6 +178,8 @@ def bench_run(
     ours = _system(trained, place)
     for opponent in against:
         _check_opponent(opponent, trained, ours)
+    label = network_label(trained.config.model_dump(mode="json")) or "run"
+    machine = {**facts(), "device": place}
     exact = "dense" in against or ("hf" in against and _lent(trained, ours) is None)
     plans: list[tuple[Phase, Prepare]] = []
     if "decoding" in parts and isinstance(ours, Ours):
@@ -205,9 +209,9 @@ def bench_run(
             phase.timings = interleave(passes, rounds=amount.rounds, settle=waiter(place))
             if profiled:
                 phase.operations = profile_call(passes["run"], device=place)
+            finished(Report(run, label, machine, [phase]))
             advance(1)
-    label = network_label(trained.config.model_dump(mode="json")) or "run"
-    return Report(run, label, {**facts(), "device": place}, [phase for phase, _ in plans])
+    return Report(run, label, machine, [phase for phase, _ in plans])
 
 
 def opened(run: Run) -> tuple[TrainedModel, Any]:

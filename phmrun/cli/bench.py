@@ -11,7 +11,7 @@ from phmrun.cli.decoding import Device
 from phmrun.cli.measuring import Repeats, Texts, Threads, measured
 from phmrun.cli.options import Json, RunArgument, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.progress import progress, waiting
+from phmrun.progress import note, progress, waiting
 
 if TYPE_CHECKING:
     from phmrun.bench.run import Report
@@ -156,12 +156,21 @@ def bench_run(
         parts=(only,) if only else PARTS,  # type: ignore[arg-type]
         profiled=profile,
         device=device,
+        finished=_keep,
     )
     report.record()
     if as_json:
         console.print_json(report.to_json())
     else:
         _print_run(report)
+
+
+def _keep(report: "Report") -> None:
+    """Write a phase into the run's directory and say its rates, so that a later failure loses nothing."""
+    report.record()
+    for phase in report.phases:
+        beside = [f"{ratio:.2f} times {name}" for name, ratio in phase.ratios.items()]
+        note(", ".join([f"{phase.name}: {phase.rates['run']:,.1f} {phase.unit} per second", *beside]))
 
 
 def _print_run(report: "Report") -> None:

@@ -72,7 +72,8 @@ def sides(text: str) -> tuple[int, int]:
 def print_machine(machine: dict[str, Any]) -> None:
     """The line above all figures."""
     processor = machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"]
-    text = f"{processor} · {counted(machine['threads'], 'thread')} · torch {machine['torch']}"
+    libraries = [str(machine[name]) for name in ("instruction_set", "blas") if name in machine]
+    text = " · ".join([processor, *libraries, counted(machine["threads"], "thread"), f"torch {machine['torch']}"])
     console.stdout().print(text, markup=False, soft_wrap=True)
 
 

@@ -13,7 +13,7 @@ All of it happens per sentence, so the outcome depends neither on the batch nor 
 Shapes: ``batch`` sentences (``rows`` of them still there), ``beam`` hypotheses, ``vocabulary`` target tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -111,7 +111,7 @@ def _search(
         if any(at_limit):
             only_token(log_probs, torch.tensor(at_limit, device=device), eos)
         scores, parents, tokens, ends, facts = _best(log_probs, scores, beam, eos)
-        if any(True in row.ends for row in facts):
+        if facts:
             book.record(step, facts)
             alive = ends.to(torch.uint8).sort(dim=-1, stable=True).indices[:, :beam]
             scores, parents, tokens = scores.gather(1, alive), parents.gather(1, alive), tokens.gather(1, alive)
@@ -151,8 +151,8 @@ class _Facts(NamedTuple):
 
 def _best(
     log_probs: Tensor, totals: Tensor, beam: int, eos: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, list[_Facts]]:
-    """Return scores, parents, tokens and ends of the candidates, and the facts of the best of them.
+) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[int, _Facts]]:
+    """Return scores, parents, tokens and ends of the candidates, and facts by sentence if one of the best ends.
 
     Reading waits for a GPU. So everything is read at once, and again only if equal scores had to be ordered.
     """
@@ -167,14 +167,15 @@ def _best(
             break
         candidates.break_ties(tied)
         candidates.tied = torch.zeros_like(candidates.tied)
-    facts = [
-        _Facts(
+    facts = {
+        number: _Facts(
             [bool(end) for end in row[1 : beam + 1]],
             row[beam + 1 : 2 * beam + 1],
             [int(parent) for parent in row[2 * beam + 1 :]],
         )
-        for row in rows
-    ]
+        for number, row in enumerate(rows)
+        if any(row[1 : beam + 1])
+    }
     return scores, parents, tokens, ends, facts
 
 
@@ -275,10 +276,10 @@ class _Book:
             return []
         return [self.limits[sentence] == step for sentence in self.sentences]
 
-    def record(self, step: int, facts: Sequence[_Facts]) -> None:
+    def record(self, step: int, facts: Mapping[int, _Facts]) -> None:
         """Record the hypotheses that end at this step."""
         touched = set()
-        ends = [(row, place) for row, sentence in enumerate(facts) for place in true_rows(sentence.ends)]
+        ends = [(row, place) for row, sentence in facts.items() for place in true_rows(sentence.ends)]
         for row, place in ends:
             log_prob = facts[row].scores[place]
             if self.thresholds[row] == _CLOSED or not log_prob > _IMPOSSIBLE:

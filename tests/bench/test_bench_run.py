@@ -90,6 +90,13 @@ def test_the_engine_generates_just_so_many_tokens(trained, tmp_path):
     assert [len(best[0].tokens) for best in actual] == [9, 9]
 
 
+def test_each_phase_is_told_when_it_is_measured(run):
+    told = []
+    report = bench_run(run, amount=AMOUNT, finished=lambda part: told.append([phase.name for phase in part.phases]))
+    assert told == [[phase.name] for phase in report.phases]
+    assert {"blas", "instruction_set"} <= report.machine.keys()
+
+
 def test_bench_record_and_report_agree(run):
     measured = bench_run(run, against=["dense"], amount=AMOUNT, parts=("training",))
     measured.record()
