@@ -88,13 +88,13 @@ def differences(
     listed = list(pairs(table, baseline))
     for place, figure, dense, score in listed:
         groups.setdefault((score, id(dense)), (dense, {}))[1][place] = figure
-    made: dict[Place, RowComparison] = {}
+    compared: dict[Place, RowComparison] = {}
     reader = RunItems()
     with progress("comparing with the dense cells", len(listed), "cells") as advance:
         for (score, _), (dense, figures) in groups.items():
-            made |= compare_cells(figures, dense, score, margin, reader)
+            compared |= compare_cells(figures, dense, score, margin, reader)
             advance(len(figures))
-    return made
+    return compared
 
 
 def compare_cells(
@@ -227,7 +227,7 @@ def _candidates(
             score = table.headings[column].scores[0]
             if figure.runs == 0 or _is_baseline(figure, baseline):
                 continue
-            same_score = [one for at, one in enumerate(figures) if table.headings[at].scores[0] == score]
+            same_score = [other for at, other in enumerate(figures) if table.headings[at].scores[0] == score]
             below = [line[column] for line in table.figures] + same_score
             candidates = [
                 other for other in below

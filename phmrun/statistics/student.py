@@ -45,17 +45,17 @@ def t_quantile(share: float, freedom: float) -> float:
 
 
 def two_sided_p(t: float, freedom: float) -> float:
-    """How often |T| is at least |t|."""
+    """Probability that |T| is at least |t|."""
     return min(1.0, 2 * t_cdf(-abs(t), freedom))
 
 
 def interval_of_mean(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Where the mean over all seeds lies; ``None`` of fewer than two runs."""
+    """Interval of the mean over all seeds; ``None`` for fewer than two runs."""
     return _interval(values, level, 0)
 
 
 def interval_of_one_run(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Where a run with a further seed would come out; ``None`` of fewer than two runs."""
+    """Interval of a run with a further seed; ``None`` for fewer than two runs."""
     return _interval(values, level, 1)
 
 

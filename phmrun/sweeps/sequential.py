@@ -28,7 +28,7 @@ FIRST = 5  # seeds of the first look
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a family."""
+    """Row of a family."""
 
     label: str  # what tells it from the others
     statuses: tuple[CellStatus, ...]  # its cells by seed, in the order of the seeds
@@ -81,7 +81,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Terms:
-    """What is fixed before the first look; kept in the sweep's folder."""
+    """Design of a sweep, fixed before the first look and kept in its folder."""
 
     max_seeds: int  # of a row
     # δ as it was asked for; ``None``: the usual one of the score; 0: only differences are sought
@@ -180,20 +180,20 @@ def families(statuses: Iterable[CellStatus]) -> list[Family]:
         family = " ".join(filter(None, (entry.label("task"), entry.label("data"))))
         labels = tuple((key, text) for key, text in status.cell.labels.items() if key != SEED)
         rows.setdefault(family, {}).setdefault(labels, []).append(status)
-    found = []
+    grouped = []
     for family, by_labels in rows.items():
-        made = []
-        for labels, each in by_labels.items():
-            ordered = sorted(each, key=lambda status: int(status.cell.at[SEED]))
-            made.append(Row(row_name(dict(labels)), tuple(ordered), _entry(each[0].cell).dense))
-        baseline = next((row for row in made if row.dense), None)
-        found.append(Family(family, baseline, tuple(row for row in made if row is not baseline)))
-    return found
+        members = []
+        for labels, cells in by_labels.items():
+            ordered = sorted(cells, key=lambda status: int(status.cell.at[SEED]))
+            members.append(Row(row_name(dict(labels)), tuple(ordered), _entry(cells[0].cell).dense))
+        baseline = next((row for row in members if row.dense), None)
+        grouped.append(Family(family, baseline, tuple(row for row in members if row is not baseline)))
+    return grouped
 
 
 def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
-    """What is known of every row but the dense ones."""
-    score, made = main_score(statuses), []
+    """Comparison of every row with the dense one of its family, by the looks so far."""
+    score, compared = main_score(statuses), []
     for family in families(statuses):
         if family.baseline is None:
             continue
@@ -209,8 +209,8 @@ def known(statuses: Sequence[CellStatus], terms: Terms) -> list[Known]:
             seen = reached(question.looks, len(scores), len(base))
             is_open = judgement.verdict not in DECIDED and seen < question.looks[-1]
             comparison = RowComparison(judgement, question, len(family.rows), best, dropped, is_open)
-            made.append(Known(family.label, row, comparison, tuple(scores)))
-    return made
+            compared.append(Known(family.label, row, comparison, tuple(scores)))
+    return compared
 
 
 def wanted(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
@@ -237,7 +237,7 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
 
     ``statuses`` are all cells of the sweep: those that the table leaves out have their share of the level, too.
     """
-    score, made = main_score(statuses), {}
+    score, compared = main_score(statuses), {}
     by_run = {
         status.run.id: row.comparison for row in known(statuses, terms) for status in row.row.statuses if status.run
     }
@@ -245,8 +245,8 @@ def replayed(table: ResultTable, statuses: Sequence[CellStatus], terms: Terms) -
         for column, figure in enumerate(figures):
             runs = [entry.run.id for entry in figure.entries if entry.run]
             if table.headings[column].scores[0] == score and runs and runs[0] in by_run:
-                made[row, column] = by_run[runs[0]]
-    return made
+                compared[row, column] = by_run[runs[0]]
+    return compared
 
 
 def without_spared(statuses: Sequence[CellStatus], terms: Terms) -> list[CellStatus]:
