@@ -1,5 +1,6 @@
 """The configuration of dependency parsing."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -116,6 +117,8 @@ class ParserOptions(ModelConfig):
         },
         "small": {**dict(zip(_SIZES, (64, 32, 32, 64, 96, 2, 128, 64), strict=True)), "cell": "parser-v2"},
     }
+    # 2: masks from 16 random bits an entry, instead of a random number.
+    versions: ClassVar[Mapping[str, int]] = {"weight_dropout": 2}
 
     preset: Annotated[Literal["paper", "small"], Unhashed()] = Field(
         "paper", description="Sets all sizes and layers, paper to those of Matsuno et al.; keys beside it override it."
@@ -167,6 +170,11 @@ class ParserOptions(ModelConfig):
     word_dropout: Share = Field(
         0.0, description="Share of words whose own vector is that of the unknown word; their characters stay."
     )
+
+    @property
+    def weight_dropout(self) -> float:
+        """Share of the entries of recurrent matrices dropped; 0 for cells of Parser-v2, which drop hidden vectors."""
+        return 0.0 if self.cell == "parser-v2" else self.recurrent_dropout
 
 
 class TreeDecodingConfig(Section):
