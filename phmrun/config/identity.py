@@ -29,6 +29,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import product
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -39,6 +40,10 @@ from phmrun.registry import TASKS
 
 LAYER_VERSIONS = {"define": 2, "hgt": 2, "glt": 2, "glt-shuffle": 2, "linear": 2, "kronecker": 2, "guided": 2}
 """Version of each changed layer. Raise it when a default of the layer changes its value, or when its network does."""
+
+
+VERSIONED = ("layers", "mathematics")
+"""Parts of an identity that hold versions."""
 
 
 def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
@@ -84,13 +89,29 @@ def without_versions(identity: str) -> str:
     return canonical_json({key: value for key, value in json.loads(identity).items() if key != "mathematics"})
 
 
+def earlier_identities(identity: str) -> Iterator[str]:
+    """Yield the identities of the same experiment with earlier versions of its mathematics, newest versions first."""
+    content = json.loads(identity)
+    raised = [(kind, name) for kind in VERSIONED for name in content.get(kind, {})]
+    current = [content[kind][name] for kind, name in raised]
+    for versions in product(*(range(version, 0, -1) for version in current)):
+        if list(versions) == current:
+            continue
+        kept: dict[str, dict[str, int]] = {kind: {} for kind in VERSIONED}
+        for (kind, name), version in zip(raised, versions, strict=True):
+            if version > 1:
+                kept[kind][name] = version
+        shared = {key: value for key, value in content.items() if key not in VERSIONED}
+        yield canonical_json(shared | {kind: entries for kind, entries in kept.items() if entries})
+
+
 def changed_versions(before: str, now: str) -> list[str]:
     """List the versions that differ between two canonical identities.
 
     An entry is "model.network=lstm, version 1, now 2".
     """
     versions = []
-    for kind in ("layers", "mathematics"):
+    for kind in VERSIONED:
         old, new = (json.loads(identity).get(kind, {}) for identity in (before, now))
         names = (name for name in sorted(old.keys() | new.keys()) if old.get(name, 1) != new.get(name, 1))
         versions += [f"{name}, version {old.get(name, 1)}, now {new.get(name, 1)}" for name in names]

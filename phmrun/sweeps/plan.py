@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from phmrun.config import Experiment, LayerConfig, Source, Task, config_source, nested, resolve, run_id, task_defaults
@@ -86,6 +87,8 @@ class Plan:
 
     sweep: Sweep
     cells: Sequence[Cell]  # every one, those included that cannot be run
+    # directory of runs in which a run of an earlier version may stand for a cell; None in a plan of new runs
+    ledger: Path | None = None
 
     @property
     def runs(self) -> dict[str, Cell]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
 from phmrun.config.layering import OptionsOf
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.run import directory_of
@@ -29,7 +30,24 @@ def planned(
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
         inspect, options_of = by_torch(sweep, ledger)
-    return plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
+    made = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
+    cells = [recorded_cell(cell, ledger) for cell in made.cells] if ledger else made.cells
+    return replace(made, cells=cells, ledger=ledger)
+
+
+def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
+    """Return a cell with the run that stands for it in a directory of runs.
+
+    A run of an earlier version of the mathematics stands for a cell without a run; ``departs`` then names the version.
+    """
+    if ledger is None or cell.config is None or cell.run_id is None or _has_run(cell, ledger):
+        return cell
+    identity = canonical_identity(cell.config, cell.marks)
+    for earlier in earlier_identities(identity):
+        name = f"{cell.run_id.rpartition('-')[0]}-{digits_of(earlier)}"
+        if directory_of(ledger, name).is_dir():
+            return replace(cell, run_id=name, departs="; ".join(changed_versions(earlier, identity)))
+    return cell
 
 
 def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
@@ -44,7 +62,7 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
 def maker(made: Plan, ledger: Path | None = None) -> Callable[[Cell, Mapping[str, Any]], Cell]:
     """Return a function that makes the cell of a trial from a cell and the trial's values."""
     inspect, options_of = by_torch(made.sweep, ledger)
-    return lambda cell, values: varied(cell, values, inspect, options_of)
+    return lambda cell, values: recorded_cell(varied(cell, values, inspect, options_of), made.ledger)
 
 
 def tuned_rows(made: Plan, runs_dir: Path) -> list[Tuned]:
@@ -81,10 +99,16 @@ def with_recorded_seeds(made: Plan, runs_dir: Path, only: Sequence[str] | None =
         for seed in recorded_seeds - {cell.at[SEED] for cell in made.cells}
         if isinstance(seed, int)
         and fits({SEED: seed}, None, wanted)
-        and any(_has_run(reseeded(row[0], seed), runs_dir) for row in rows.values())
+        and any(_has_run(_with_seed(row[0], seed, runs_dir), runs_dir) for row in rows.values())
     )
-    cells = [cell for row in rows.values() for cell in [*row, *(reseeded(row[0], seed) for seed in further)]]
+    cells = [
+        cell for row in rows.values() for cell in [*row, *(_with_seed(row[0], seed, runs_dir) for seed in further)]
+    ]
     return replace(made, cells=cells) if further else made
+
+
+def _with_seed(cell: Cell, seed: int, runs_dir: Path) -> Cell:
+    return recorded_cell(reseeded(cell, seed), runs_dir)
 
 
 def _has_run(cell: Cell, runs_dir: Path) -> bool:

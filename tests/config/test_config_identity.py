@@ -1,3 +1,4 @@
+import json
 import re
 from typing import get_args
 
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from phmrun.config import Experiment, Section, Source, identity, leaves, resolve, run_id, semantic_values, task_defaults
+from phmrun.config.identity import canonical_json, earlier_identities
 from phmrun.config.sections import SHARED_VERSION, TrainingConfig
 from phmrun.registry import TASKS
 
@@ -255,3 +257,18 @@ def test_semantic_values_are_plain(schema, options_of):
     assert values["layer.n"] == 2
     assert "layer.variant" not in values
     assert "task" not in values
+
+
+def test_earlier_identities_lower_each_version_and_drop_the_first():
+    shared = {"task": "nmt", "values": {}}
+    now = canonical_json(shared | {"layers": {"guided": 3}, "mathematics": {"model.network=x": 2}})
+    earlier = [json.loads(identity) for identity in earlier_identities(now)]
+    assert [(item.get("layers", {}), item.get("mathematics", {})) for item in earlier] == [
+        ({"guided": 3}, {}),
+        ({"guided": 2}, {"model.network=x": 2}),
+        ({"guided": 2}, {}),
+        ({}, {"model.network=x": 2}),
+        ({}, {}),
+    ]
+    assert all({key: item[key] for key in shared} == shared for item in earlier)
+    assert list(earlier_identities(canonical_json(shared))) == []

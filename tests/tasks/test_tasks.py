@@ -289,8 +289,8 @@ def test_patience_ends_both_at_the_same_step(tmp_path):
     same(outcome(straight), outcome(resumed))
 
 
-VECTORS = {"bias", "u", "v"}
-"""Parameters that are vectors side by side: the biases of an LSTM's gates, the linear terms of biaffine forms."""
+VECTORS = {"bias", "state", "u", "v"}
+"""Parameters that are stacked vectors: biases and first states of LSTMs, linear terms of biaffine forms."""
 
 
 @pytest.fixture(scope="module")
