@@ -142,6 +142,8 @@ def decide(
     population = Population(over) if over else Population.ITEMS if seedless and items_known else Population.SEEDS
     question = Question(margin or None, lower_is_better, level, tuple(looks), population)
     dense, floor = systems.pop(reference), systems.pop(trivial, None) if trivial is not None else None
+    if not systems:
+        raise PhmrunError(f"there is no system beside {reference}", where=chosen[0].where, code=ExitCode.DATA)
     floors = [floor.scores] if floor else []
     variances = {name: shared for name, system in systems.items() if (shared := _shared_items(system, dense))}
     judged = judge(

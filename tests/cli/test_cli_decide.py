@@ -102,6 +102,11 @@ def test_unknown_names_are_usage_errors_with_the_valid_ones(phmrun, tmp_path):
     assert phmrun("decide", str(tmp_path / "none.csv"), *BASE).code == 3
 
 
+def test_a_reference_alone_is_no_comparison(phmrun, tmp_path):
+    done = phmrun("decide", _csv(tmp_path / "a.csv", _scores(dense=90)), *BASE)
+    assert (done.code, "no system beside dense" in done.err) == (3, True)
+
+
 def test_samples_of_the_harness_are_fixed_models_over_items(phmrun, tmp_path):
     folder = _samples(tmp_path / "out", {"dense": 0.5, "tuned": 0.6})
     facts = json.loads(phmrun("decide", folder, "--reference", "dense", "--metric", "acc", "--json").out)
