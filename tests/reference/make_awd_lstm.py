@@ -48,7 +48,7 @@ def main(git_directory: str) -> None:
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     criterion = SplitCrossEntropyLoss(WIDTH, splits=[], verbose=False)
-    # embed_regularize.py:15 passes padding_idx=-1, in torch of today the last word, which is not read here.
+    # embed_regularize.py:16 passes padding_idx=-1, in torch of today the last word, which is not read here.
     tokens = torch.randint(WORDS - 1, (2 * LENGTH + 1, BATCH))
     numbers = {"tokens": tokens.t().contiguous(), "start": drawn}
     numbers |= {f"before/{name}": value for name, value in renamed(dict(model.named_parameters())).items()}
