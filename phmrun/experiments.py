@@ -84,33 +84,37 @@ def resolve_request(
         PhmrunError: Unknown names, unknown keys, bad values; all those of the configuration at once.
     """
     sums = load_plugins(plugins)  # which may bring the task
-    found: Task = TASKS.get(task)
-    schema: type[Experiment] = found.load("schema")
-    base = read_source(parent) if parent else task_defaults(found.name)
+    definition: Task = TASKS.get(task)
+    schema: type[Experiment] = definition.load("schema")
+    base = read_source(parent) if parent else task_defaults(definition.name)
     rank = {key: place for place, key in enumerate(_SELECTORS)}
-    ordered = sorted(settings, key=lambda said: rank.get(said[0], len(rank)) if isinstance(said[1], str) else len(rank))
-    said = [Source(label, nested({key: value})) for key, value, label in ordered]
+    ordered = sorted(
+        settings, key=lambda setting: rank.get(setting[0], len(rank)) if isinstance(setting[1], str) else len(rank)
+    )
+    sources = [Source(label, nested({key: value})) for key, value, label in ordered]
     # Files of the user's own take the place of the dataset that a recipe names.
     section: Any = schema.model_fields["data"].annotation
-    within = [(key, label) for label, values, _ in said if isinstance(data := values.get("data"), dict) for key in data]
+    within = [
+        (key, label) for label, values, _ in sources if isinstance(data := values.get("data"), dict) for key in data
+    ]
     files = [label for key, label in within if key in section.files]
     if files and "name" not in dict(within):
         whole = {"reduced": False} if "reduced" in section.model_fields else {}  # which is said of a dataset
-        said.insert(0, Source(files[0], {"data": {"name": "files", **whole}}))
+        sources.insert(0, Source(files[0], {"data": {"name": "files", **whole}}))
     from phmrun.layers import options_of  # imports torch, and only now is it needed
 
-    resolved = resolve(schema, [base, *(config_source(name) for name in configs), *said], options_of)
+    resolved = resolve(schema, [base, *(config_source(name) for name in configs), *sources], options_of)
     name, task = resolved.config.data.name, resolved.config.task
     if name not in ("builtin", "files"):
         from phmrun.datasets import CATALOGUE
 
-        known, ours = CATALOGUE.names(), CATALOGUE.names(task)
+        names, ours = CATALOGUE.names(), CATALOGUE.names(task)
         where = f"data.name (from {resolved.origin['data.name']})"
-        if name not in known:
-            raise unknown("dataset", name, ["builtin", "files", *known], where=where)
+        if name not in names:
+            raise unknown("dataset", name, ["builtin", "files", *names], where=where)
         if ours and name not in ours:
             raise PhmrunError(f"the dataset {name!r} is not for {task}", where=where, valid=["files", *ours])
-    return Request(found, resolved, sums)
+    return Request(definition, resolved, sums)
 
 
 @dataclass(eq=False)
@@ -290,13 +294,13 @@ def _requested(
     for name in arguments:
         if name not in ARGUMENTS:
             raise unknown("argument", name, [*ARGUMENTS, "settings"])
-    given = [(ARGUMENTS[name], value, name) for name, value in arguments.items() if value is not None]
-    given += [(key, value, "settings") for key, value in (settings or {}).items()]
+    requested = [(ARGUMENTS[name], value, name) for name, value in arguments.items() if value is not None]
+    requested += [(key, value, "settings") for key, value in (settings or {}).items()]
     files = [config] if isinstance(config, str | PathLike) else list(config)
     parent = Run.find(Path(runs_dir), extend) if extend else None
     request = resolve_request(
         task,
-        [(key, str(value) if isinstance(value, PathLike) else value, label) for key, value, label in given],
+        [(key, str(value) if isinstance(value, PathLike) else value, label) for key, value, label in requested],
         configs=[str(path) for path in files],
         plugins=[Path(path) for path in plugins],
         parent=parent.config_path if parent else None,

@@ -114,14 +114,14 @@ def find_metric(score: str, task: str | None = None) -> Metric | None:
     if score.startswith("time/"):
         return TIME
     plain = score.rpartition("/")[2].partition(OF)[0]
-    own = {metric.name: metric for metric in (TASKS.get(task).metrics if task in TASKS else ())} if task else {}
+    own_metrics = {metric.name: metric for metric in (TASKS.get(task).metrics if task in TASKS else ())} if task else {}
     for name in _prefixes(plain):
-        if name in own:
-            return own[name]
+        if name in own_metrics:
+            return own_metrics[name]
         if name in METRICS:
             metric: Metric = METRICS.get(name)
             return metric
-    others = {metric.name: metric for known in _tasks() for metric in known.metrics}
+    others = {metric.name: metric for entry in _tasks() for metric in entry.metrics}
     return next((others[name] for name in _prefixes(plain) if name in others), None)
 
 
@@ -132,9 +132,9 @@ def metric_of(score: str, task: str | None = None) -> Metric:
 
 def metrics_of(task: str) -> list[Metric]:
     """Metrics of a task: its own, then those that name it."""
-    own = list(TASKS.get(task).metrics)
+    metrics = list(TASKS.get(task).metrics)
     others = (METRICS.get(name) for name in METRICS.names())
-    return own + [metric for metric in others if task in metric.tasks and metric not in own]
+    return metrics + [metric for metric in others if task in metric.tasks and metric not in metrics]
 
 
 def part_of(score: str, metric: Metric) -> str:
@@ -154,8 +154,8 @@ def floors_of(score: str, task: str | None = None) -> list[str]:
 
 def find_baseline(name: str, task: str | None = None) -> Baseline | None:
     """Baseline by the end of a score's name; the baselines of ``task`` come first."""
-    tasks = sorted(_tasks(), key=lambda known: known.name != task)
-    return next((baseline for known in tasks for baseline in known.baselines if baseline.name == name), None)
+    tasks = sorted(_tasks(), key=lambda entry: entry.name != task)
+    return next((baseline for entry in tasks for baseline in entry.baselines if baseline.name == name), None)
 
 
 def _prefixes(name: str) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""The command line: one file per verb. Nothing heavy is imported before a verb runs."""
+"""Command line: one module per verb, imported when the verb is called."""

@@ -1,4 +1,4 @@
-"""``phmrun bench``: how fast layers and models are, against what one would take instead."""
+"""``phmrun bench``: speed of layers and models, relative to their alternatives."""
 
 import os
 from pathlib import Path
@@ -16,9 +16,11 @@ from phmrun.progress import note, progress, waiting
 if TYPE_CHECKING:
     from phmrun.bench.run import Report
 
-app = typer.Typer(help="Speed of layers and of whole models, against others in the same run.", no_args_is_help=True)
+app = typer.Typer(
+    help="Measure the speed of layers and models, relative to a baseline in the same process.", no_args_is_help=True
+)
 
-OPPONENTS = ("hf", "dense", "ctranslate2", "ctranslate2-int8")  # what stands beside a run without being one
+OPPONENTS = ("hf", "dense", "ctranslate2", "ctranslate2-int8")  # opponents that are not runs
 PARTS = ("training", "decoding")
 TABLE_EPILOG = """Examples:
 
@@ -35,7 +37,7 @@ phmrun bench run nmt-multi30k-phm-1 --against hf --against dense --threads 2
 
 phmrun bench run nmt-multi30k-phm-1 --only decoding --against ctranslate2 --against ctranslate2-int8 --against hf"""
 
-BatchSizes = Annotated[Texts, measured(metavar="N,…", help="Sentences decoded at a time (default: 1,64).")]
+BatchSizes = Annotated[Texts, measured(metavar="N,…", help="Batch sizes of decoding, in sentences (default: 1,64).")]
 
 app.command("layers", epilog=bench_layers.EPILOG)(bench_layers.bench_layers)
 
@@ -45,25 +47,32 @@ app.command("rates", epilog=bench_layers.RATES_EPILOG)(bench_layers.bench_rates)
 
 @app.command("table", epilog=TABLE_EPILOG)
 def bench_table(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A paper table's file, or that of a smaller twin.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A paper table's file, or its reduced version: configs/papers/phm/table4.yaml."
+        ),
+    ],
     only: Annotated[
         Texts, typer.Option(metavar="KEY=VALUE", help="Only cells with this value: row=Vanilla, seed=1.")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also measure what has been measured before.")] = False,
-    batches: Annotated[int, measured(min=1, help="Training or validation batches in a measurement.")] = 8,
+    again: Annotated[bool, typer.Option("--again", help="Measure again runs that have been measured.")] = False,
+    batches: Annotated[int, measured(min=1, help="Training or validation batches per measurement.")] = 8,
     sentences: Annotated[
-        int, measured(min=1, help="Test items in a measurement; the time of more is in proportion.")
+        int, measured(min=1, help="Test items per measurement; larger test sets are extrapolated.")
     ] = 256,
     repeats: Repeats = 3,
-    cpu_time: Annotated[bool, measured("--cpu-time", help="CPU seconds, where the machine has other work.")] = False,
+    cpu_time: Annotated[
+        bool, measured("--cpu-time", help="Measure CPU time instead of wall time, on a busy machine.")
+    ] = False,
     threads: Threads = 0,
     device: Device = "auto",
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Measures the runs of a table's cells, one after the other, for its columns of times.
+    """Measure the finished runs of a table's cells, for its columns of times.
 
-    They are kept in each run's directory, in bench.json, and `phmrun table FILE --paper` shows them beside the paper's.
+    Times are stored in bench.json in each run directory. `phmrun table FILE --paper` shows them next to the paper's.
     """
     from phmrun.ledger import Run
     from phmrun.ledger.listing import PREFIX, TIMES, read_times
@@ -71,13 +80,13 @@ def bench_table(
     from phmrun.sweeps.cell_status import distinct, survey
     from phmrun.sweeps.planning import recorded
 
-    made = recorded(file, runs_dir, only)
-    columns = made.sweep.table.columns.values() if made.sweep.table else []
+    plan = recorded(file, runs_dir, only)
+    columns = plan.sweep.table.columns.values() if plan.sweep.table else []
     wanted = {str(column.score) for column in columns if str(column.score).startswith(PREFIX)}
     if not wanted:
         raise PhmrunError("no column of this file is a time", where=file, hint="`phmrun bench run RUN` measures a run.")
     # Several cells may be one experiment, whose run is measured once.
-    statuses = distinct(survey(made, runs_dir))
+    statuses = distinct(survey(plan, runs_dir))
     runs = [status.run for status in statuses if status.run and status.run.state == State.DONE]
     if not runs:
         hint = "`phmrun sweep FILE` makes them; --runs-dir names another directory of runs."
@@ -89,21 +98,21 @@ def bench_table(
 
     measuring.prepare_process(threads)
     warn_if_busy()
-    found = {}
+    times_by_run = {}
     with progress("measuring", len(runs), "runs") as advance:
         for run in runs:
             lacking = wanted if again else wanted - read_times(run.path).keys()
             if lacking:
                 amount = Amount(repeats, batches, sentences=sentences)
                 measure_times(Run(run.path), lacking, amount, device, "cpu" if cpu_time else "wall")
-            found[run.id] = {name: entry for name, entry in read_times(run.path).items() if name in wanted}
+            times_by_run[run.id] = {name: entry for name, entry in read_times(run.path).items() if name in wanted}
             advance(1)
     if as_json:
-        console.print_json(found)
+        console.print_json(times_by_run)
         return
-    measuring.print_machine(next(entry["machine"] for times in found.values() for entry in times.values()))
+    measuring.print_machine(next(entry["machine"] for times in times_by_run.values() for entry in times.values()))
     shown = sorted(wanted)
-    lines = [(name, *(f"{times[key]['value']:.4g}" for key in shown)) for name, times in found.items()]
+    lines = [(name, *(f"{times[key]['value']:.4g}" for key in shown)) for name, times in times_by_run.items()]
     console.print_table(("run", *(TIMES[key] for key in shown)), lines)
 
 
@@ -114,35 +123,39 @@ def bench_run(
         Texts,
         measured(
             metavar="RUN|dense|hf|ctranslate2|ctranslate2-int8",
-            help="Beside it another run, a model of the same sizes (ours with dense matrices, or Hugging Face's, with "
-            "the run's weights where it has a place for them), or its own weights in CTranslate2; may be repeated. "
-            "With random weights, all decode as many tokens as the references have.",
+            help="Opponent: another run, the same model with dense matrices, Hugging Face's model of the same size "
+            "(with the run's weights if they fit), or the run's weights in CTranslate2; may be repeated. With random "
+            "weights, all decode as many tokens as the references have.",
         ),
     ] = None,
-    only: Annotated[str | None, measured(metavar="training|decoding", help="Leave the other out.")] = None,
-    batches: Annotated[int, measured(min=1, help="Training batches in a measurement.")] = 8,
+    only: Annotated[
+        str | None, measured(metavar="training|decoding", help="Measure only training or only decoding.")
+    ] = None,
+    batches: Annotated[int, measured(min=1, help="Training batches per measurement.")] = 8,
     batch_size: BatchSizes = None,
-    sentences: Annotated[int, measured(min=1, help="Test sentences in a measurement of decoding, in batches.")] = 256,
-    single: Annotated[int, measured(min=1, help="Test sentences in a measurement of decoding one by one.")] = 24,
+    sentences: Annotated[int, measured(min=1, help="Test sentences per measurement of decoding in batches.")] = 256,
+    single: Annotated[int, measured(min=1, help="Test sentences per measurement of decoding one by one.")] = 24,
     repeats: Repeats = 5,
-    profile: Annotated[bool, measured("--profile", help="Also show which operations take the time.")] = False,
+    profile: Annotated[
+        bool, measured("--profile", help="Also print a profile: the operations that take the most time.")
+    ] = False,
     threads: Threads = 0,
     device: Device = "auto",
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Measures a run's model on its data: training and decoding speed, and the memory that they take.
+    """Measure a run's model on its data: speed of training and decoding, and peak memory.
 
-    Training speed counts what the loss is averaged over: target tokens, words, sentences. Translations are searched for
-    greedily and with a beam of 5; other tasks answer as predict does; both at 64 sentences and at one.
-    The run's own figures are kept in its `bench.json`.
+    Training speed is in units of the loss per second: target tokens, words or sentences. Translations are decoded
+    greedily and with beam size 5, other tasks as in `phmrun predict`; both with batches of 64 sentences and of one.
+    The run's own figures are stored in its bench.json.
     """
     if only is not None and only not in PARTS:
         raise unknown("part", only, PARTS, where="--only")
     sizes = measuring.numbers(batch_size, "--batch-size")
     from phmrun.ledger import Run
 
-    found = Run.find(runs_dir, run)
+    measured_run = Run.find(runs_dir, run)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: its profiler writes to stderr
     with waiting("preparing"):
         from phmrun.bench.run import Amount
@@ -150,7 +163,7 @@ def bench_run(
 
     measuring.prepare_process(threads)
     report = measure(
-        found,
+        measured_run,
         against=[name if name in OPPONENTS else Run.find(runs_dir, name) for name in dict.fromkeys(against or [])],  # type: ignore[misc]
         amount=Amount(repeats, batches, sizes or Amount.sizes, sentences, single),
         parts=(only,) if only else PARTS,  # type: ignore[arg-type]
@@ -174,7 +187,7 @@ def _keep(report: "Report") -> None:
 
 
 def _print_run(report: "Report") -> None:
-    """Rates of the run's model and of the others, and memory; then profiles."""
+    """Print rates of the run's model and its opponents, peak memory, then profiles."""
     measuring.print_machine(report.machine)
     others = list(dict.fromkeys(name for phase in report.phases for name in phase.ratios))
     columns = ["", "per second", report.layer, *(part for name in others for part in (name, "ratio")), "peak memory"]

@@ -1,4 +1,4 @@
-"""``phmrun bench layers`` and ``rates``: speed of single modules, and the effect of an optimizer step on them."""
+"""``phmrun bench layers`` and ``rates``: speed of modules, and the effect of an optimizer step."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -36,19 +36,20 @@ def bench_layers(
     module: Annotated[
         Texts,
         measured(
-            metavar="|".join((*MODULES, ALL)), help="What the maps are part of; may be repeated (default: linear)."
+            metavar="|".join((*MODULES, ALL)),
+            help="Module that contains the matrices; may be repeated (default: linear).",
         ),
     ] = None,
     layer: Annotated[
         Texts,
         measured(
             metavar="NAME",
-            help="Structure, with options if need be: 'phm n=8'; may be repeated (default: all).",
+            help="Structure, with options if needed: 'phm n=8'; may be repeated (default: all).",
             autocompletion=completion.layers,
         ),
     ] = None,
     n: Annotated[
-        Texts, measured(metavar="N,…", help="Values of n, for structures that have it (default: 2,4,8,16).")
+        Texts, measured(metavar="N,…", help="Orders n, for structures that have the option (default: 2,4,8,16).")
     ] = None,
     shape: Annotated[
         Texts,
@@ -56,28 +57,35 @@ def bench_layers(
             "--shape",
             "--shapes",
             metavar="INxOUT,…",
-            help="Input and output features; of an embedding rows and width, of a biaffine form features and labels "
-            "(default of linear: 512x512,512x2048,2048x512).",
+            help="Input × output features; embedding: rows × width; biaffine: features × labels "
+            "(linear's default: 512x512,512x2048,2048x512).",
         ),
     ] = None,
     tokens: Annotated[
         Texts,
         measured(
             metavar="TOKENS,…",
-            help="Input vectors per call of inference; of lstm and biaffine SENTENCESxLENGTH (default of linear: "
+            help="Input vectors per call in inference; lstm and biaffine: SENTENCESxLENGTH (linear's default: "
             "1,8,64,4096).",
         ),
     ] = None,
     training_tokens: Annotated[
-        Texts, measured(metavar="TOKENS,…", help="The same per training step (default of linear: 4096).")
+        Texts,
+        measured(
+            metavar="TOKENS,…",
+            help="Input vectors per training step, in the form of --tokens (linear's default: 4096).",
+        ),
     ] = None,
     precision: Annotated[
         str,
-        measured(metavar="|".join(PRECISIONS), help="bfloat16: training under autocast, inference with such weights."),
+        measured(
+            metavar="|".join(PRECISIONS),
+            help="Floating-point format; bfloat16: training under autocast, inference with bfloat16 weights.",
+        ),
     ] = PRECISIONS[0],
     rows: Annotated[
         int,
-        measured(min=0, help="Vectors in the large tables whose lookups' memory --module embedding shows; 0: none."),
+        measured(min=0, help="Rows of the large tables whose lookup memory --module embedding measures; 0: none."),
     ] = 10_000_000,
     repeats: Repeats = 15,
     plugin: Plugin = None,
@@ -85,11 +93,13 @@ def bench_layers(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Measures modules against torch's dense ones: inference with weights in the cache (hot) or not (cold), training.
+    """Measure modules relative to torch's dense ones: training, and inference with cached or uncached weights.
 
-    Inference is shown in each form that a module has: dense (W built once), factored (W never built), unfolded (as
-    training leaves it: W built at each call); 'auto' is what training has and what inference takes for so many tokens.
-    Figures beside the time of the torch module are ratios to it: below 1 is faster.
+    Weights in the cache are hot, others cold.
+
+    Inference is measured in each form of a module: dense (W built once), factored (W never built), unfolded (W built at
+    each call, as after training). 'auto' is the form that phmrun chooses in training, and in inference for this number
+    of tokens. Figures are ratios to the time of the torch module: below 1 is faster.
     """
     load_plugins(plugin)
     named = module or ["linear"]
@@ -105,7 +115,7 @@ def bench_layers(
         raise PhmrunError("sizes can be given for one module at a time", where="--module", valid=MODULES)
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS, where="--precision")
-    # After all checks that do without it: its import takes seconds, and a mistake should be told at once.
+    # After all checks that do not need torch: its import takes seconds.
     import torch
 
     from phmrun.bench import layers, machine
@@ -123,27 +133,27 @@ def bench_layers(
     machine.warn_if_busy()
     facts = {**machine.facts(), "device": place, "precision": precision}
     memory = list(lookup_memory(plan.tables, device=place))
-    found = list(
+    measurements = list(
         layers.measure(plan.candidates, batches=batches, training=training, rounds=repeats, device=place, dtype=dtype)
     )
     if as_json:
-        report = {"machine": facts, "rows": [row.to_json() for row in found]}
+        report = {"machine": facts, "rows": [row.to_json() for row in measurements]}
         console.print_json({**report, "memory": [row.to_json() for row in memory]} if memory else report)
         return
     measuring.print_machine(facts)
-    for name, group in groupby(found, key=lambda row: row.module):
+    for name, group in groupby(measurements, key=lambda row: row.module):
         print_module(name, list(group))
     if memory:
         _print_memory(memory)
 
 
 def _batch(text: str, flag: str) -> tuple[int, ...]:
-    """(640,) from "640", (256, 30) from "256x30"."""
+    """Return (640,) for "640", (256, 30) for "256x30"."""
     return tuple(measuring.number(part, flag) for part in text.lower().replace("×", "x").split("x"))
 
 
 def print_module(name: str, rows: Sequence["Measured"]) -> None:
-    """One table per mode; ratios beside the time of the torch module."""
+    """Print a table for each mode: time of the torch module, and ratios to it."""
     reference = rows[0].reference
     forms = [form for form in ("dense", "factored", "unfolded") if any(form in row.ratios for row in rows)]
     training, inference = [], []
@@ -161,7 +171,7 @@ def print_module(name: str, rows: Sequence["Measured"]) -> None:
 
 
 def _print_memory(rows: Sequence["LookupMemory"]) -> None:
-    """Tables, their parameters, and what a lookup takes, in MiB; a digit after the point where there are few."""
+    """Print memory of tables, parameters and lookups, in MiB."""
     lines = []
     for row in rows:
         sizes = [size / 2**20 for size in (row.table, row.parameters, row.lookup)]
@@ -176,19 +186,21 @@ def bench_rates(
         Texts,
         measured(
             metavar="'NAME k=v …'",
-            help=f"A layer with options; may be repeated (default: {', '.join(LAYERS)}).",
+            help=f"Structure with options; may be repeated (default: {', '.join(LAYERS)}).",
             autocompletion=completion.layers,
         ),
     ] = None,
-    shape: Annotated[str, measured(metavar="INxOUT", help="Sizes of the input and the output.")] = "512x512",
-    optimizer: Annotated[str, measured(metavar="adam|adamw|sgd", help="Whose first step.")] = "adam",
+    shape: Annotated[str, measured(metavar="INxOUT", help="Input × output features.")] = "512x512",
+    optimizer: Annotated[
+        str, measured(metavar="adam|adamw|sgd", help="Optimizer whose first step is measured.")
+    ] = "adam",
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
-    """Shows how far a step through each factor moves the output, beside a dense matrix's step.
+    """Measure the change of the output by an optimizer step of each factor, relative to a dense matrix's step.
 
-    Once by one learning rate for all parameters, once by the rate of each factor's shape
-    (`training.optimizer.rates=structure`). A factor far below 1 hardly learns.
+    Columns: one learning rate for all parameters, and the rate by each factor's shape
+    (`training.optimizer.rates=structure`). A factor with a value far below 1 hardly learns.
     """
     load_plugins(plugin)
     if optimizer not in OPTIMIZERS:
@@ -197,14 +209,17 @@ def bench_rates(
     columns, rows = measuring.sides(shape)
     from phmrun.bench.movement import movements
 
-    found = [
-        {"layer": text, **each._asdict()}
+    effects = [
+        {"layer": text, **movement._asdict()}
         for text in layer or LAYERS
-        for each in movements(*measuring.name_and_options(text, "--layer"), (rows, columns), optimizer)
+        for movement in movements(*measuring.name_and_options(text, "--layer"), (rows, columns), optimizer)
     ]
     if as_json:
-        console.print_json({"shape": [columns, rows], "optimizer": optimizer, "movements": found})
+        console.print_json({"shape": [columns, rows], "optimizer": optimizer, "movements": effects})
         return
-    lines = [(each["layer"], each["factor"], f"{each['one']:.2f}", f"{each['structure']:.2f}") for each in found]
+    lines = [
+        (movement["layer"], movement["factor"], f"{movement['one']:.2f}", f"{movement['structure']:.2f}")
+        for movement in effects
+    ]
     title = f"How far a step of {optimizer} moves the output, in parts of a dense matrix's, {columns} → {rows}"
     console.print_table(("layer", "factor", "rates=one", "rates=structure"), lines, title=title)

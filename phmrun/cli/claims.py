@@ -1,4 +1,4 @@
-"""``phmrun claims``: what the papers' tables are said to show, and what our runs say of it."""
+"""``phmrun claims``: check the claims of papers against finished runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,33 +20,35 @@ def claims(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Says of each claim of a paper whether it holds: with effect, 95 % interval, seeds, reduction and command.
+    """Check each of a paper's claims against finished runs: effect, 95 % interval, seeds.
 
-    Runs in reduced settings decide a claim in that setting alone, and it is said. Only the ledger is read.
+    Runs in a reduced setting decide a claim for that setting only, marked ‡. Nothing is trained.
     """
     from phmrun.papers.claims import Evidence, examine, load_claims
 
     files = load_claims(paper)
     evidence = Evidence(runs_dir)
-    found = [
+    findings = [
         examine(file.paper, claim, evidence.measured, evidence.share_of) for file in files for claim in file.claims
     ]
     if as_json:
-        console.print_json([each.as_dict() for each in found])
+        console.print_json([finding.as_dict() for finding in findings])
         return
     rows = []
-    for each in found:
-        outcome = f"{each.outcome}{'‡' if each.reduced else ''}"
-        if each.outcome == "not testable here":
-            outcome += f": {each.why}"
-        effect = None if each.effect is None else f"{each.effect:.4f}"
-        if each.effect is not None and each.interval is not None:
-            effect = f"{each.effect:+.2f} [{each.interval[0]:+.2f}, {each.interval[1]:+.2f}]"
-        seeds = f"{each.seeds[0]}, {each.seeds[1]}" if any(each.seeds) else None
-        rows.append([each.paper, each.claim.table, each.claim.says, outcome, each.printed, effect, seeds])
+    for finding in findings:
+        outcome = f"{finding.outcome}{'‡' if finding.reduced else ''}"
+        if finding.outcome == "not testable here":
+            outcome += f": {finding.why}"
+        effect = None if finding.effect is None else f"{finding.effect:.4f}"
+        if finding.effect is not None and finding.interval is not None:
+            effect = f"{finding.effect:+.2f} [{finding.interval[0]:+.2f}, {finding.interval[1]:+.2f}]"
+        seeds = f"{finding.seeds[0]}, {finding.seeds[1]}" if any(finding.seeds) else None
+        rows.append([finding.paper, finding.claim.table, finding.claim.says, outcome, finding.printed, effect, seeds])
     console.print_table(("paper", "table", "claim", "", "printed", "ours", "seeds"), rows)
-    for reduced in dict.fromkeys(each.reduced for each in found if each.reduced):
+    for reduced in dict.fromkeys(finding.reduced for finding in findings if finding.reduced):
         console.stdout().print(f"‡ in this reduced setting: {reduced}", markup=False, soft_wrap=True)
-    for each in found:
-        if each.outcome == "undecided" and each.command:
-            console.stdout().print(f"{each.claim.name}: {each.why}: {each.command}", markup=False, soft_wrap=True)
+    for finding in findings:
+        if finding.outcome == "undecided" and finding.command:
+            console.stdout().print(
+                f"{finding.claim.name}: {finding.why}: {finding.command}", markup=False, soft_wrap=True
+            )

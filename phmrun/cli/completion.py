@@ -1,6 +1,10 @@
-"""Names that the shell completes. No torch is imported: the shell waits for the answer."""
+"""Completion of names in the shell.
+
+Imports no torch, because the shell waits for the answer.
+"""
 
 import os
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +17,27 @@ SQUARE_MAPS = ("nli",)  # tasks whose usual network has only square maps in its 
 
 
 def tasks(incomplete: str) -> list[str]:
-    """Tasks that begin with what has been typed."""
+    """Return tasks that begin with the typed text."""
     return _beginning(TASKS.names(), incomplete)
 
 
 def schemas(incomplete: str) -> list[str]:
-    """What has a JSON Schema: tasks, and sweep files."""
+    """Return names of JSON Schemas: tasks, and sweep files."""
     return _beginning([*TASKS.names(), "sweep"], incomplete)
 
 
 def layers(context: typer.Context, incomplete: str) -> list[str]:
-    """Weight structures, those of installed packages included; of a task those that its usual network can have."""
+    """Return weight structures.
+
+    If a task is typed, those that fit its default network.
+    """
     task = _task(context)
     names = [name for name in STRUCTURES.names() if not task or task in SQUARE_MAPS or name not in SQUARE]
     return _beginning(names, incomplete)
 
 
 def columns(context: typer.Context, incomplete: str) -> list[str]:
-    """Columns of the listing of runs, and scores that runs have; after a minus as well."""
+    """Return columns of the list of runs and names of their scores, with the typed minus if any."""
     from phmrun.ledger import listing
 
     folder = _runs_folder(context)
@@ -40,30 +47,33 @@ def columns(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def export_formats(incomplete: str) -> list[str]:
-    """What ``phmrun export --format`` writes."""
+    """Return formats of ``phmrun export``."""
     return _beginning(["safetensors", "torch-export", "onnx", "ctranslate2"], incomplete)
 
 
 def embeddings(incomplete: str) -> list[str]:
-    """What an embedding can be: one of the structures, or of several matrices."""
+    """Return structures of embeddings: weight structures, and embeddings of several matrices."""
     return _beginning([*STRUCTURES.names(), *EMBEDDINGS.names()], incomplete)
 
 
 def datasets(context: typer.Context, incomplete: str) -> list[str]:
-    """The built-in corpus and the datasets of the catalogue; of a task, where one has been typed, its own."""
+    """Return the built-in corpus and the datasets of the catalog.
+
+    If a task is typed, those of the task.
+    """
     from phmrun.datasets import CATALOGUE
 
     return _beginning(sorted({"builtin", *CATALOGUE.names(_task(context))}), incomplete)
 
 
 def presets(context: typer.Context, incomplete: str) -> list[str]:
-    """Sizes of the model of the task that has been typed."""
+    """Return model presets of the typed task."""
     schema = _schema(context)
     return _beginning(list(schema.model_fields["model"].annotation.presets) if schema else [], incomplete)
 
 
 def networks(context: typer.Context, incomplete: str) -> list[str]:
-    """Networks of the task that has been typed."""
+    """Return networks of the typed task."""
     from phmrun.config.names import registered_names
 
     schema = _schema(context)
@@ -72,7 +82,7 @@ def networks(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def keys(context: typer.Context, incomplete: str) -> list[str]:
-    """Keys of the configuration of the task that has been typed, with the sign that follows them."""
+    """Return configuration keys of the typed task, each with "=" at its end."""
     from phmrun.config import leaves
 
     schema = _schema(context)
@@ -80,19 +90,25 @@ def keys(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _schema(context: typer.Context) -> Any:
-    """The configuration's schema of the task that has been typed; ``None`` where there is none."""
+    """Return the configuration class of the typed task.
+
+    None if no task is typed.
+    """
     task = _task(context)
     return TASKS.get(task).load("schema") if task else None
 
 
 def _task(context: typer.Context) -> str | None:
-    """The task that has been typed: before an option without its value, arguments are still unread."""
-    known = TASKS.names()
-    return next((word for word in (context.params.get("task"), *context.args) if word in known), None)
+    """Return the typed task.
+
+    Arguments after an incomplete option are still unparsed.
+    """
+    names = TASKS.names()
+    return next((word for word in (context.params.get("task"), *context.args) if word in names), None)
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:
-    """Run ids in the directory that ``--runs-dir`` or ``PHMRUN_RUNS`` names, else ``runs``."""
+    """Return run ids in the directory of ``--runs-dir`` or ``PHMRUN_RUNS``, else ``runs``."""
     folder = _runs_folder(context)
     if not folder.is_dir():
         return []
@@ -100,17 +116,19 @@ def runs(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def configs(incomplete: str) -> list[str]:
-    """Configuration files that come with the package."""
+    """Return names of packaged configuration files."""
     from phmrun.config import packaged_names
 
     return _beginning(packaged_names(), incomplete)
 
 
 def papers(incomplete: str) -> list[str]:
-    """Papers whose tables come with the package, and all of them."""
-    from phmrun.papers import paper_names
+    """Return papers with packaged tables, and "all".
 
-    return _beginning([*paper_names(), "all"], incomplete)
+    Only file names are read.
+    """
+    folders = (files("phmrun.configs") / "papers").iterdir()
+    return _beginning([*sorted(folder.name for folder in folders if folder.is_dir()), "all"], incomplete)
 
 
 def _runs_folder(context: typer.Context) -> Path:

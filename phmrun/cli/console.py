@@ -1,4 +1,4 @@
-"""What the user sees: results on standard output, everything else on standard error."""
+"""Output on the terminal: results on standard output, everything else on standard error."""
 
 import json
 import logging
@@ -20,11 +20,11 @@ from phmrun.progress import waiting
 
 _WIDTH_OF_A_FILE = 160
 _LONG_TABLE = 500
-"""Rows from which a table is written line by line: rich measures and folds each cell, two milliseconds a row."""
+"""Number of rows from which tables are printed without rich, which takes about 2 ms per row."""
 
 
 class Verbosity(IntEnum):
-    """How much is said besides results: ``-q``, nothing, ``-v``."""
+    """Amount of messages besides results: ``-q``, default, ``-v``."""
 
     QUIET = -1
     NORMAL = 0
@@ -32,14 +32,14 @@ class Verbosity(IntEnum):
 
 
 class _StandardError(logging.Handler):
-    """Writes the bare message to whatever standard error is at the time."""
+    """Handler that writes messages to the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr, flush=True)
 
 
 def set_verbosity(verbosity: Verbosity) -> None:
-    """Shows messages of phmrun's own loggers on standard error, from the level that the user asked for."""
+    """Print messages of phmrun's loggers on standard error, from the level of a verbosity."""
     levels = {Verbosity.QUIET: logging.WARNING, Verbosity.NORMAL: logging.INFO, Verbosity.VERBOSE: logging.DEBUG}
     logger = logging.getLogger("phmrun")
     logger.setLevel(levels[verbosity])
@@ -48,37 +48,46 @@ def set_verbosity(verbosity: Verbosity) -> None:
 
 
 def verbosity() -> Verbosity:
-    """What the user asked for on the command line."""
+    """Return the verbosity that the user chose."""
     level = logging.getLogger("phmrun").level
     return {logging.WARNING: Verbosity.QUIET, logging.DEBUG: Verbosity.VERBOSE}.get(level, Verbosity.NORMAL)
 
 
 class _HarmlessConsole(Console):
-    """Prints text from data and names without what would steer the terminal."""
+    """Console that removes terminal control sequences from texts."""
 
     def render_str(self, text: str, **more: Any) -> Text:
         return super().render_str(printable(text), **more)
 
 
 def stdout() -> Console:
-    """The console for results; wide where it is a file or a pipe, so that tables keep their rows."""
+    """Return the console for results.
+
+    160 columns wide if the output is a file or pipe.
+    """
     return _HarmlessConsole(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
 
 
 def stderr() -> Console:
-    """The console for everything else."""
+    """Return the console for everything except results.
+
+    160 columns wide if it is a file or pipe.
+    """
     return _HarmlessConsole(stderr=True, width=None if sys.stderr.isatty() else _WIDTH_OF_A_FILE, highlight=False)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on one line of standard output; what is no finite number stands as text: "NaN", "Infinity"."""
+    """Print a value as JSON on one line.
+
+    Non-finite numbers become the texts "NaN", "Infinity".
+    """
     from phmrun.documents import plain
 
     print(json.dumps(plain(value, otherwise=str), ensure_ascii=False, allow_nan=False), flush=True)
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title: str | None = None) -> None:
-    """A table of texts and numbers on standard output; numbers stand at the right."""
+    """Print a table on standard output; columns with numbers are right-aligned."""
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
     right = [any(row[index][1] for row in filled) for index in range(len(heads))]
@@ -94,7 +103,7 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]], *, title:
 
 
 def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool], title: str | None) -> None:
-    """The same without folding, a line a row."""
+    """Print a table with one line per row, without folding cells."""
     widths = [max(map(cell_len, column)) for column in zip(heads, *rows, strict=True)]
     columns = list(zip(widths, right, strict=True))
     lines = [title] if title else []
@@ -107,7 +116,7 @@ def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool]
 
 @contextmanager
 def preparing() -> Iterator[None]:
-    """Says from the first moment on that something happens, while torch is imported and the settings are read."""
+    """Show "preparing" while torch is imported and the settings are read."""
     if verbosity() is not Verbosity.QUIET and not stderr().is_terminal:
         print("preparing", file=sys.stderr, flush=True)
     with waiting("preparing"):
@@ -115,7 +124,10 @@ def preparing() -> Iterator[None]:
 
 
 def print_scores(metrics: Mapping[str, Any]) -> None:
-    """The scores of a run with their intervals; signatures below the table, each once, under the number beside it."""
+    """Print the scores of a run with intervals.
+
+    Numbered signatures, warnings and explanations follow the table.
+    """
     from phmrun.ledger.wording import explained
 
     rows, signatures = [], dict[str, int]()
@@ -128,14 +140,14 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
         value = stored.get("value")
         shown = f"{value:z,.2f}" if count and isinstance(value, float) else _cell(value)[0]
         rows.append((name, shown, interval, count, f"[{number}]" if number else ""))
-    # print_table sets only numbers at the right, and these are texts.
+    # These are texts, which print_table does not right-align.
     width = max((len(row[1]) for row in rows), default=0)
     aligned = [(name, shown.rjust(width), *more) for name, shown, *more in rows]
     print_table(("metric", "value".rjust(width), "95 % interval", "over", ""), aligned)
     for signature, number in signatures.items():
         stdout().print(f"[{number}] {signature}", markup=False, soft_wrap=True)
-    told = [w for each in metrics.values() if isinstance(each, Mapping) for w in each.get("warnings", ())]
-    for warning in dict.fromkeys(told):
+    warnings = [w for score in metrics.values() if isinstance(score, Mapping) for w in score.get("warnings", ())]
+    for warning in dict.fromkeys(warnings):
         stderr().print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
     for line in explained([*metrics]):
         stdout().print(line, markup=False, soft_wrap=True)
@@ -146,13 +158,13 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
 
 
 def print_outcome(run_id: str, state: str) -> None:
-    """What a run is after a training, and what continues it."""
+    """Print the state of a run after training."""
     further = "; the same command continues it" if state == "interrupted" else ""
     stdout().print(f"run {run_id} is {state}{further}", markup=False, soft_wrap=True)
 
 
 def print_error(error: PhmrunError) -> None:
-    """What is wrong, where, what would be valid, and what to do: a panel on a terminal, plain lines elsewhere."""
+    """Print an error (place, problem, valid values, hint): a panel on a terminal, plain lines elsewhere."""
     console = stderr()
     if not console.is_terminal:
         print(f"phmrun: error: {printable(str(error))}", file=sys.stderr, flush=True)
@@ -170,7 +182,7 @@ def print_error(error: PhmrunError) -> None:
 
 
 def _cell(value: Any) -> tuple[str, bool]:
-    """The text of a cell, and whether it is a number."""
+    """Return the text of a cell, and True if the value is a number."""
     if value is None:
         return "–", False
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""``phmrun count-params``: the size of a model, or of every model whose size the papers print."""
+"""``phmrun count-params``: parameters of a model, or of all models whose sizes papers print."""
 
 from typing import Annotated, Any
 
@@ -26,19 +26,20 @@ def count_params(
         str | None,
         typer.Option(
             metavar="NAME|all",
-            help="Instead of a task: every parameter count that a paper prints, beside that of the network meant.",
+            help="Instead of a task: all parameter counts that a paper prints, next to those computed here.",
             autocompletion=completion.papers,
         ),
     ] = None,
     depth: Annotated[
-        int, typer.Option(min=0, help="Levels of modules to list; 0: the scopes only.", rich_help_panel="Logging")
+        int,
+        typer.Option(min=0, help="Depth of the list of modules; 0: totals by scope only.", rich_help_panel="Logging"),
     ] = 1,
     style: Annotated[
-        Format, typer.Option("--format", help="How the table is written.", rich_help_panel="Logging")
+        Format, typer.Option("--format", help="Format of the table.", rich_help_panel="Logging")
     ] = Format.TEXT,
     as_json: Json = False,
 ) -> None:
-    """Counts the parameters of a model as it would be trained, beside the dense one; no weight is allocated."""
+    """Count the parameters of a model, next to those of the dense model; no weights are allocated."""
     if paper is not None:
         _audit(paper, style, as_json)
         return
@@ -60,7 +61,7 @@ def count_params(
         asked = f"with a vocabulary of up to {max(config.sizes):,}"
         text = f"The data ({config.data.name}) are not on this machine: counted {asked}."
         console.stderr().print(text, markup=False, highlight=False, soft_wrap=True)
-    modules: dict[str, dict[str, int]] = {}  # summed over the first parts of their names
+    modules: dict[str, dict[str, int]] = {}  # sums by the first `depth` parts of the names
     for module in count["modules"] if depth else ():
         name = ".".join(module["name"].split(".")[:depth])
         group = modules.setdefault(name, {"count": 0, "dense": 0})
@@ -83,7 +84,7 @@ def count_params(
 
 
 def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> None:
-    """Three tables on the terminal: scopes, modules, memory."""
+    """Print tables of scopes, modules and memory."""
     modules = [row[1:-1] for row in rows if row[0] == "module"]
     others = [row for row in rows if row[0] != "module"]
     scopes = [(scope_in_words(name) if kind == "scope" else kind, *figures) for kind, name, *figures in others]
@@ -97,10 +98,10 @@ def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> N
 
 
 def _audit(paper: str, style: Format, as_json: bool) -> None:
-    """Published counts of one paper or of all, ours beside them."""
+    """Print the published counts of one paper or all, next to computed ones."""
     from phmrun.papers import table_names
 
-    table_names(paper)  # an unknown paper is refused before torch is imported
+    table_names(paper)  # rejects an unknown paper before torch is imported
     from phmrun.papers.audit import audit
     from phmrun.papers.published import headline
     from phmrun.progress import progress
@@ -120,6 +121,6 @@ def _audit(paper: str, style: Format, as_json: bool) -> None:
 
 
 def _numbers(entry: Any) -> tuple[int, int | None, str | None]:
-    """Parameters, those of the dense model, and their ratio."""
+    """Return parameters, dense parameters, and their ratio."""
     count, dense = entry["count"], entry.get("dense")
     return count, dense, f"{count / dense:.1%}" if dense else None

@@ -1,4 +1,4 @@
-"""``phmrun data``: which datasets there are, whether they are on this machine, and how they get there."""
+"""``phmrun data``: list, inspect, fetch, import and check datasets."""
 
 from typing import Annotated, Any
 
@@ -21,12 +21,10 @@ app = typer.Typer(
 
 
 Name = Annotated[
-    str, typer.Argument(help="Name of a dataset: see `phmrun data list`.", autocompletion=completion.datasets)
+    str, typer.Argument(help="Name of a dataset (`phmrun data list`).", autocompletion=completion.datasets)
 ]
-Splits = Annotated[
-    list[str] | None, typer.Option("--split", help="Only this split; may be given several times.", metavar="SPLIT")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
+Splits = Annotated[list[str] | None, typer.Option("--split", help="Only this split; may be repeated.", metavar="SPLIT")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
 @app.command("list", epilog="Example: phmrun data list --task nli")
@@ -34,10 +32,12 @@ def list_datasets(
     task: Annotated[
         str | None, typer.Option("--task", help="Only datasets of this task.", autocompletion=completion.tasks)
     ] = None,
-    here: Annotated[bool, typer.Option("--here", help="Only what is on this machine, whole or in part.")] = False,
+    here: Annotated[
+        bool, typer.Option("--here", help="Only datasets that are on this machine, completely or in part.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the datasets: tasks, size, licence, and whether they are on this machine."""
+    """List datasets: tasks, sizes, license, and presence on this machine."""
     datasets = [CATALOGUE.get(name) for name in CATALOGUE.names(task)]
     if task is not None and not datasets:
         raise unknown("task", task, {task for name in CATALOGUE.names() for task in CATALOGUE.get(name).tasks})
@@ -56,7 +56,7 @@ def list_datasets(
 
 @app.command("info", epilog="Example: phmrun data info multi30k")
 def info(name: Name, as_json: Json = False) -> None:
-    """Show everything about one dataset, and compare the checksums of its files."""
+    """Show a dataset: source, license, sizes, and the checksums of its files."""
     dataset = CATALOGUE.get(name)
     presences = inspect(dataset)
     if as_json:
@@ -76,7 +76,7 @@ def info(name: Name, as_json: Json = False) -> None:
         facts = {"citation": dataset.citation, "note": dataset.note, "by_hand": dataset.by_hand}
         print_json(_summary(dataset) | facts | {"files": files})
         return
-    told = {
+    facts = {
         "summary": dataset.summary,
         "tasks": _tasks(dataset),
         "licence": dataset.licence,
@@ -88,7 +88,7 @@ def info(name: Name, as_json: Json = False) -> None:
         "by hand": dataset.by_hand,
     }
     typer.echo(dataset.name)
-    for label, value in told.items():
+    for label, value in facts.items():
         if value:
             indented = value.strip().replace("\n", f"\n{'':12}")
             typer.echo(f"  {label:<9} {indented}")
@@ -97,7 +97,10 @@ def info(name: Name, as_json: Json = False) -> None:
     if dataset.generated:
         typer.echo("Generated when it is used: there is nothing to fetch.")
         return
-    rows = [(each.split, each.role, each.file.path, each.file.bytes, each.check.value) for each in presences]
+    rows = [
+        (presence.split, presence.role, presence.file.path, presence.file.bytes, presence.check.value)
+        for presence in presences
+    ]
     print_table(("split", "role", "file", "bytes", "state"), rows)
 
 
@@ -105,10 +108,10 @@ def info(name: Name, as_json: Json = False) -> None:
 def fetch_dataset(
     name: Name,
     split: Splits = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files whose checksum is wrong.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files with a wrong checksum.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Download a dataset's missing files, with checksums; an interrupted download continues."""
+    """Download the missing files of a dataset and check them; an interrupted download continues."""
     from phmrun.datasets.fetch import fetch
 
     dataset = CATALOGUE.get(name)
@@ -133,18 +136,18 @@ def import_dataset(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Files, plain or .gz, and archives (.zip, .tgz), recognised by their names; or SPLIT=FILE, and "
-            "SPLIT.ROLE=FILE where a split has several files.",
+            help="Files (plain or .gz) and archives (.zip, .tgz), recognized by their names; or SPLIT=FILE, or "
+            "SPLIT.ROLE=FILE for a split of several files.",
             metavar="FILES...",
         ),
     ],
     force: Annotated[
         bool,
-        typer.Option("--force", help="Replace files that are there; take other counts than are published."),
+        typer.Option("--force", help="Replace existing files, and accept counts that differ from the published ones."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Take files that you already have: checked, and copied under the catalogue's names."""
+    """Import files that you already have: check them, and copy them under the catalog's names."""
     from phmrun.datasets.importing import import_files
 
     dataset = CATALOGUE.get(name)
@@ -158,28 +161,28 @@ def import_dataset(
     for split, sizes in imported.sizes.items():
         typer.echo(f"{split}: " + ", ".join(f"{count:,} {unit}" for unit, count in sizes.items()), err=True)
     if not imported.paths:
-        typer.echo("All of it was there already.", err=True)
+        typer.echo("All files were already there.", err=True)
 
 
 @app.command("check", epilog="Example: phmrun data check snli")
 def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> None:
-    """Read what is here of a dataset and compare checksums and counts with what its owners publish."""
+    """Compare checksums and counts of a dataset's files with the published ones."""
     from phmrun.datasets.reading import compare, count
 
     dataset = CATALOGUE.get(name)
     chosen = wanted_splits(dataset, split)
-    here = [each for each in chosen if each in splits_here(dataset)]
+    here = [part for part in chosen if part in splits_here(dataset)]
     if chosen and not here:
-        # raises, and says how to bring them
+        # raises an error with instructions
         locate(name, chosen)
     states = {presence.split: presence.check for presence in inspect(dataset) if presence.check is Check.WRONG}
     rows: list[dict[str, Any]] = []
-    for each in here:
-        for counted in compare(dataset, each, count(dataset, each, locate(name, [each])[each])):
-            verdict = Check.WRONG.value if each in states else counted.verdict
-            row = {"split": each, "unit": counted.unit, "found": counted.found, "published": counted.published}
+    for part in here:
+        for counted in compare(dataset, part, count(dataset, part, locate(name, [part])[part])):
+            verdict = Check.WRONG.value if part in states else counted.verdict
+            row = {"split": part, "unit": counted.unit, "found": counted.found, "published": counted.published}
             rows.append(row | {"verdict": verdict})
-    rows += [{"split": each, "verdict": "not here"} for each in chosen if each not in here]
+    rows += [{"split": part, "verdict": "not here"} for part in chosen if part not in here]
     if as_json:
         print_json(rows)
     elif dataset.generated:
@@ -195,11 +198,13 @@ def check_dataset(name: Name, split: Splits = None, as_json: Json = False) -> No
 def path(
     name: Annotated[
         str | None,
-        typer.Argument(help="Name of a dataset, or nothing for the whole.", autocompletion=completion.datasets),
+        typer.Argument(
+            help="Name of a dataset; without it, the directory of all datasets.", autocompletion=completion.datasets
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the data directory, or a dataset's folder in it, whether or not it exists."""
+    """Print the data directory, or a dataset's folder in it, even if it does not exist."""
     folder = data_dir() if name is None else dataset_dir(CATALOGUE.get(name))
     if as_json:
         print_json({"path": folder, "exists": folder.is_dir()})
@@ -213,24 +218,24 @@ def formats(
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
-    """Print a valid sample of each format in which a task reads your own files."""
+    """Print a valid sample of each file format that a task reads."""
     load_plugins(plugin)
-    found: tuple[Format, ...] = TASKS.get(task).formats
-    if not found:
-        raise PhmrunError(f"the task {task!r} does not say what its files look like")
+    samples: tuple[Format, ...] = TASKS.get(task).formats
+    if not samples:
+        raise PhmrunError(f"the task {task!r} declares no file formats")
     if as_json:
-        print_json([{"name": each.name, "says": each.says, "files": each.files} for each in found])
+        print_json([{"name": sample.name, "says": sample.says, "files": sample.files} for sample in samples])
         return
-    for each in found:
-        # All that is no part of a sample goes to standard error, so that a sample can be redirected into a file.
-        typer.echo(f"# {each.name}: {each.says}", err=True)
-        for name, text in each.files.items():
+    for sample in samples:
+        # Comments go to standard error, so that a sample can be redirected into a file.
+        typer.echo(f"# {sample.name}: {sample.says}", err=True)
+        for name, text in sample.files.items():
             typer.echo(f"# {name}", err=True)
             typer.echo(text, nl=False)
         typer.echo(err=True)
     options = []
     for split in ("train", "dev", "test"):
-        for name in found[0].files:
+        for name in samples[0].files:
             side = {"train.source": "-src", "train.target": "-tgt"}.get(name, "")
             options.append(f"--{split}{side} {name.replace('train', split, 1)}")
     typer.echo(f"# next: phmrun train {task} {' '.join(options)}", err=True)
@@ -270,7 +275,10 @@ def _tasks(dataset: Dataset) -> str:
 
 
 def _on_disk(dataset: Dataset) -> str:
-    """Size of the files in MB, where it is known or the files are here."""
+    """Return the size of the files in MB.
+
+    "?" if it is unknown and they are not on this machine.
+    """
     if dataset.generated:
         return "–"
     size = dataset.bytes
@@ -280,6 +288,6 @@ def _on_disk(dataset: Dataset) -> str:
 
 
 def _sizes(dataset: Dataset) -> str:
-    """What each split holds, by its first unit."""
+    """Return the size of each split in its first unit."""
     first = {split: next(iter(counts.items())) for split, counts in dataset.sizes.items() if counts}
     return ", ".join(f"{split} {count:,} {unit}" for split, (unit, count) in first.items())

@@ -22,14 +22,14 @@ phmrun decide out/base out/tuned --reference base --metric arc_easy/acc"""
 
 
 class Requirement(StrEnum):
-    """Statement without which the exit code is 1."""
+    """Statement that --require demands."""
 
     BETTER = "better"
     NOT_WORSE = "not-worse"
 
 
 class Over(StrEnum):
-    """Population that verdicts speak of."""
+    """Population of the verdicts."""
 
     SEEDS = "seeds"
     ITEMS = "items"
@@ -42,21 +42,28 @@ def decide(
         typer.Argument(
             metavar="FILE…",
             help="CSV or JSON lines with the columns system, seed, metric, value and optionally item, trial; or files "
-            "or folders of lm-evaluation-harness (--log_samples), NAME=PATH for a name of your own.",
+            "or folders of lm-evaluation-harness (--log_samples); NAME=PATH sets the system's name.",
         ),
     ],
-    reference: Annotated[str, typer.Option(metavar="SYSTEM", help="System that all others are compared with.")],
-    metric: Annotated[str, typer.Option(metavar="NAME", help="Metric that decides.")],
+    reference: Annotated[
+        str, typer.Option(metavar="SYSTEM", help="Reference system, which all others are compared with.")
+    ],
+    metric: Annotated[str, typer.Option(metavar="NAME", help="Metric of the verdicts.")],
     trivial: Annotated[
-        str | None, typer.Option(metavar="SYSTEM", help="Trivial system that a trained one must beat.")
+        str | None, typer.Option(metavar="SYSTEM", help="Trivial baseline that a trained system must beat.")
     ] = None,
     margin: Annotated[
-        float | None, typer.Option(min=0, help="Difference that counts as none (default: only differences are sought).")
+        float | None,
+        typer.Option(min=0, help="Equivalence margin δ, in units of the metric (default: test for differences only)."),
     ] = None,
-    lower_is_better: Annotated[bool, typer.Option("--lower-is-better", help="As of a loss.")] = False,
+    lower_is_better: Annotated[
+        bool, typer.Option("--lower-is-better", help="Lower values are better, as for a loss.")
+    ] = False,
     looks: Annotated[
         str | None,
-        typer.Option(metavar="N,…", help="Seeds at each planned look, fixed before the first (default: one look)."),
+        typer.Option(
+            metavar="N,…", help="Numbers of seeds at the planned looks, fixed in advance (default: one look)."
+        ),
     ] = None,
     over: Annotated[
         Over | None,
@@ -64,10 +71,10 @@ def decide(
     ] = None,
     choose_by: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Validation metric by which each seed chooses among its trials."),
+        typer.Option(metavar="NAME", help="Validation metric that selects one trial for each seed."),
     ] = None,
     require: Annotated[
-        Requirement | None, typer.Option(help="End with exit code 1 unless this is shown of every system.")
+        Requirement | None, typer.Option(help="Exit with code 1 unless this is shown for every system.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -99,7 +106,10 @@ def decide(
 
 
 def _numbers(text: str | None) -> list[int]:
-    """Seeds of the looks."""
+    """Return the numbers of seeds at the looks.
+
+    Raise a `PhmrunError` unless they increase from 2 on.
+    """
     try:
         numbers = [int(part) for part in (text or "").split(",") if part.strip()]
     except ValueError as error:
@@ -112,7 +122,7 @@ def _numbers(text: str | None) -> list[int]:
 
 
 def _show(decision: "Decision") -> None:
-    """Table of verdicts, with the estimand and the reasons below."""
+    """Print the table of verdicts, the estimand and the reasons."""
     facts, print_line = decision.as_dict(), console.stdout().print
     reference, rows = facts["reference"], []
     rows.append([reference["name"], _number(reference["mean"]), _number(reference["std"]), reference["seeds"]])

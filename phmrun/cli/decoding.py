@@ -1,4 +1,4 @@
-"""Options of the verbs that use a trained run: which weights, decoded how, where."""
+"""Options of the verbs that use a trained run: weights, decoding, device."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,30 +10,41 @@ from phmrun.cli.options import CONFIG, HARDWARE, RUNS, Plugin, settings
 
 of_decoding = partial(typer.Option, rich_help_panel="Decoding")
 Checkpoint = Annotated[
-    str | None, typer.Option(help="best, last, or a file (default: what training scored).", rich_help_panel=RUNS)
+    str | None,
+    typer.Option(
+        help="Weights: best, last, or a checkpoint file (default: those that training scored).", rich_help_panel=RUNS
+    ),
 ]
 Average = Annotated[
     int | None,
-    typer.Option(min=0, help="Mean of so many last checkpoints; 0: none (default: the run's).", rich_help_panel=RUNS),
+    typer.Option(
+        min=0, help="Number of last checkpoints to average; 0: none (default: the run's).", rich_help_panel=RUNS
+    ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …", rich_help_panel=HARDWARE)]
+Device = Annotated[
+    str, typer.Option(help="Device: auto (a GPU if there is one), cpu, cuda, cuda:1 …", rich_help_panel=HARDWARE)
+]
 
 
 @dataclass(frozen=True)
 class DecodingOptions:
-    """How a trained run is used; an option left out is as the run's configuration has it."""
+    """Options for using a trained run.
+
+    The defaults are those of the run's configuration.
+    """
 
     beam: Annotated[
-        int | None, of_decoding(min=1, help="Hypotheses kept per sentence; 1: greedy (default: the run's).")
+        int | None, of_decoding(min=1, help="Beam size, in hypotheses per sentence; 1: greedy (default: the run's).")
     ] = None
-    alpha: Annotated[float | None, of_decoding(min=0, help="Strength of the length penalty (default: the run's).")] = (
-        None
-    )
-    engine: Annotated[str | None, of_decoding(help="What decodes: torch, or ctranslate2 (default: the run's).")] = None
+    alpha: Annotated[
+        float | None, of_decoding(min=0, help="Exponent α of the length penalty (default: the run's).")
+    ] = None
+    engine: Annotated[str | None, of_decoding(help="Decoder: torch or ctranslate2 (default: the run's).")] = None
     quantization: Annotated[
         str | None,
         of_decoding(
-            help="Of the engine ctranslate2: none, int8, int8_float32, bfloat16, float16 (default: the run's)."
+            help="Quantization of --engine ctranslate2: none, int8, int8_float32, bfloat16, float16 (default: the "
+            "run's)."
         ),
     ] = None
     set_: Annotated[
@@ -41,20 +52,26 @@ class DecodingOptions:
         typer.Option(
             "--set",
             metavar="decoding.KEY=VALUE",
-            help="Any key of the task's decoding section (`phmrun schema TASK`); may be repeated.",
+            help="Any key of the configuration's decoding section (`phmrun schema TASK`); may be repeated.",
             rich_help_panel=CONFIG,
         ),
     ] = None
     checkpoint: Checkpoint = None
     average: Average = None
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Sentences at a time (default: the run's).", rich_help_panel=HARDWARE)
+        int | None, typer.Option(min=1, help="Sentences per batch (default: the run's).", rich_help_panel=HARDWARE)
     ] = None
     device: Device = "auto"
     plugin: Plugin = None
 
     def decoding(self, **more: Any) -> dict[str, Any]:
-        """The keys of the decoding section that were given; ``more`` are a verb's own. ``--set`` may name no other."""
-        given = {key: value for key, value, _ in settings(self.set_ or [], "decoding")}
+        """Return the keys of the decoding section that the user set.
+
+        ``more`` are options of one verb only.
+
+        Raises:
+            ConfigError: ``--set`` names a key outside the decoding section.
+        """
+        from_set = {key: value for key, value, _ in settings(self.set_ or [], "decoding")}
         flags = {name: getattr(self, name) for name in ("beam", "alpha", "engine", "quantization")} | more
-        return {**given, **{name: value for name, value in flags.items() if value is not None}}
+        return {**from_set, **{name: value for name, value in flags.items() if value is not None}}

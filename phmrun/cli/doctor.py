@@ -1,4 +1,4 @@
-"""``phmrun doctor``: is this machine ready? Numbered checks, each with what to do."""
+"""``phmrun doctor``: checks of the machine, each with advice."""
 
 import os
 import platform
@@ -16,13 +16,18 @@ from phmrun.cli.options import Json, RunsDirectory
 from phmrun.errors import ExitCode, counted
 
 _MALICIOUS_LIGHTNING = ("2.6.2", "2.6.3")
-_LITTLE_SPACE = 2 * 2**30  # bytes; a few runs of the preset base with their checkpoints
+_LITTLE_SPACE = 2 * 2**30  # bytes: a few runs of the preset base with checkpoints
 
 
 class Check(NamedTuple):
-    """One finding, what to do about it, and the exit code that a failure stands for.
+    """Result of a check.
 
-    A warning: something will not work; failed: nothing will.
+    Attributes:
+        name: Name of the check.
+        status: "ok"; "warning": a part of phmrun will not work; "failed": phmrun will not work.
+        found: State of the machine.
+        advice: Advice; may be empty.
+        code: Exit code if the check failed.
     """
 
     name: str
@@ -33,7 +38,7 @@ class Check(NamedTuple):
 
 
 def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Checks Python, torch, devices, data, the run directory, W&B and the disk."""
+    """Check Python, torch, devices, data, the run directory, W&B and the disk."""
     checks = [*_packages(), *_extensions(), *_data(), *_machine(runs_dir)]
     failed = [check for check in checks if check.status == "failed"]
     if as_json:
@@ -53,13 +58,13 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
 
 
 def _packages() -> Iterator[Check]:
-    """Python, torch with its devices, Lightning, torchtext."""
+    """Check Python, torch with its devices, Lightning, torchtext."""
     python = platform.python_version()
-    found = f"{python} on {platform.system()} {platform.machine()}"
+    text = f"{python} on {platform.system()} {platform.machine()}"
     if _numbers(python) < (3, 11):
-        yield Check("Python", "failed", found, "Install Python 3.11 or newer.")
+        yield Check("Python", "failed", text, "Install Python 3.11 or newer.")
     else:
-        yield Check("Python", "ok", found)
+        yield Check("Python", "ok", text)
     yield from _torch()
     lightning = _version("pytorch-lightning")
     name, advice = "pytorch-lightning", 'pip install "pytorch-lightning>=2.6.6,<3"'
@@ -107,14 +112,14 @@ def _load() -> Check:
     from phmrun.ledger.load import busy_cores
 
     busy, cores = busy_cores(), usable_cores()
-    found = f"{busy} of {counted(cores, 'core')} busy"
+    text = f"{busy} of {counted(cores, 'core')} busy"
     if not busy:
-        return Check("load", "ok", found)
+        return Check("load", "ok", text)
     advice = (
         f"New runs compute with {counted(max(1, cores - busy), 'thread')}; a run keeps its number when it is resumed. "
         "hardware.threads=N or OMP_NUM_THREADS sets another."
     )
-    return Check("load", "ok", found, advice)
+    return Check("load", "ok", text, advice)
 
 
 def _bf16() -> Check:
@@ -130,7 +135,7 @@ def _bf16() -> Check:
 
 
 def _extensions() -> Iterator[Check]:
-    """Everything that other packages announce, with its origin; names that two announce, and what is no name."""
+    """Check the plug-ins of other packages: origins, duplicate names, invalid names."""
     from phmrun.registry import OURS, foreign_announcements, misnamed
 
     for announcements in foreign_announcements():
@@ -140,7 +145,7 @@ def _extensions() -> Iterator[Check]:
         if len(announcements) == 1:
             yield Check(name, "ok", f"from {origins}")
         else:
-            foreign = next(each.distribution for each in reversed(announcements) if each.distribution != OURS)
+            foreign = next(item.distribution for item in reversed(announcements) if item.distribution != OURS)
             yield Check(name, "failed", f"announced twice: by {origins}", f"pip uninstall {foreign}")
     for announcement in misnamed():
         name = ascii(announcement.point.name)
@@ -162,37 +167,40 @@ def _data() -> Iterator[Check]:
 
 
 def _machine(runs_dir: Path) -> Iterator[Check]:
-    """Where runs go, W&B, and the disk."""
+    """Check the directory of runs, W&B, and the disk."""
     yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
     wandb, mode = _version("wandb"), os.environ.get("WANDB_MODE", "offline")
     if wandb is None:
         yield Check("W&B", "warning", "not installed", "pip install wandb, or train with --wandb disabled.")
     elif mode == "online" and "WANDB_API_KEY" not in os.environ:
-        found, advice = "online, but WANDB_API_KEY is not set", "Set it, unless `wandb login` has been run."
-        yield Check("W&B", "warning", found, advice)
+        text, advice = "online, but WANDB_API_KEY is not set", "Set it, unless `wandb login` has been run."
+        yield Check("W&B", "warning", text, advice)
     else:
         yield Check("W&B", "ok", f"{wandb}, {mode}")
-    # The directory may be yet to be made, and disk_usage takes none that is not there.
+    # The directory may not exist yet, which disk_usage does not accept.
     existing = _existing(runs_dir)
     free = shutil.disk_usage(existing).free
-    found = f"{free / 2**30:.1f} GiB free at {existing}"
+    text = f"{free / 2**30:.1f} GiB free at {existing}"
     if free < _LITTLE_SPACE:
-        yield Check("disk", "warning", found, "Make room, or put runs elsewhere with --runs-dir.")
+        yield Check("disk", "warning", text, "Make room, or put runs elsewhere with --runs-dir.")
     else:
-        yield Check("disk", "ok", found)
+        yield Check("disk", "ok", text)
 
 
 def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bool = True) -> Check:
-    """Whether a directory can be written, or made; nothing is made here."""
+    """Check that a directory is writable, or can be created.
+
+    It is not created.
+    """
     existing = _existing(folder)
-    state = str(folder) if folder.is_dir() else f"{folder} (will be made)"
+    state = str(folder) if folder.is_dir() else f"{folder} (will be created)"
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return Check(name, "ok", state)
     return Check(name, "failed" if fatal else "warning", f"{folder} cannot be written", advice, code)
 
 
 def _existing(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
+    """Return the folder, or its nearest existing parent."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
@@ -204,5 +212,5 @@ def _version(package: str) -> str | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version: ``2.6.6.post1`` is (2, 6, 6)."""
+    """Return the leading numbers of a version: ``2.6.6.post1`` is (2, 6, 6)."""
     return tuple(map(int, takewhile(str.isdigit, text.split("+")[0].split("."))))

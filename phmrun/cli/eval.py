@@ -1,4 +1,4 @@
-"""``phmrun eval``: score a trained run again, on another split or with another search."""
+"""``phmrun eval``: score a trained run, on any split or test file, with any decoding settings."""
 
 from functools import partial
 from pathlib import Path
@@ -26,38 +26,38 @@ of_data = partial(typer.Option, rich_help_panel=DATA)
 def evaluate(
     run: RunArgument,
     options: DecodingOptions,
-    split: Annotated[str | None, of_data(help="Part of the run's data: test (default), dev …")] = None,
+    split: Annotated[str | None, of_data(help="Split of the run's data: test (default), dev …")] = None,
     test: Annotated[
-        Path | None, of_data(metavar="FILE", help="Another test file, read as the run's own files are.")
+        Path | None, of_data(metavar="FILE", help="Another test file, in the format of the run's own files.")
     ] = None,
-    source: Annotated[Path | None, of_data("--src", metavar="FILE", help="Another test set: source.")] = None,
-    target: Annotated[Path | None, of_data("--tgt", metavar="FILE", help="Another test set: target.")] = None,
+    source: Annotated[Path | None, of_data("--src", metavar="FILE", help="Source file of another test set.")] = None,
+    target: Annotated[Path | None, of_data("--tgt", metavar="FILE", help="Target file of another test set.")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Scores a run and writes metrics.json and the predictions into its directory.
+    """Score a trained run; write metrics.json and the predictions into its directory.
 
-    Scores of another test file are named for it, file-NAME-CHECKSUM/…, and never stand for the run's own test set; the
-    run's own test set is known by its content, wherever it lies.
+    Scores of another test file are named file-NAME-CHECKSUM/…, apart from those of the run's own test set. A file with
+    the content of the run's own test set counts as that set.
     """
     pair = [path for path in (source, target) if path]
     files = [test] if test else pair
     if files and split is not None:
-        raise PhmrunError("a split and a file are both to be scored", where="--split", hint="Give one of them.")
+        raise PhmrunError("a split and a file are both to be scored", where="--split", hint="Use one of them.")
     if pair and (test or len(pair) == 1):
-        raise PhmrunError("parallel text needs a source and a target", where="--src", hint="Give --src and --tgt.")
+        raise PhmrunError("parallel text needs a source and a target", where="--src", hint="Use --src and --tgt.")
     load_plugins(options.plugin)
     from phmrun.ledger import Run
 
-    # Before torch is imported, which takes seconds, so that a mistyped name is told at once.
-    found = Run.find(runs_dir, run)
+    # Before torch is imported, which takes seconds, so that a mistyped name is reported at once.
+    scored = Run.find(runs_dir, run)
     with waiting("preparing"):
         from phmrun.engine.arithmetic import set_threads
         from phmrun.engine.trained_model import evaluate_run, open_run
 
         set_threads()
     metrics = evaluate_run(
-        open_run(found),
+        open_run(scored),
         split=split or "test",
         decoding=options.decoding(),
         checkpoint=options.checkpoint,
@@ -67,6 +67,6 @@ def evaluate(
         files=files,
     )
     if as_json:
-        console.print_json({"run_id": found.id, "run_dir": str(found.path), "metrics": metrics})
+        console.print_json({"run_id": scored.id, "run_dir": str(scored.path), "metrics": metrics})
     else:
         console.print_scores(metrics)

@@ -1,4 +1,4 @@
-"""``phmrun export``: a trained run for other tools, with every structure folded into plain dense layers."""
+"""``phmrun export``: a trained run for other tools, with structures folded into dense layers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,23 +32,26 @@ def export(
         str,
         typer.Option(
             "--format",
-            help="safetensors (weights), torch-export or onnx (programs), or ctranslate2.",
+            help="Format: safetensors (weights), torch-export or onnx (programs), ctranslate2.",
             autocompletion=completion.export_formats,
         ),
     ] = "safetensors",
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="File or directory to write (default: in exports/ in the run directory)."),
+        typer.Option("--out", help="Output file or directory (default: in exports/ of the run directory)."),
     ] = None,
     quantization: Annotated[
-        str, typer.Option(help="Of ctranslate2's weights: none, int8, int8_float32, bfloat16 or float16.")
+        str, typer.Option(help="Quantization of ctranslate2: none, int8, int8_float32, bfloat16, float16.")
     ] = "none",
     split: Annotated[
-        str, typer.Option(help="Data that ctranslate2 and phmrun both decode, to compare them; none: no comparison.")
+        str,
+        typer.Option(
+            help="Split that ctranslate2 and phmrun both decode, to compare their outputs; none: no comparison."
+        ),
     ] = "test",
     model_card: Annotated[
         bool,
-        typer.Option("--card", help="Beside it README.md, a model card with results in the Hugging Face Hub's form."),
+        typer.Option("--card", help="Also write README.md, a model card for the Hugging Face Hub with results."),
     ] = False,
     checkpoint: Checkpoint = None,
     average: Average = None,
@@ -56,39 +59,39 @@ def export(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Writes a trained model in another format, and checks that the file gives the same outputs."""
+    """Export a trained model to another format, and check that its outputs are the same."""
     load_plugins(plugin)
     if quantization != "none" and kind != "ctranslate2":
         what = f"the format {kind!r} has no quantization"
         raise PhmrunError(what, where="--quantization", valid=("--format ctranslate2",))
     from phmrun.ledger import Run
 
-    found = Run.find(runs_dir, run)
+    source = Run.find(runs_dir, run)
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
         from phmrun.export import formats as exporting
 
-        trained = open_run(found)
+        trained = open_run(source)
     if kind == "ctranslate2":
         path = _to_ctranslate2(trained, out, quantization, split, as_json, checkpoint=checkpoint, average=average)
         if model_card:
-            _write_card(found, path)
+            _write_card(source, path)
         return
     with waiting(f"writing and checking {kind}"):
         exported = exporting.export(trained, out, kind, checkpoint=checkpoint, average=average)
     if model_card:
-        # Several parts have a directory of their own; a single file lies among others.
-        _write_card(found, exported.path if exported.parts else exported.path.parent)
+        # Several parts have their own directory; a single file is in a shared one.
+        _write_card(source, exported.path if exported.parts else exported.path.parent)
     files = list(exported.parts.values()) or [exported]
     if as_json:
         parts = {"parts": {name: _facts(part) for name, part in exported.parts.items()}} if exported.parts else {}
-        console.print_json({"run_id": found.id, **_facts(exported), **parts})
+        console.print_json({"run_id": source.id, **_facts(exported), **parts})
         return
-    rows = [(str(one.path), one.format, f"{one.bytes / 2**20:,.1f} MiB", f"{one.difference:.1e}") for one in files]
+    rows = [(str(file.path), file.format, f"{file.bytes / 2**20:,.1f} MiB", f"{file.difference:.1e}") for file in files]
     console.print_table(("file", "format", "size", "largest difference"), rows)
-    for one in files:
-        inputs = ", ".join(f"{name} [{', '.join(map(str, sizes))}]" for name, sizes in one.inputs.items())
-        console.stdout().print(f"{inputs} -> {', '.join(one.outputs)}", markup=False, soft_wrap=True)
+    for file in files:
+        inputs = ", ".join(f"{name} [{', '.join(map(str, sizes))}]" for name, sizes in file.inputs.items())
+        console.stdout().print(f"{inputs} -> {', '.join(file.outputs)}", markup=False, soft_wrap=True)
 
 
 def _facts(exported: "Exported") -> dict[str, Any]:
@@ -104,7 +107,10 @@ def _write_card(run: "Run", folder: Path) -> None:
 def _to_ctranslate2(
     trained: "TrainedModel", out: Path | None, quantization: str, split: str, as_json: bool, **weights: Any
 ) -> Path:
-    """Writes a directory for CTranslate2, shows what both engines make of a split, and returns the directory."""
+    """Write and return a directory for CTranslate2.
+
+    Print a comparison of both engines on a split.
+    """
     from phmrun.export.ctranslate2 import SHOWN, export_to_ctranslate2
 
     exported = export_to_ctranslate2(trained, out, quantization, None if split == "none" else split, **weights)
@@ -133,6 +139,9 @@ def _to_ctranslate2(
     scores = (agreement.split, f"{ours:.2f}", f"{theirs:.2f}", f"{theirs - ours:+.2f}", same)
     console.print_table(columns, [scores])
     if agreement.differences:
-        rows = [(str(one.line), f"{one.margin:+.1e}", one.ours, one.theirs) for one in agreement.differences[:SHOWN]]
+        rows = [
+            (str(difference.line), f"{difference.margin:+.1e}", difference.ours, difference.theirs)
+            for difference in agreement.differences[:SHOWN]
+        ]
         console.print_table(("line", "margin of ours", "phmrun", "CTranslate2"), rows)
     return exported.path

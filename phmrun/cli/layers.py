@@ -1,4 +1,4 @@
-"""``phmrun layers``: the weight structures and the embeddings that this installation knows."""
+"""``phmrun layers``: weight structures and embeddings of this installation."""
 
 import re
 from typing import Annotated, Any
@@ -14,18 +14,18 @@ from phmrun.registry import EMBEDDINGS, STRUCTURES, load_plugins
 app = typer.Typer(help="Weight structures and embeddings: formulas, options, constraints.", no_args_is_help=True)
 
 LETTERS = (
-    "k: numbers of an output vector (rows of W) · d: of an input vector (columns) · V: words · m: numbers of a word\n"
+    "k: output features (rows of W) · d: input features (columns) · V: vocabulary size · m: embedding width\n"
     "n: order of phm and hypercomplex (1/n of the parameters) · r: rank, or number of terms · g: groups · b: blocks\n"
-    "mult.: multiplications for one vector, of a dense matrix's; 2048 × 512 (square: 512 × 512), 4,096 vectors"
-)  # what stands in the formulas
-EXAMPLE = (2048, 512)  # rows and columns of the matrix that counts are told of; 512 × 512 for square structures
-TOKENS = 4096  # vectors per call there: W, where it is built, is built once for so many
+    "mult.: multiplications per vector relative to a dense matrix; 2048 × 512 (square: 512 × 512), 4,096 vectors"
+)  # symbols of the formulas
+EXAMPLE = (2048, 512)  # rows and columns of the example matrix; 512 × 512 for square structures
+TOKENS = 4096  # vectors per call in the example; a structure that builds W builds it once per call
 _FACTS = ("formula", "count_formula", "constraint", "source")
 
 
 @app.command("list")
 def list_layers(plugin: Plugin = None, as_json: Json = False) -> None:
-    """Lists all structures (W of k × d from fewer numbers) and the embeddings that are more than one matrix."""
+    """List all weight structures (W of k × d with fewer parameters) and embeddings of several matrices."""
     load_plugins(plugin)
     with waiting("preparing"):
         facts = [_facts(name) for name in STRUCTURES.names()]
@@ -33,11 +33,11 @@ def list_layers(plugin: Plugin = None, as_json: Json = False) -> None:
     if as_json:
         console.print_json([*facts, *tables])
         return
-    told = ("name", *_FACTS)
-    rows = [[*(fact[key] for key in told), _share(fact["example"], "multiplications")] for fact in facts]
+    keys = ("name", *_FACTS)
+    rows = [[*(fact[key] for key in keys), _share(fact["example"], "multiplications")] for fact in facts]
     console.print_table(("layer", "W [k, d]", "parameters", "constraint", "paper", "mult."), rows)
     console.stdout().print()
-    rows = [[fact[key] for key in told] for fact in tables]
+    rows = [[fact[key] for key in keys] for fact in tables]
     console.print_table(("embedding", "vector of word v, m numbers", "parameters", "constraint", "paper"), rows)
     console.stdout().print(f"\n{LETTERS}", markup=False, highlight=False)
 
@@ -50,7 +50,7 @@ def show_layer(
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
-    """Shows one structure or embedding: what it is, and its options."""
+    """Show a structure or embedding: description, formulas, counts, options."""
     load_plugins(plugin)
     with waiting("preparing"):
         from phmrun.layers import options_of
@@ -86,26 +86,29 @@ def show_layer(
 
 
 def _facts(name: str) -> dict[str, Any]:
-    """What is told of a structure or embedding; the example has a matrix with the usual options, if one is possible."""
+    """Return the facts of a structure or embedding, with an example matrix at default options if one exists."""
     import torch
 
-    found = _found(name)
-    told = {"name": name, "makes": "matrix" if name in STRUCTURES else "embedding"}
-    told |= {fact: getattr(found, fact) for fact in _FACTS}
+    layer = _found(name)
+    facts = {"name": name, "makes": "matrix" if name in STRUCTURES else "embedding"}
+    facts |= {fact: getattr(layer, fact) for fact in _FACTS}
     if name not in STRUCTURES:
-        return {**told, "example": None}
-    rows, columns = (EXAMPLE[1], EXAMPLE[1]) if found.square else EXAMPLE
-    if found.misfit(rows, columns):
-        return {**told, "example": None}
+        return {**facts, "example": None}
+    rows, columns = (EXAMPLE[1], EXAMPLE[1]) if layer.square else EXAMPLE
+    if layer.misfit(rows, columns):
+        return {**facts, "example": None}
     with torch.device("meta"):
-        built = found(rows, columns)
+        built = layer(rows, columns)
     sizes = {"out_features": rows, "in_features": columns}
     counts = {"parameters": built.kept(), "multiplications": built.multiplications(TOKENS) // TOKENS}
-    return {**told, "example": sizes | counts}
+    return {**facts, "example": sizes | counts}
 
 
 def _share(example: dict[str, int] | None, count: str) -> str:
-    """That of a dense matrix's."""
+    """Return a count of the example relative to a dense matrix's.
+
+    Empty without an example.
+    """
     return f"{example[count] / (example['out_features'] * example['in_features']):.2f}" if example else ""
 
 
@@ -117,7 +120,7 @@ def _found(name: str) -> Any:
 
 
 def _type(annotation: Any) -> str:
-    """A type as it is written in code: ``int``, ``'paper' | 'released'``."""
+    """Return a type as in code: ``int``, ``'paper' | 'released'``."""
     if hasattr(annotation, "__args__") and "Literal" in str(annotation):
         return " | ".join(repr(value) for value in annotation.__args__)
     if isinstance(annotation, type):

@@ -1,4 +1,4 @@
-"""Options and texts that the verbs of ``phmrun bench`` have in common."""
+"""Options and texts that the verbs of ``phmrun bench`` share."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,15 +11,15 @@ from phmrun.cli.options import HARDWARE
 from phmrun.errors import PhmrunError, counted
 
 Texts = list[str] | None
-measured = partial(typer.Option, rich_help_panel="What is measured")
+measured = partial(typer.Option, rich_help_panel="Measurement")
 Threads = Annotated[
-    int, typer.Option(min=0, help="CPU threads for arithmetic; 0: torch's own choice.", rich_help_panel=HARDWARE)
+    int, typer.Option(min=0, help="CPU threads for arithmetic; 0: torch's default.", rich_help_panel=HARDWARE)
 ]
-Repeats = Annotated[int, measured(min=1, help="Rounds; each measures every candidate once, and medians are shown.")]
+Repeats = Annotated[int, measured(min=1, help="Rounds, each of which measures all candidates once; medians are shown.")]
 
 
 def prepare_process(threads: int) -> None:
-    """Sets the number of CPU threads, unless it is left to torch, and has memory kept as in training."""
+    """Set the number of CPU threads (0: torch's default), and keep freed memory as in training."""
     from phmrun.engine.processes import keep_freed_memory
 
     keep_freed_memory()
@@ -30,39 +30,45 @@ def prepare_process(threads: int) -> None:
 
 
 def listed(values: Sequence[str] | None) -> list[str]:
-    """The parts of comma-separated lists."""
+    """Return the entries of comma-separated lists."""
     return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
 
 
 def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
-    """Positive whole numbers from comma-separated lists; an error says which is none."""
+    """Return the positive integers in comma-separated lists.
+
+    Raise a `PhmrunError` for anything else.
+    """
     return [number(part, flag) for part in listed(values)]
 
 
 def number(text: str, flag: str) -> int:
-    """A positive whole number, or an error."""
+    """Return a positive integer; raise a `PhmrunError` for anything else."""
     if not text.isdecimal() or int(text) < 1:
         raise PhmrunError(f"{text!r} is not a positive whole number", where=flag)
     return int(text)
 
 
 def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
-    """Name and options from "phm n=8 variant=released"; an error where an option has no value."""
+    """Return name and options of "phm n=8 variant=released".
+
+    Raise a `PhmrunError` if an option has no value.
+    """
     from phmrun.documents import parse_yaml
 
     name, *options = text.split()
-    given = {}
+    values = {}
     for option in options:
         key, separator, value = option.partition("=")
         if not separator:
             hint = f"Write it as in {flag} 'phm n=8'."
             raise PhmrunError(f"{option!r} is not an option", where=flag, hint=hint)
-        given[key] = parse_yaml(value, key)
-    return name, given
+        values[key] = parse_yaml(value, key)
+    return name, values
 
 
 def sides(text: str) -> tuple[int, int]:
-    """(in_features, out_features) from "512x2048", or an error."""
+    """Return (in_features, out_features) of "512x2048"; raise a `PhmrunError` for anything else."""
     parts = text.lower().replace("×", "x").split("x")
     if len(parts) != 2 or not all(side.isdecimal() and int(side) for side in parts):
         raise PhmrunError(f"{text!r} is not a shape", where="--shape", hint="Write it as INxOUT: 512x2048.")
@@ -70,7 +76,7 @@ def sides(text: str) -> tuple[int, int]:
 
 
 def print_machine(machine: dict[str, Any]) -> None:
-    """The line above all figures."""
+    """Print processor, threads and torch version."""
     processor = machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"]
     libraries = [str(machine[name]) for name in ("instruction_set", "blas") if name in machine]
     text = " · ".join([processor, *libraries, counted(machine["threads"], "thread"), f"torch {machine['torch']}"])
@@ -78,5 +84,5 @@ def print_machine(machine: dict[str, Any]) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Micro- or milliseconds."""
+    """Return seconds as text in microseconds or milliseconds."""
     return f"{1e6 * seconds:,.1f} µs" if seconds < 1e-3 else f"{1e3 * seconds:,.2f} ms"

@@ -1,4 +1,4 @@
-"""``phmrun new``: the files of a new structure, task, network or metric, from templates that work as they are."""
+"""``phmrun new``: files of a new structure, task, network or metric, from working templates."""
 
 import ast
 import re
@@ -35,13 +35,21 @@ class Kind(StrEnum):
 
 
 class Recipe(NamedTuple):
-    """Places of a new part in a checkout of phmrun: files by their templates, and its entry point."""
+    """Files and entry point of a new part.
+
+    Attributes:
+        registry: Registry of the part.
+        call: Expression for the registry in a plug-in file.
+        files: Path in a checkout of phmrun by template; names are in place of ``$name``, ``$module``, ``$Class``.
+        value: Value of the entry point.
+        first: Command that tries the part.
+    """
 
     registry: Registry
-    call: str  # the registry, as a plug-in file adds to it
+    call: str
     files: dict[str, str]
-    value: str  # of the entry point
-    first: str  # command that tries it
+    value: str
+    first: str
 
 
 RECIPES = {
@@ -89,15 +97,16 @@ RECIPES = {
 
 def new(
     kind: Annotated[Kind, typer.Argument(help="Kind of part.")],
-    name: Annotated[str, typer.Argument(help="Its name: small letters, digits, hyphens.")],
+    name: Annotated[str, typer.Argument(help="Name: lower-case letters, digits, hyphens.")],
 ) -> None:
     """Write a new structure, task, network or metric with its test: a working template to change.
 
-    In a checkout of phmrun: the files of the package, the entry point and the test. Elsewhere: a plug-in file.
+    In a checkout of phmrun, it writes the files of the package, the entry point and the test. Elsewhere, it writes a
+    plug-in file.
     """
     recipe = RECIPES[kind]
     if not _NAME.fullmatch(name):
-        raise PhmrunError(f"{name!r} is no valid name", valid=["small letters, digits and hyphens: my-structure"])
+        raise PhmrunError(f"{name!r} is no valid name", valid=["lower-case letters, digits and hyphens: my-structure"])
     if name in recipe.registry:
         raise PhmrunError(f"there is already a {kind} named {name!r}", hint="Choose another name.")
     words = re.split("[-_]", name)
@@ -110,17 +119,22 @@ def new(
     }
     project = Path("pyproject.toml")
     checkout = project.is_file() and tomllib.loads(project.read_text(encoding="utf-8"))["project"]["name"] == "phmrun"
-    made = _in_package(recipe, names, project) if checkout else _as_plugin(kind, recipe, names)
-    for path in made:
+    written = _in_package(recipe, names, project) if checkout else _as_plugin(kind, recipe, names)
+    for path in written:
         console.stdout().print(str(path), markup=False, soft_wrap=True)
     first = Template(recipe.first).substitute(names)
-    told = f"Next: {first}" if checkout else f"Next: {first} --plugin {made[0]}"
-    tests = [str(path) for path in made if path.name.startswith("test_")]
-    console.stderr().print("\n".join([told, *(f"      pytest {path}" for path in tests)]), markup=False, soft_wrap=True)
+    advice = f"Next: {first}" if checkout else f"Next: {first} --plugin {written[0]}"
+    tests = [str(path) for path in written if path.name.startswith("test_")]
+    console.stderr().print(
+        "\n".join([advice, *(f"      pytest {path}" for path in tests)]), markup=False, soft_wrap=True
+    )
 
 
 def _in_package(recipe: Recipe, names: dict[str, str], project: Path) -> list[Path]:
-    """Write the files into the checkout and announce the part; return what was written."""
+    """Write the files into the checkout and announce the part.
+
+    Return what was written.
+    """
     nothing = {"load": "", "call": "", "register": "", "announce": ""}
     written = {
         Path(Template(place).substitute(names)): _filled(template, {**names, **nothing})
@@ -138,7 +152,10 @@ def _in_package(recipe: Recipe, names: dict[str, str], project: Path) -> list[Pa
 
 
 def _as_plugin(kind: Kind, recipe: Recipe, names: dict[str, str]) -> list[Path]:
-    """Write a plug-in file and its test into the working folder; return what was written."""
+    """Write a plug-in file and its test into the working folder.
+
+    Return what was written.
+    """
     path, test = Path(f"{names['module']}.py"), Path(f"test_{names['module']}.py")
     symbol = "TASK" if kind is Kind.TASK else names["CLASS"] if kind is Kind.METRIC else names["Class"]
     registry = recipe.call.partition("(")[0]
@@ -167,7 +184,7 @@ def _filled(template: str, parts: dict[str, str]) -> str:
 
 
 def _joined(sources: list[str], package: str, module: str) -> str:
-    """Return modules of one package as one file: all imports first, without those of one another."""
+    """Return modules of a package as one file: imports first, without imports of each other."""
     imports: dict[str, None] = {}
     bodies = []
     for source in sources:

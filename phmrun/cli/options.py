@@ -1,13 +1,12 @@
-"""Options that several verbs share, each declared once, and the configuration that they describe.
+"""Options that several verbs share, and the configuration that they set.
 
-A group of options is a dataclass whose fields are Typer parameters; those of an experiment are made of a table.
-``spread`` turns a verb that takes such a group into one that takes its fields, so that Typer sees them all and the
-verb sees one object.
+A group of options is a dataclass whose fields are Typer parameters; those of an experiment come from a table.
+``spread`` replaces a verb's parameter of such a type by its fields, for Typer.
 """
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
@@ -19,21 +18,23 @@ from phmrun.errors import PhmrunError
 if TYPE_CHECKING:
     from phmrun.experiments import Request
 
-DATA, LAYER, OPTIMISATION, CONFIG = "Data", "Layer", "Optimisation", "Configuration"
+DATA, LAYER, OPTIMIZATION, CONFIG = "Data", "Layer", "Optimization", "Configuration"
 HARDWARE, LOGGING, RUNS = "Hardware", "Logging", "Run"
 
 
 class Flag(NamedTuple):
-    """An option of every verb that takes an experiment; left out, it is ``None``.
+    """Option of all verbs that take an experiment.
+
+    Its default is ``None``.
 
     Attributes:
-        panel: Where ``--help`` shows it.
-        name: The parameter's: ``max_steps`` is ``--max-steps``, and ``set_`` is ``--set``.
-        kind: Its type.
-        key: The dotted configuration key that it sets; ``None``: none by itself.
-        text: What ``--help`` says of it.
-        complete: What the shell completes.
-        metavar: What ``--help`` calls its value.
+        panel: Panel of ``--help``.
+        name: Name of the parameter: ``max_steps`` is ``--max-steps``, ``set_`` is ``--set``.
+        kind: Type of the value.
+        key: Dotted configuration key that it sets; ``None``: no single key.
+        text: Help text.
+        complete: Function that completes the value in a shell.
+        metavar: Name of the value in ``--help``.
     """
 
     panel: str
@@ -46,12 +47,12 @@ class Flag(NamedTuple):
 
     @property
     def option(self) -> str:
-        """As it is written on the command line."""
+        """Name on the command line."""
         return f"--{self.name.removesuffix('_').replace('_', '-')}"
 
     @property
     def annotation(self) -> Any:
-        """The parameter's, as Typer reads it."""
+        """Annotation of the parameter for Typer."""
         shown = typer.Option(
             self.option, help=self.text, rich_help_panel=self.panel, autocompletion=self.complete, metavar=self.metavar
         )
@@ -64,16 +65,24 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
             "layer",
             str,
             "layer.structure",
-            "Structure of the weight matrices inside the blocks (default: dense).",
+            "Structure of the weight matrices inside the blocks, with options as in '{structure: phm, n: 4}' if needed "
+            "(`phmrun layers list`; default: dense).",
             completion.layers,
         ),
-        ("n", int, "layer.n", "Order n of --layer: 1/n of the parameters."),
+        ("n", int, "layer.n", "Order n of --layer phm or hypercomplex: 1/n of the dense parameters."),
+        ("rank", int, "layer.rank", "Rank r of --layer low-rank, kronecker, monarch …"),
+        (
+            "budget",
+            str,
+            "layer.budget",
+            "Fraction of the dense parameters of --layer low-rank, monarch …: 1/4 or 0.25.",
+        ),
         (
             "embedding",
             str,
             "embedding.structure",
-            "Structure of the embedding tables, or an embedding such as define (default: dense); its options: "
-            "--set embedding.n=4.",
+            "Structure of the embedding tables, or an embedding such as define; options: --set embedding.n=4 "
+            "(default: dense).",
             completion.embeddings,
         ),
         ("output", str, "output.structure", "Structure of the output layer (default: dense).", completion.layers),
@@ -81,59 +90,74 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
             "model",
             str,
             "model.network",
-            "Network, for tasks with several (default: the task's first).",
+            "Network, for tasks with several: transformer, lstm … (default: the task's).",
             completion.networks,
         ),
         ("preset", str, "model.preset", "Size of the model: tiny (default), small, base.", completion.presets),
-        ("plugin", list[Path], None, "Python file that registers your own layers; may be repeated.", None, "FILE"),
+        (
+            "plugin",
+            list[Path],
+            None,
+            "Python file that registers your own layers, tasks, metrics …; may be repeated.",
+            None,
+            "FILE",
+        ),
     ),
     DATA: (
         ("data", str, "data.name", "Dataset (`phmrun data list`; default: the built-in corpus).", completion.datasets),
-        ("train_src", str, "data.train_source", "Your own training text, one sentence a line, plain or .gz."),
-        ("train_tgt", str, "data.train_target", "Its translation, line by line."),
-        ("dev_src", str, "data.dev_source", "Validation text."),
-        ("dev_tgt", str, "data.dev_target", "Its translation."),
-        ("test_src", str, "data.test_source", "Test text."),
-        ("test_tgt", str, "data.test_target", "Its translation."),
+        ("train_src", str, "data.train_source", "Your training source file: one sentence per line, plain or .gz."),
+        ("train_tgt", str, "data.train_target", "Your training target file, parallel to --train-src."),
+        ("dev_src", str, "data.dev_source", "Your validation source file."),
+        ("dev_tgt", str, "data.dev_target", "Your validation target file."),
+        ("test_src", str, "data.test_source", "Your test source file."),
+        ("test_tgt", str, "data.test_target", "Your test target file."),
         (
             "prefix",
             str,
             "data.prefix",
-            "How the names of your files start: corpus/ for corpus/train.en, corpus/train.de, corpus/dev.en …",
+            "Common prefix of your parallel files: corpus/ for corpus/train.en, corpus/train.de, corpus/dev.en …",
         ),
-        ("train", str, "data.train", "Your own training data, for tasks with one file per split.", None, "FILE"),
-        ("dev", str, "data.dev", "Validation data.", None, "FILE"),
-        ("test", str, "data.test", "Test data.", None, "FILE"),
+        (
+            "train",
+            str,
+            "data.train",
+            "Your training file, for tasks with one file per split (`phmrun data formats TASK`).",
+            None,
+            "FILE",
+        ),
+        ("dev", str, "data.dev", "Your validation file.", None, "FILE"),
+        ("test", str, "data.test", "Your test file.", None, "FILE"),
         (
             "train_fraction",
             str,
             "data.train_fraction",
-            "Share of the training data to learn from, as 1/4 (default: all).",
+            "Fraction of the training data to use: 1/4 (default: all).",
         ),
-        ("source", str, "data.source", "Language or style to start from (default: the task's)."),
-        ("target", str, "data.target", "Language or style to arrive at (default: the task's)."),
+        ("source", str, "data.source", "Source language or style: en (default: the task's)."),
+        ("target", str, "data.target", "Target language or style: de (default: the task's)."),
     ),
-    OPTIMISATION: (
-        ("seed", int, "seed", "Of initialisation, order and dropout (default: 1)."),
-        ("max_steps", int, "training.max_steps", "Stop after so many optimizer steps (default: the task's)."),
-        ("max_epochs", int, "training.max_epochs", "Stop after so many passes over the data (default: none)."),
-        ("max_time", str, "training.max_time", "Stop after HH:MM:SS or so many minutes (default: none)."),
+    OPTIMIZATION: (
+        ("seed", int, "seed", "Random seed (initialization, data order, dropout; default: 1)."),
+        ("max_steps", int, "training.max_steps", "Maximum number of optimizer steps (default: the task's)."),
+        ("max_epochs", int, "training.max_epochs", "Maximum number of epochs (default: no limit)."),
+        ("max_time", str, "training.max_time", "Time limit: HH:MM:SS, or a number of minutes (default: no limit)."),
         ("lr", float, "training.optimizer.lr", "Peak learning rate (default: the task's)."),
         (
             "batch_size",
             int,
             "batch.size",
-            "Target tokens, or sentences with --set batch.unit=sentences, per micro-batch (default: the task's).",
+            "Size of a micro-batch in target tokens, or in sentences with --set batch.unit=sentences (default: the "
+            "task's).",
         ),
         ("accumulate", int, "training.accumulate", "Micro-batches per optimizer step (default: 1)."),
-        ("precision", str, "training.precision", "Bits: 32 (default), bf16-mixed, 16-mixed, 64."),
+        ("precision", str, "training.precision", "Floating-point format: 32 (default), bf16-mixed, 16-mixed, 64 bits."),
     ),
     CONFIG: (
         (
             "config",
             list[str],
             None,
-            "YAML file laid over the task's defaults; may be repeated, the last one wins.",
+            "YAML file that overrides the task's defaults; may be repeated, later files override earlier ones.",
             completion.configs,
             "FILE",
         ),
@@ -141,22 +165,32 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
             "set_",
             list[str],
             None,
-            "Any key of the configuration, as in --set model.dropout=0.3; may be repeated, over --config.",
+            "Any configuration key (`phmrun schema TASK`): --set model.dropout=0.3. Overrides --config; repeatable.",
             completion.keys,
             "KEY=VALUE",
         ),
     ),
     HARDWARE: (
-        ("accelerator", str, "hardware.accelerator", "auto (default), cpu, gpu, cuda, mps, tpu."),
-        ("devices", str, "hardware.devices", 'How many devices, or which, as "0,2"; auto: all (default: 1).'),
-        ("nodes", int, "hardware.nodes", "Machines (default: 1)."),
-        ("strategy", str, "hardware.strategy", "auto (default), ddp …"),
-        ("workers", int, "hardware.workers", "Processes that load data, per training process (default: 0)."),
-        ("threads", int, "hardware.threads", "CPU threads for arithmetic; 0: all free cores (default)."),
-        ("deterministic", bool, "hardware.deterministic", "Refuse operations that differ from call to call."),
+        ("accelerator", str, "hardware.accelerator", "Accelerator: auto (default), cpu, gpu, cuda, mps, tpu."),
+        ("devices", str, "hardware.devices", 'Number of devices, a list such as "0,2", or auto: all (default: 1).'),
+        ("nodes", int, "hardware.nodes", "Number of machines (default: 1)."),
+        ("strategy", str, "hardware.strategy", "Lightning's strategy for several devices: auto (default), ddp …"),
+        ("workers", int, "hardware.workers", "Data-loading processes per training process (default: 0)."),
+        ("threads", int, "hardware.threads", "CPU threads for arithmetic; 0: all free cores (default: 0)."),
+        (
+            "deterministic",
+            bool,
+            "hardware.deterministic",
+            "Reject operations whose results vary between calls on a GPU.",
+        ),
     ),
     LOGGING: (
-        ("wandb", str, "logging.wandb", "offline (default, or WANDB_MODE), online, disabled."),
+        (
+            "wandb",
+            str,
+            "logging.wandb",
+            "Weights & Biases: offline, online, disabled (default: WANDB_MODE or offline).",
+        ),
         ("wandb_project", str, "logging.project", "Weights & Biases project (default: phmrun)."),
     ),
 }
@@ -164,7 +198,7 @@ FLAGS = tuple(Flag(panel, *row) for panel, rows in _TABLE.items() for row in row
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """Replaces each parameter of ``verb`` whose type is a dataclass by the fields of that dataclass."""
+    """Return a verb in which each dataclass parameter is replaced by the fields of the dataclass."""
     hints = get_type_hints(verb, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and dataclasses.is_dataclass(hint)}
     parameters = []
@@ -188,13 +222,16 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
 
     spread_verb.__name__, spread_verb.__doc__, spread_verb.__module__ = verb.__name__, verb.__doc__, verb.__module__
     spread_verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    # Typer would look up those of ``given`` and of the result, and not find them among the parameters.
+    # Typer would look up the annotations of ``given`` and of the result among the parameters.
     spread_verb.__annotations__ = {}
     return spread_verb
 
 
 def optional(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator that lets a verb do without its parameter ``name``, which is then an empty text."""
+    """Return a decorator that makes a verb's parameter ``name`` optional.
+
+    Its default is an empty text.
+    """
 
     def relax(verb: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(verb)
@@ -209,7 +246,7 @@ def optional(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 TaskArgument = Annotated[
-    str, typer.Argument(help="What is learnt: nmt, style, sva, nli, parse, lm.", autocompletion=completion.tasks)
+    str, typer.Argument(help="Task: nmt, style, sva, nli, parse, lm, or a plug-in's.", autocompletion=completion.tasks)
 ]
 _Given = dataclasses.make_dataclass(
     "_Given",
@@ -219,21 +256,47 @@ _Given = dataclasses.make_dataclass(
 
 
 class ExperimentOptions(_Given):  # type: ignore[misc, valid-type]
-    """Everything that says what an experiment is: ``task``, and a field for each of :data:`FLAGS`."""
+    """Options of an experiment: ``task``, and a field for each of :data:`FLAGS`."""
 
     def explicit(self) -> dict[str, tuple[str, Any]]:
-        """The flags that were given: configuration key to the flag's name and value."""
-        given = ((flag, getattr(self, flag.name)) for flag in FLAGS)
-        return {flag.key: (flag.option, value) for flag, value in given if flag.key and value is not None}
+        """Return the options that the user set: option and value by dotted configuration key.
+
+        A structure in the form of a mapping, ``{structure: phm, n: 4}``, sets a key for each of its entries.
+        """
+        values: dict[str, tuple[str, Any]] = {}
+        for flag in FLAGS:
+            value = getattr(self, flag.name)
+            if flag.key is None or value is None:
+                continue
+            if flag.key.endswith(".structure") and str(value).lstrip().startswith("{"):
+                section = flag.key.removesuffix("structure")
+                values |= {f"{section}{key}": (flag.option, entry) for key, entry in _mapping(value, flag.option)}
+            else:
+                values[flag.key] = (flag.option, value)
+        return values
+
+
+def _mapping(text: str, option: str) -> Iterable[tuple[Any, Any]]:
+    """Return the entries of a structure with its options, as `phmrun layers show` prints it."""
+    from phmrun.documents import parse_yaml
+
+    value = parse_yaml(text, option)
+    if not isinstance(value, dict) or not isinstance(value.get("structure"), str):
+        hint = f'{option} "{{structure: phm, n: 4}}"'
+        raise PhmrunError(f"{text!r} names no structure", where=option, hint=hint)
+    return value.items()
 
 
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="Run id, its unique beginning, or a path.", autocompletion=completion.runs)
+    str,
+    typer.Argument(
+        metavar="RUN", help="Run id, unique prefix of one, path, or latest.", autocompletion=completion.runs
+    ),
 ]
 RunsDirectory = Annotated[
     Path,
     typer.Option(
-        "--runs-dir", envvar="PHMRUN_RUNS", help="Where run directories are.", rich_help_panel=RUNS, file_okay=False
+        "--runs-dir", envvar="PHMRUN_RUNS", help="Directory of the runs.", rich_help_panel=RUNS, file_okay=False
     ),
 ]
 DecidedSeeds = Annotated[
@@ -241,45 +304,49 @@ DecidedSeeds = Annotated[
     typer.Option(
         "--max-seeds",
         min=5,
-        help="Of a sweep that --until-decided ran in another directory of runs: the --max-seeds it was given; here it "
-        "is on record.",
+        help="Maximum number of seeds per row of a sweep that ran with --until-decided (default: recorded in the "
+        "directory of runs).",
     ),
 ]
 Plugin = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
-        help="Python file with layers, tasks, metrics … of your own; may be repeated.",
+        help="Python file that registers your own layers, tasks, metrics …; may be repeated.",
         rich_help_panel=LAYER,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.", rich_help_panel=LOGGING)]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON on standard output.", rich_help_panel=LOGGING)
+]
 
 
 def resolve_options(options: ExperimentOptions, *, parent: Path | None = None) -> "Request":
-    """The configuration that the options describe; flags are stronger than ``--set``, and that than ``--config``.
+    """Return the configuration that the options describe.
+
+    Other options override ``--set``, which overrides ``--config``.
 
     Raises:
-        PhmrunError: Unknown names, unknown keys, bad values; all those of the configuration at once.
+        PhmrunError: Names or keys are unknown, or values invalid; it lists all of the configuration's errors.
     """
     from phmrun.experiments import resolve_request
 
     flags = [(key, value, flag) for key, (flag, value) in options.explicit().items()]
-    given = [*settings(options.set_ or []), *flags]
+    settings_ = [*settings(options.set_ or []), *flags]
     return resolve_request(
-        options.task, given, configs=options.config or [], plugins=options.plugin or [], parent=parent
+        options.task, settings_, configs=options.config or [], plugins=options.plugin or [], parent=parent
     )
 
 
 def settings(texts: list[str], section: str | None = None) -> list[tuple[str, Any, str]]:
-    """Dotted key, value and label of every ``--set``; all malformed ones are reported together.
+    """Return dotted key, value and label of each ``--set``.
 
     Args:
-        texts: As given.
-        section: The only section that may be set; the keys are then those within it.
+        texts: Values of ``--set``: ``key=value``.
+        section: The only section that may be set; its name is removed from the keys. None: any section.
 
     Raises:
-        ConfigError: Some are not of the form key=value, or not of that section.
+        ConfigError: Texts are not of the form key=value, or not of that section; it lists all of them.
     """
     from phmrun.config import ConfigError, Problem
     from phmrun.documents import parse_yaml
@@ -288,7 +355,7 @@ def settings(texts: list[str], section: str | None = None) -> list[tuple[str, An
     for text in texts:
         key, equals, value = text.partition("=")
         label = f"--set {text}"
-        # A key such as "a..b" or " a" would become one that nobody could ever name.
+        # A key such as "a..b" or " a" is never valid.
         if not equals or not all(part.strip() == part != "" for part in key.split(".")):
             example = f"{section}.beam=4" if section else "training.clip=1"
             problems.append(Problem(label, f"is not of the form key=value, as in --set {example}"))

@@ -1,4 +1,4 @@
-"""``phmrun predict``: a trained run on the user's own text, line by line."""
+"""``phmrun predict``: predictions of a trained run for the user's text, line by line."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -29,18 +29,21 @@ def predict(
     text: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", exists=True, dir_okay=False, help="Text to read, plain or .gz (default: standard input)."
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Input text, one item per line, plain or .gz (default: standard input).",
         ),
     ] = None,
     nbest: Annotated[int | None, of_decoding(min=1, help="Hypotheses per line, best first (default: 1).")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Reads text, line by line, and writes the predictions for it to standard output."""
+    """Predict with a trained run: text line by line in, predictions to standard output."""
     load_plugins(options.plugin)
     from phmrun.ledger import Run
 
-    found = Run.find(runs_dir, run)
+    chosen = Run.find(runs_dir, run)
     interactive = text is None and sys.stdin.isatty()
     with waiting("preparing"):
         from phmrun.engine.arithmetic import set_threads
@@ -48,20 +51,20 @@ def predict(
         from phmrun.text.lines import raw_lines
 
         set_threads()
-        trained = open_run(found)
+        trained = open_run(chosen)
         kernels = trained.kernels()
         predictor = trained.predictor(
             decoding=options.decoding(nbest=nbest),
             checkpoint=options.checkpoint,
             average=options.average,
-            # else the answer to a line would wait for a batch of them
+            # a larger batch would delay the answer to a typed line
             batch_size=1 if interactive else options.batch_size,
             device=options.device,
         )
     exact = getattr(predictor, "exact", False)
-    given = _lines(raw_lines(text), str(text), exact) if text else _lines(sys.stdin.buffer, "standard input", exact)
+    lines = _lines(raw_lines(text), str(text), exact) if text else _lines(sys.stdin.buffer, "standard input", exact)
     with kernels.applied():
-        for answer in predictor.predict(_prompted(predictor.prompt) if interactive else given):
+        for answer in predictor.predict(_prompted(predictor.prompt) if interactive else lines):
             if as_json:
                 console.print_json(answer.values)
             else:
@@ -69,7 +72,13 @@ def predict(
 
 
 def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:
-    """The text of lines without their ends; ``exact``: without the line feed alone. A line must be UTF-8."""
+    """Yield lines without their line ends.
+
+    With ``exact``, only the line feed is removed.
+
+    Raises:
+        PhmrunError: A line is not UTF-8.
+    """
     for number, line in enumerate(raw, start=1):
         try:
             text = line.decode("utf-8")
@@ -79,11 +88,11 @@ def _lines(raw: Iterable[bytes], source: str, exact: bool) -> Iterator[str]:
 
 
 def _prompted(prompt: str) -> Iterator[str]:
-    """Lines typed at a prompt, until the end of input."""
+    """Yield lines typed at a prompt, until the end of input."""
     console.stderr().print(f"Type {prompt}; end with Ctrl-D.", style="dim", markup=False)
     with suppress(ImportError):
         import readline  # noqa: F401  (line editing and history in input(); not on every system)
-    on_screen = sys.stdout.isatty()  # else the prompt would stand in a file, among the answers
+    on_screen = sys.stdout.isatty()  # otherwise the prompt would be in the output file
     while True:
         if not on_screen:
             print("> ", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""``phmrun report``: what a sweep has come to, as one page."""
+"""``phmrun report``: report of a sweep as one page."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -18,32 +18,35 @@ phmrun report configs/papers/phm/table5-small.yaml --out table5.html"""
 def report(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="A sweep's or a paper table's file.", autocompletion=completion.configs),
+        typer.Argument(metavar="FILE", help="Sweep file, or a paper table's file.", autocompletion=completion.configs),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.html",
-            help="The page (default: named for the sweep); the others stand beside it.",
+            help="Page to write (default: named after the sweep); other files are written next to it.",
             dir_okay=False,
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds of every cell (default: the file's).")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per cell (default: the file's).")] = None,
     max_seeds: DecidedSeeds = None,
     significance: Annotated[
-        bool, typer.Option("--significance/--no-significance", help="Mark what differs from the dense cell.")
+        bool,
+        typer.Option(
+            "--significance/--no-significance", help="Mark cells that differ significantly from the dense cell."
+        ),
     ] = True,
     checklist: Annotated[
         str | None,
         typer.Option(
             metavar="acl|neurips",
-            help="Instead: a conference's reproducibility checklist, filled from the runs; blanks are marked.",
+            help="Write a conference's reproducibility checklist instead, filled from the runs; blanks are marked.",
         ),
     ] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Writes a page with table, pictures, runs, settings and environment: HTML that needs no network, and Markdown."""
+    """Write a report of a sweep (table, plots, runs, settings, environment) as HTML and Markdown."""
     from phmrun.cli.sweep_output import tell_faults
     from phmrun.ledger import Run
     from phmrun.report.content import write_report
@@ -51,22 +54,24 @@ def report(
 
     run = None
     if not file.endswith((".yaml", ".yml")):
-        # What is no run either is refused below, where it is read as a sweep's file.
+        # If it is not a run either, reading it as a sweep file fails below.
         with suppress(PhmrunError):
             run = Run.find(runs_dir, file)
     if run:
         raise PhmrunError(
-            f"this is a run, and a report is of a sweep; the run's own page is {run.card_path}",
+            f"this is a run, but a report needs a sweep file; the run's own page is {run.card_path}",
             where=file,
-            hint=f"`phmrun runs show {file}` prints it, `phmrun table {file} OTHER…` sets it beside others.",
+            hint=f"`phmrun runs show {file}` prints it, `phmrun table {file} OTHER…` compares it with others.",
         )
-    found, made = view_of_sweep(file, runs_dir, Asked(seeds=seeds, max_seeds=max_seeds))
-    tell_faults(found.statuses)
-    said = None
+    selection, plan = view_of_sweep(file, runs_dir, Asked(seeds=seeds, max_seeds=max_seeds))
+    tell_faults(selection.statuses)
+    summary = None
     if checklist is None:
-        found.require_runs(runs_dir)
-        differences = found.differences() if significance else {}
-        written = write_report(made, found.statuses, found.table, differences, out or Path(f"{Path(file).stem}.html"))
+        selection.require_runs(runs_dir)
+        differences = selection.differences() if significance else {}
+        written = write_report(
+            plan, selection.statuses, selection.table, differences, out or Path(f"{Path(file).stem}.html")
+        )
         facts: dict[str, object] = {"files": written}
     else:
         from phmrun.report.checklist import CHECKLISTS, document, fill
@@ -75,17 +80,17 @@ def report(
 
         if checklist not in CHECKLISTS:
             raise unknown("checklist", checklist, CHECKLISTS, where="--checklist")
-        tuned = tuned_rows(planned(made.sweep.where, ledger=runs_dir), runs_dir) if made.sweep.file.tune else []
-        items = fill(checklist, made, found.statuses, tuned)
+        tuned = tuned_rows(planned(plan.sweep.where, ledger=runs_dir), runs_dir) if plan.sweep.file.tune else []
+        items = fill(checklist, plan, selection.statuses, tuned)
         page = out or Path(f"{Path(file).stem}-checklist-{checklist}.html")
-        written = write(document(checklist, made, items), page)
+        written = write(document(checklist, plan, items), page)
         filled = sum(bool(item.answer) for item in items)
-        said = f"{filled} of {len(items)} items filled"
+        summary = f"{filled} of {len(items)} items filled"
         facts = {"items": [item._asdict() for item in items], "filled": filled, "of": len(items), "files": written}
     if as_json:
         console.print_json(facts)
         return
     for path in written:
         console.stdout().print(str(path), markup=False, soft_wrap=True)
-    if said:
-        console.stdout().print(said, markup=False)
+    if summary:
+        console.stdout().print(summary, markup=False)

@@ -1,4 +1,4 @@
-"""``phmrun results``: finished runs as small files that a project can carry, and pages made of them."""
+"""``phmrun results``: store finished runs as small files, and build pages from them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from phmrun.ledger import Run
 
 app = typer.Typer(
-    help="Finished runs as small files without weights, which a project can carry: tables are made of them.",
+    help="Store finished runs as small files without weights; tables and pages are built from them.",
     no_args_is_help=True,
     epilog="Examples:\n\n"
     "phmrun results add sweep.yaml --to results/agreement\n\n"
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="A folder with a folder for every sweep: sweep.yaml, <run-id>.json.")
+    Path, typer.Argument(metavar="DIR", help="Folder with a subfolder for each sweep: sweep.yaml, <run-id>.json.")
 ]
 
 
@@ -32,16 +32,16 @@ def add(
         list[str],
         typer.Argument(
             metavar="FILE|RUN…",
-            help="A sweep's file, for all its finished runs, trials included; or runs.",
+            help="Sweep file, for all its finished runs and trials; or runs.",
             autocompletion=completion.runs,
         ),
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder of the sweep: results/NAME.")],
-    seeds: Annotated[int, typer.Option(min=1, help="Of a sweep: seeds to look for.")] = 20,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder to write to: results/NAME.")],
+    seeds: Annotated[int, typer.Option(min=1, help="Sweep: number of seeds per cell to look for.")] = 20,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Writes a file <run-id>.json for each finished run: settings, data's checksums, environment, scores, curves."""
+    """Write a file <run-id>.json for each finished run: settings, data checksums, environment, scores, histories."""
     from phmrun.ledger.record import record_of, write_record
     from phmrun.progress import progress
 
@@ -70,7 +70,10 @@ def add(
 
 
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
-    """Write the design of a sweep that was stopped by its looks; nothing otherwise."""
+    """Write the design of a sweep that was stopped by its looks.
+
+    Nothing otherwise.
+    """
     if len(what) != 1 or not what[0].endswith((".yaml", ".yml")):
         return []
     from phmrun.sweeps import load_sweep
@@ -86,16 +89,16 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
 
 
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":
-    """The finished runs that a user names: of a sweep those that are trials alone, and the others; each run once."""
+    """Return the finished runs that a user names, each once: those that are only trials, and the others."""
     from phmrun.ledger import Run, State
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
         from phmrun.sweeps.cell_status import CellState, survey
         from phmrun.sweeps.planning import chosen, planned, tuned_rows
 
-        made = planned(what[0], seeds=seeds, ledger=runs_dir)
-        tried = [status for row in tuned_rows(made, runs_dir) for status in row.all_trials]
-        cells = survey(chosen(made, runs_dir), runs_dir)
+        plan = planned(what[0], seeds=seeds, ledger=runs_dir)
+        tried = [status for row in tuned_rows(plan, runs_dir) for status in row.all_trials]
+        cells = survey(chosen(plan, runs_dir), runs_dir)
         paths = [
             dict.fromkeys(status.run.path for status in statuses if status.run and status.state is CellState.DONE)
             for statuses in (tried, cells)
@@ -107,9 +110,9 @@ def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], 
 
 @app.command("restore")
 def restore(folder: Folder, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Makes run directories of results, for every verb that reads; a sweep then adds seeds to them.
+    """Restore run directories from results, for all verbs that read runs; a sweep can add seeds to them.
 
-    They have no weights: `runs reproduce` trains one anew and compares. Runs that are there stay as they are.
+    They have no weights: `runs reproduce` trains one again and compares. Existing runs stay unchanged.
     """
     from phmrun.results.long_table import restore_folder
 
@@ -124,17 +127,19 @@ def restore(folder: Folder, runs_dir: RunsDirectory = Path("runs"), as_json: Jso
 def build(
     folder: Folder = Path("results"),
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE.md", help="The page; its pictures go beside the results.")
+        Path, typer.Option("--out", metavar="FILE.md", help="Page to write; its plots are written next to the results.")
     ] = Path("RESULTS.md"),
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where the page would differ.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit with code 3 if the page would differ.")
+    ] = False,
 ) -> None:
-    """Writes the page of all results from DIR/questions.yaml and the files beside it; trains nothing, needs no data."""
+    """Write the page of all results from DIR/questions.yaml and the results next to it; no data needed."""
     from phmrun.report.results_page import page_of, save_pictures
 
     page = page_of(folder)
     if check:
         there = out.read_text(encoding="utf-8") if out.is_file() else ""
-        # Pictures need only be there: releases of Matplotlib draw the same one in different bytes.
+        # Plots only need to exist: releases of Matplotlib write the same one in different bytes.
         if there != page.text or not all(picture.is_file() for picture in page.pictures):
             raise PhmrunError(
                 "the page is not what the results say",

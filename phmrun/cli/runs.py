@@ -1,4 +1,4 @@
-"""``phmrun runs``: what has been run, what came of it, and removing it."""
+"""``phmrun runs``: list, show, compare, reproduce, archive, unlock and remove runs."""
 
 import sys
 from contextlib import suppress
@@ -22,7 +22,7 @@ app = typer.Typer(help="Run directories: list, show, compare, archive, remove.",
 
 RunArguments = Annotated[
     list[str],
-    typer.Argument(metavar="RUN…", help="Run ids, their unique beginnings, or paths.", autocompletion=completion.runs),
+    typer.Argument(metavar="RUN…", help="Run ids, unique prefixes of them, or paths.", autocompletion=completion.runs),
 ]
 
 _ROWS_OF_TENSORS = 10
@@ -31,54 +31,58 @@ chosen_by = partial(typer.Option, rich_help_panel="Filter")
 
 @app.command("list")
 def list_runs(
-    task: Annotated[str | None, chosen_by(help="Only this task.", autocompletion=completion.tasks)] = None,
+    task: Annotated[str | None, chosen_by(help="Only runs of this task.", autocompletion=completion.tasks)] = None,
     layer: Annotated[
         str | None,
-        chosen_by(help="Only this structure or number: phm, n=8, 'phm n=8'.", autocompletion=completion.layers),
+        chosen_by(help="Only runs of this structure or option: phm, n=8, 'phm n=8'.", autocompletion=completion.layers),
     ] = None,
-    data: Annotated[str | None, chosen_by(help="Only this data set.", autocompletion=completion.datasets)] = None,
+    data: Annotated[
+        str | None, chosen_by(help="Only runs on this dataset.", autocompletion=completion.datasets)
+    ] = None,
     state: Annotated[
-        str | None, chosen_by(help="Only queued, running, done, failed, interrupted or damaged runs.")
+        str | None, chosen_by(help="Only runs in this state: queued, running, done, failed, interrupted, damaged.")
     ] = None,
     sort: Annotated[
         str,
         typer.Option(
             help="Column to sort by: name, state, layer, parameters, step, seconds, updated … or a score such as "
-            "test/bleu; a leading - turns the order round: --sort=-test/bleu.",
+            "test/bleu; a leading - reverses the order: --sort=-test/bleu.",
             autocompletion=completion.columns,
         ),
     ] = "name",
     scores: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,…|all", help="Scores to show (default: each run's main one, and what is sorted by)."
+            metavar="NAME,…|all", help="Scores to show (default: each run's main score, and the one of --sort)."
         ),
     ] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Lists the runs with state, layer, size and scores."""
+    """List runs with state, layer, parameters, step and scores."""
     from phmrun.ledger import listing
 
-    found = listing.list_runs(runs_dir)
-    chosen = listing.sort(listing.select(found, task=task, layer=layer, data=data, state=state), sort)
+    all_runs = listing.list_runs(runs_dir)
+    chosen = listing.sort(listing.select(all_runs, task=task, layer=layer, data=data, state=state), sort)
     if as_json:
         console.print_json([run.to_json() for run in chosen])
         return
     if not chosen:
-        kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in found}))
-        console.stderr().print(f"no run fits; there are: {kinds}" if found else f"no runs in {runs_dir}", markup=False)
+        kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in all_runs}))
+        console.stderr().print(
+            f"no run fits; there are: {kinds}" if all_runs else f"no runs in {runs_dir}", markup=False
+        )
         return
-    known, by = listing.score_names(chosen), sort.removeprefix("-")
+    names, by = listing.score_names(chosen), sort.removeprefix("-")
     if scores is None:
         shown = list(dict.fromkeys(name for run in chosen if (name := run.main_score)))
         if by not in shown and any(run.score(by) is not None for run in chosen):
             shown.append(by)
     else:
-        shown = known if scores == "all" else [name.strip() for name in scores.split(",") if name.strip()]
+        shown = names if scores == "all" else [name.strip() for name in scores.split(",") if name.strip()]
         for name in shown:
-            if name not in known:
-                raise unknown("score", name, known, where="--scores")
+            if name not in names:
+                raise unknown("score", name, names, where="--scores")
     rows = []
     for run in chosen:
         step = run.status.step if run.status else None
@@ -92,14 +96,14 @@ def list_runs(
 
 @app.command("show")
 def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Shows one run: state, configuration, scores, size, the last of its history, sample outputs, files."""
+    """Show a run: state, configuration, scores, size, end of its history, sample outputs, files."""
     from phmrun.config import load_run_config, semantic_values
     from phmrun.ledger import Run
     from phmrun.ledger.card import describe
 
     description = describe(Run.find(runs_dir, run))
     changed = None
-    with suppress(PhmrunError, ImportError):  # this installation cannot tell
+    with suppress(PhmrunError, ImportError):  # the task may be missing in this installation
         changed = semantic_values(load_run_config(description.path / "config.yaml"))
     if not as_json:
         _print(description, changed)
@@ -121,7 +125,7 @@ def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json
 
 
 def _print(description: "Description", changed: dict[str, Any] | None) -> None:
-    """The run as a document on standard output."""
+    """Print the description of a run."""
     from phmrun.ledger.card import number, score_row
     from phmrun.ledger.history import in_shown_units
     from phmrun.ledger.wording import counts_in_words, explained, title
@@ -166,7 +170,7 @@ def _print(description: "Description", changed: dict[str, Any] | None) -> None:
 
 
 def _state(description: "Description") -> list[tuple[str, Any]]:
-    """What the run is and does, line by line."""
+    """Return rows of name and value that describe the state of a run."""
     from phmrun.ledger.card import duration
 
     status = description.status
@@ -194,27 +198,27 @@ def _heading(title: str) -> None:
 def diff(
     run: RunArgument,
     other: Annotated[
-        str, typer.Argument(metavar="OTHER", help="The run to compare it with.", autocompletion=completion.runs)
+        str, typer.Argument(metavar="OTHER", help="Run to compare it with.", autocompletion=completion.runs)
     ],
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Shows in what two runs differ: settings, sizes, scores."""
+    """Show the differences of two runs: settings, parameters, scores."""
     from phmrun.ledger import Run, comparison
 
     pair = [Run.find(runs_dir, reference) for reference in (run, other)]
     settings, scores = comparison.configurations(pair), comparison.scores(pair)
-    sizes = [each.parameters().get("total") for each in pair]
+    sizes = [item.parameters().get("total") for item in pair]
     if as_json:
         facts = {
-            "runs": [each.id for each in pair],
+            "runs": [item.id for item in pair],
             "config": {row.key: row.values for row in settings},
             "parameters": sizes,
             "metrics": {row.name: {"values": row.values, "alike": row.alike} for row in scores},
         }
         console.print_json(facts)
         return
-    names = [each.id for each in pair]
+    names = [item.id for item in pair]
     rows = [(row.key, *(None if value is None else str(value) for value in row.values)) for row in settings]
     console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
     console.stdout().print()
@@ -231,24 +235,27 @@ def compare(
     runs: RunArguments,
     figure: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Of the history: val/loss, train/loss … (default: all of validations)."),
+        typer.Option(
+            metavar="NAME",
+            help="Figure of the history: val/loss, train/loss … (default: all of validations); may be repeated.",
+        ),
     ] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Shows the course of training of some runs side by side; `phmrun plot history` draws it."""
+    """Show the histories of runs side by side; `phmrun plot history` plots them."""
     from phmrun.ledger import Run, comparison
 
-    found = [Run.find(runs_dir, reference) for reference in runs]
-    wanted = figure or comparison.figures(found)
+    selected = [Run.find(runs_dir, reference) for reference in runs]
+    wanted = figure or comparison.figures(selected)
     if not wanted:
         raise PhmrunError("none of these runs has been validated yet", hint="Name a figure: --figure train/loss.")
-    curves = {name: comparison.curves(found, name) for name in wanted}
+    curves = {name: comparison.curves(selected, name) for name in wanted}
     if as_json:
-        console.print_json({"runs": [run.id for run in found], "curves": curves})
+        console.print_json({"runs": [run.id for run in selected], "curves": curves})
         return
     for name, rows in curves.items():
-        console.print_table((name, *(run.id for run in found)), [(step, *values) for step, values in rows])
+        console.print_table((name, *(run.id for run in selected)), [(step, *values) for step, values in rows])
         console.stdout().print()
 
 
@@ -257,25 +264,25 @@ def reproduce(
     run: RunArgument,
     directory: Annotated[
         Path | None,
-        typer.Option("--in", metavar="DIR", help="Folder for the new run (default: reproduced/ beside the run)."),
+        typer.Option("--in", metavar="DIR", help="Directory of the new run (default: reproduced/ next to the run)."),
     ] = None,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Trains a finished run anew from its own config and data, and compares weights and scores bit for bit.
+    """Train a finished run again from its configuration and data; compare weights and scores bit for bit.
 
-    Says "identical" where they are; otherwise what differs, and what on record could explain it (exit code 4).
+    Prints "identical", or the differences and their possible causes (exit code 4).
     """
     plugins = load_plugins(plugin)
     from phmrun.ledger import Run
 
-    found = Run.find(runs_dir, run)
+    original = Run.find(runs_dir, run)
     with waiting("preparing"):
-        import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
+        import phmrun.engine.fit  # noqa: F401  (Lightning takes seconds to import)
         from phmrun.engine import reproduction
 
-    result = reproduction.reproduce(found, directory or found.path.parent / "reproduced", plugins=plugins)
+    result = reproduction.reproduce(original, directory or original.path.parent / "reproduced", plugins=plugins)
     if as_json:
         facts = {
             "run_id": result.run.id,
@@ -322,53 +329,55 @@ def _print_reproduction(result: "Reproduction") -> None:
 @app.command("archive")
 def archive_runs(
     runs: RunArguments,
-    to: Annotated[Path, typer.Option(metavar="FILE.tar.gz", help="The file to write.", dir_okay=False)],
-    checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints", help="Pack the weights too.")] = True,
+    to: Annotated[Path, typer.Option(metavar="FILE.tar.gz", help="Archive to write.", dir_okay=False)],
+    checkpoints: Annotated[bool, typer.Option("--checkpoints/--no-checkpoints", help="Include the weights.")] = True,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Packs runs into one file, from which `tar -xzf` makes them again; nothing is deleted."""
+    """Pack runs into one archive, which `tar -xzf` unpacks; the runs are kept."""
     from phmrun.ledger import Run
     from phmrun.ledger.record import archive
 
-    found = [Run.find(runs_dir, reference) for reference in runs]
-    size = archive(found, to, checkpoints=checkpoints)
-    console.stdout().print(f"{to}: {counted(len(found), 'run')}, {size:,} bytes", markup=False, soft_wrap=True)
+    selected = [Run.find(runs_dir, reference) for reference in runs]
+    size = archive(selected, to, checkpoints=checkpoints)
+    console.stdout().print(f"{to}: {counted(len(selected), 'run')}, {size:,} bytes", markup=False, soft_wrap=True)
 
 
 @app.command("unlock")
 def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs")) -> None:
-    """Removes the lock of a process that is gone, on whatever machine, once no sign of life was seen for a while."""
+    """Remove the lock of a process that no longer runs, on any machine, after watching for its heartbeat."""
     from phmrun.ledger import Run
     from phmrun.ledger.lock import HEARTBEAT, WATCHED_BEATS
 
-    found = Run.find(runs_dir, run)
-    console.stderr().print(f"watching {found.id} for up to {WATCHED_BEATS * HEARTBEAT:.0f} seconds …", highlight=False)
-    holder = found.unlock()
-    said = f"process {holder.pid} on {holder.host} held it, and is gone" if holder else "it was not locked"
-    console.stdout().print(f"{found.id} is free: {said}", markup=False, highlight=False, soft_wrap=True)
+    locked = Run.find(runs_dir, run)
+    console.stderr().print(f"watching {locked.id} for up to {WATCHED_BEATS * HEARTBEAT:.0f} seconds …", highlight=False)
+    holder = locked.unlock()
+    state = f"process {holder.pid} on {holder.host} held it, and is gone" if holder else "it was not locked"
+    console.stdout().print(f"{locked.id} is free: {state}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("rm")
 def remove(
     runs: RunArguments,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Deletes runs with everything in them; a run that a process is working on is refused."""
+    """Delete runs with all their files; a run that a process is working on is not deleted."""
     from phmrun.ledger import Run
 
-    found = {run.path.resolve(): run for run in (Run.find(runs_dir, reference) for reference in runs)}
+    selected = {run.path.resolve(): run for run in (Run.find(runs_dir, reference) for reference in runs)}
     if not yes:
         if not _can_ask():
-            raise PhmrunError("there is nobody to ask whether to delete", hint="Say --yes to delete unasked.")
-        for run in found.values():
+            raise PhmrunError(
+                "standard input is not a terminal, to confirm", hint="Use --yes to delete without a question."
+            )
+        for run in selected.values():
             console.stderr().print(str(run.path), markup=False, soft_wrap=True)
-        typer.confirm(f"Delete {len(found)} run{'s' if len(found) > 1 else ''}?", abort=True, err=True)
-    for run in found.values():
+        typer.confirm(f"Delete {len(selected)} run{'s' if len(selected) > 1 else ''}?", abort=True, err=True)
+    for run in selected.values():
         run.remove()
         console.stderr().print(f"deleted {run.path}", markup=False, soft_wrap=True)
 
 
 def _can_ask() -> bool:
-    """Whether somebody sits at the other end."""
+    """Return True if standard input is a terminal."""
     return sys.stdin.isatty()

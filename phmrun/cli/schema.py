@@ -1,4 +1,4 @@
-"""``phmrun schema``: the JSON Schema of configuration files and of sweep files, for editors."""
+"""``phmrun schema``: JSON Schema of configuration files and sweep files, for editors."""
 
 import json
 from typing import Annotated
@@ -21,9 +21,9 @@ SWEEP = "sweep"
 
 
 def schema(
-    task: Annotated[str, typer.Argument(help="Name of a task, or: sweep.", autocompletion=completion.schemas)],
+    task: Annotated[str, typer.Argument(help="Task, or sweep.", autocompletion=completion.schemas)],
 ) -> None:
-    """Prints the JSON Schema of a task's configuration files, or of sweep files: keys, types, bounds, meanings."""
+    """Print the JSON Schema of a task's configuration or of sweep files: keys, types, defaults."""
     if task == SWEEP:
         from phmrun.sweeps.file import json_schema as sweep_schema
 
@@ -31,10 +31,10 @@ def schema(
         return
     if task not in TASKS:
         raise unknown("schema", task, [*TASKS.names(), SWEEP])
-    found = TASKS.get(task).load("schema")
+    configuration = TASKS.get(task).load("schema")
     from phmrun.config import json_schema
     from phmrun.layers import options_of
 
     structures = {name: options_of(name) for name in STRUCTURES.names()}
     embeddings = {name: options_of(name, table=True) for name in EMBEDDINGS.names()}
-    print(json.dumps(json_schema(found, structures, embeddings), indent=2, ensure_ascii=False, default=str))
+    print(json.dumps(json_schema(configuration, structures, embeddings), indent=2, ensure_ascii=False, default=str))

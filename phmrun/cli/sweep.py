@@ -1,4 +1,4 @@
-"""``phmrun sweep``: many experiments from one file, whatever happens in between."""
+"""``phmrun sweep``: many experiments from one file; interrupted sweeps continue."""
 
 import time
 from enum import StrEnum
@@ -31,14 +31,17 @@ phmrun sweep sweep.yaml --until-decided --max-seeds 10 --hours 8
 
 phmrun sweep configs/papers/phm/table2.yaml --executor slurm --sbatch partition=gpu --sbatch gres=gpu:1
 
-The same command again runs what is not done."""
+The same command again runs the cells that are not finished."""
 
 
 class _RunByDefault(TyperGroup):
-    """A group whose first argument may also be the sweep's file: `sweep FILE` stands for `sweep run FILE`."""
+    """Group whose default verb is run: `sweep FILE` is `sweep run FILE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts the verb in front where none is given; a verb misspelt before a file is told."""
+        """Insert the verb run if there is none.
+
+        Raise a `PhmrunError` for a misspelled verb before a file.
+        """
         named = not args or args[0] in self.commands or args[0] in ("-h", "--help")
         if not named and len(args) > 1 and nearest(args[0], self.commands) and not args[1].startswith("-"):
             raise unknown("command", args[0], self.commands, where="phmrun sweep")
@@ -48,13 +51,13 @@ class _RunByDefault(TyperGroup):
 app = typer.Typer(
     cls=_RunByDefault,
     no_args_is_help=True,
-    help="Many experiments from one file: `phmrun sweep FILE` runs what is not done.",
+    help="Run many experiments from one file: `phmrun sweep FILE` runs all unfinished cells.",
     epilog=EPILOG,
 )
 
 
 class ExecutorName(StrEnum):
-    """Where runs are carried out."""
+    """Executor of the runs."""
 
     LOCAL = "local"
     SLURM = "slurm"
@@ -69,7 +72,7 @@ File = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="A sweep, or a paper's table: a path, or a name such as configs/papers/phm/table2.yaml.",
+        help="Sweep file, or a paper table's file: a path, or a name such as configs/papers/phm/table2.yaml.",
         autocompletion=completion.configs,
     ),
 ]
@@ -81,14 +84,12 @@ Only = Annotated[
         "the same key again widens.",
     ),
 ]
-Seeds = Annotated[int | None, of_cells(min=1, max=10_000, help="So many seeds of every cell (default: the file's).")]
-Jobs = Annotated[
-    int | None, on_hardware("--jobs", "-j", min=1, help="Runs at a time (default: one per GPU, else one).")
-]
+Seeds = Annotated[int | None, of_cells(min=1, max=10_000, help="Number of seeds per cell (default: the file's).")]
+Jobs = Annotated[int | None, on_hardware("--jobs", "-j", min=1, help="Parallel runs (default: one per GPU, else one).")]
 Threads = Annotated[
     int,
     on_hardware(
-        min=0, help="CPU threads of a run; 0: the cores divided by --jobs, and with one job torch's own choice."
+        min=0, help="CPU threads per run; 0: number of cores divided by --jobs, or torch's default with one job."
     ),
 ]
 
@@ -97,7 +98,7 @@ Threads = Annotated[
 def run(
     file: File,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show the cells, how far they are and what is left; run nothing.")
+        bool, typer.Option("--plan", help="Show the cells, their progress and the remaining time; run nothing.")
     ] = False,
     only: Only = None,
     seeds: Seeds = None,
@@ -105,51 +106,51 @@ def run(
         bool,
         of_a_decision(
             "--until-decided",
-            help="Add seeds only to rows that are not yet told from the dense one, by a group-sequential test.",
+            help="Add seeds only to rows whose difference from dense is not yet decided, by a group-sequential test.",
         ),
     ] = False,
-    max_seeds: Annotated[int, of_a_decision(min=5, max=100, help="With --until-decided: seeds of a row.")] = 10,
+    max_seeds: Annotated[
+        int, of_a_decision(min=5, max=100, help="With --until-decided: maximum number of seeds per row.")
+    ] = 10,
     hours: Annotated[
         float | None,
-        typer.Option(
-            min=0, help="On this machine: end then, with what is known; exit code 0. The same command goes on."
-        ),
+        typer.Option(min=0, help="Time limit on this machine, in hours (exit code 0); the same command continues."),
     ] = None,
     margin: Annotated[
         float | None,
         of_a_decision(
             min=0,
-            help="With --until-decided: δ, in units of the score; what is not worse by more is decided, too (default: "
-            "0.5 of BLEU, accuracy and attachment; 0: only differences are sought).",
+            help="With --until-decided: equivalence margin δ, in units of the score; rows that are not worse by more "
+            "are decided, too (default: 0.5 for BLEU, accuracy and attachment; 0: test for differences only).",
         ),
     ] = None,
-    limit: Annotated[int | None, of_cells(min=1, help="Start at most so many runs in this call.")] = None,
-    retry_failed: Annotated[bool, of_cells("--retry-failed", help="Also run what has failed before.")] = False,
+    limit: Annotated[int | None, of_cells(min=1, help="Maximum number of runs that this call starts.")] = None,
+    retry_failed: Annotated[bool, of_cells("--retry-failed", help="Run failed cells again.")] = False,
     jobs: Jobs = None,
     threads: Threads = 0,
     executor: Annotated[
         ExecutorName,
-        of_a_cluster(help="local: on this machine; slurm: one array job; ray: a Ray cluster (extra `ray`)."),
+        of_a_cluster(help="Executor: local (this machine), slurm (one array job), ray (a Ray cluster; extra `ray`)."),
     ] = ExecutorName.LOCAL,
     sbatch: Annotated[
         list[str] | None,
-        of_a_cluster(metavar="OPTION=VALUE", help="SLURM: of sbatch, as in partition=gpu; may be repeated."),
+        of_a_cluster(metavar="OPTION=VALUE", help="SLURM: option of sbatch, as in partition=gpu; may be repeated."),
     ] = None,
     script: Annotated[
-        bool, of_a_cluster("--script", help="SLURM: write and print the script; submit nothing.")
+        bool, of_a_cluster("--script", help="SLURM: write and print the job script; submit nothing.")
     ] = False,
     address: Annotated[
-        str | None, of_a_cluster(help="Ray: of the cluster (default: RAY_ADDRESS, else this machine).")
+        str | None, of_a_cluster(help="Ray: address of the cluster (default: RAY_ADDRESS, else this machine).")
     ] = None,
-    gpus: Annotated[float, of_a_cluster(min=0, help="Ray: GPUs of a run; may be a part of one.")] = 0.0,
+    gpus: Annotated[float, of_a_cluster(min=0, help="Ray: GPUs per run; a fraction shares a GPU.")] = 0.0,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Runs every cell of a sweep that is not done, and continues what was interrupted.
+    """Run all unfinished cells of a sweep; interrupted runs continue.
 
-    Each run is a process of its own, the same as `phmrun train` makes it; a failure does not stop the others. Killed at
-    any moment, the same command goes on where it stopped; a run whose planner was killed finishes by itself. Several
-    such commands at once share the cells. Exit code 5 if a run failed.
+    Each run is a separate process of `phmrun train`; a failure does not stop the others. If the sweep is killed, the
+    same command continues it, and runs that are still training finish. Several such commands share the cells. Exit
+    code 5 if a run failed.
     """
     if until_decided:
         from phmrun.cli import sweep_decision
@@ -166,7 +167,7 @@ def run(
             sweep_decision.decide(file, runs_dir, only=only, terms=terms, plan=plan, as_json=as_json, **work)
         )
     if margin is not None:
-        raise PhmrunError("δ belongs to --until-decided", where="--margin")
+        raise PhmrunError("--margin needs --until-decided", where="--margin")
     from phmrun.cli import sweep_output, sweep_work
 
     if plan:
@@ -177,21 +178,21 @@ def run(
     from phmrun.sweeps.planning import chosen, planned
 
     deadline = None if hours is None else time.monotonic() + 3600 * hours
-    made = planned(file, only, seeds)
-    # Trials of a tuning run on this machine alone; what is handed over takes the values that were chosen so far.
+    sweep_plan = planned(file, only, seeds)
+    # Tuning trials run on this machine only; a cluster gets the values that were chosen so far.
     if script or executor is not ExecutorName.LOCAL:
-        made = chosen(made, runs_dir)
+        sweep_plan = chosen(sweep_plan, runs_dir)
     else:
-        tuned = sweep_work.tuned(made, runs_dir, jobs, threads, deadline)
+        tuned = sweep_work.tuned(sweep_plan, runs_dir, jobs, threads, deadline)
         if tuned is None:
             return
-        made = tuned
-    statuses = survey(made, runs_dir)
+        sweep_plan = tuned
+    statuses = survey(sweep_plan, runs_dir)
     sweep_work.require_cells(statuses)
-    place = sweep_work.workplace(made, runs_dir)
+    place = sweep_work.workplace(sweep_plan, runs_dir)
     if script or executor is ExecutorName.SLURM:
         sweep_output.tell_faults(statuses)
-        slurm = Slurm(place.slurm, made.sweep.name, jobs, sbatch or [])
+        slurm = Slurm(place.slurm, sweep_plan.sweep.name, jobs, sbatch or [])
         sweep_work.hand_over(sweep_work.to_run(statuses, retry_failed), place, slurm, limit=limit, script=script)
         return
     if executor is ExecutorName.RAY:
@@ -200,12 +201,12 @@ def run(
         share = threads or 1
         workers = sweep_work.Workers(place, RayExecutor(address, cpus=share, gpus=gpus, jobs=jobs), share)
     else:
-        workers = sweep_work.local_workers(made, runs_dir, jobs, threads)
+        workers = sweep_work.local_workers(sweep_plan, runs_dir, jobs, threads)
     bad = workers.carry_out(statuses, retry_failed=retry_failed, limit=limit, deadline=deadline)
     sweep_work.is_over(deadline)
-    after = survey(made, runs_dir)
+    after = survey(sweep_plan, runs_dir)
     if as_json:
-        console.print_json(sweep_output.facts(made, after, workers.slots))
+        console.print_json(sweep_output.facts(sweep_plan, after, workers.slots))
     raise typer.Exit(sweep_output.outcome(after, bad, as_json))
 
 
@@ -218,12 +219,12 @@ def status(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Shows how far the cells of a sweep are, those at work one by one, and the last lines of those that failed."""
+    """Show the progress of a sweep's cells, each running one, and the last log lines of failed ones."""
     from phmrun.cli import sweep_output
     from phmrun.sweeps.cell_status import CellState
 
-    made, statuses = _standing(file, only, seeds, runs_dir)
-    sweep_output.show(made, statuses, jobs or 1, as_json)
+    sweep_plan, statuses = _standing(file, only, seeds, runs_dir)
+    sweep_output.show(sweep_plan, statuses, jobs or 1, as_json)
     if not as_json:
         sweep_output.tell_failures([status for status in statuses if status.state is CellState.FAILED], {})
 
@@ -235,11 +236,11 @@ def search(
         list[str],
         of_cells(
             metavar="KEY=RANGE",
-            help="What to try: training.optimizer.lr=1e-4..1e-2 (logarithmic from a factor of ten on), or "
+            help="Search space: training.optimizer.lr=1e-4..1e-2 (logarithmic if the factor is at least 10), or "
             "model.dropout=0.1,0.2,0.3; may be repeated.",
         ),
     ],
-    trials: Annotated[int, of_cells(min=1, help="Runs around every cell, with those of former calls.")] = 20,
+    trials: Annotated[int, of_cells(min=1, help="Number of trials per cell, those of earlier calls included.")] = 20,
     only: Only = None,
     seeds: Seeds = None,
     jobs: Jobs = None,
@@ -247,38 +248,38 @@ def search(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Seeks good values around every cell that --only leaves, by Optuna (extra `search`).
+    """Search good values for each cell that --only selects, with Optuna (extra `search`).
 
-    A trial is a run like any other, compared by its best validation (training.monitor). What was tried is kept on disk:
-    the same command goes on where it stopped, and a larger --trials adds to it. Exit code 5 if no trial has a score.
+    A trial is an ordinary run, compared by its best validation (training.monitor). Trials are kept on disk:
+    the same command continues the search, and a larger --trials extends it. Exit code 5 if no trial has a score.
     """
     from phmrun.cli import sweep_search
     from phmrun.sweeps.planning import planned
     from phmrun.sweeps.search import read_variation
 
     variations = [read_variation(text) for text in vary]
-    made = planned(file, only, seeds)
-    found = sweep_search.search_around(made, runs_dir, variations, trials=trials, jobs=jobs, threads=threads)
-    raise typer.Exit(sweep_search.show(found, as_json))
+    sweep_plan = planned(file, only, seeds)
+    searches = sweep_search.search_around(sweep_plan, runs_dir, variations, trials=trials, jobs=jobs, threads=threads)
+    raise typer.Exit(sweep_search.show(searches, as_json))
 
 
 @app.command("cancel")
 def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Interrupts the planners and the runs of a sweep on this machine, and its jobs in SLURM; all can be continued."""
+    """Interrupt a sweep's schedulers and runs on this machine, and cancel its SLURM jobs; all can continue later."""
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import cancel_jobs
     from phmrun.sweeps.planning import planned
     from phmrun.sweeps.scheduler import cancel as end
 
-    made = planned(file, seeds=seeds)
-    place = sweep_work.workplace(made, runs_dir)
+    sweep_plan = planned(file, seeds=seeds)
+    place = sweep_work.workplace(sweep_plan, runs_dir)
     jobs = cancel_jobs(place.slurm)
-    result = end(place, survey(made, runs_dir))
+    result = end(place, survey(sweep_plan, runs_dir))
     if as_json:
         console.print_json({"planners": result.planners, "runs": result.runs, "slurm": jobs, "left": result.left})
         return
-    lines = [f"SLURM job {job} is cancelled" for job in jobs]
+    lines = [f"SLURM job {job} is canceled" for job in jobs]
     lines += [f"{name} is interrupted" for name in result.runs]
     lines += [f"{name} still runs on {host}: cancel it there" for name, host in result.left.items()]
     if not lines:
@@ -288,16 +289,19 @@ def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs
 
 
 def _standing(file: str, only: list[str] | None, seeds: int | None, runs_dir: Path) -> "tuple[Plan, list[CellStatus]]":
-    """A sweep's plan, and how far its cells are; of those whose data are not here, as far as the ledger knows."""
+    """Return a sweep's plan and the states of its cells.
+
+    Cells whose data are not on this machine have the state on record.
+    """
     from phmrun.sweeps.cell_status import CellState, survey
     from phmrun.sweeps.planning import chosen, planned
 
-    made = chosen(planned(file, only, seeds), runs_dir)
-    statuses = survey(made, runs_dir)
+    sweep_plan = chosen(planned(file, only, seeds), runs_dir)
+    statuses = survey(sweep_plan, runs_dir)
     if any(status.state is CellState.BLOCKED for status in statuses):
-        known = survey(chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
+        recorded = survey(chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
         statuses = [
             record if status.state is CellState.BLOCKED and record.run else status
-            for status, record in zip(statuses, known, strict=True)
+            for status, record in zip(statuses, recorded, strict=True)
         ]
-    return made, statuses
+    return sweep_plan, statuses

@@ -1,4 +1,7 @@
-"""What ``phmrun sweep FILE --until-decided`` does and says. Imported when the verb runs."""
+"""Sequential design of ``phmrun sweep FILE --until-decided``.
+
+Imported when the verb runs.
+"""
 
 import time
 from collections.abc import Sequence
@@ -28,9 +31,10 @@ def decide(
     plan: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Runs seeds, look by look, until every row is decided, has all its seeds, or the time is over.
+    """Run seeds, look by look, until each row is decided, has all its seeds, or the time limit is reached.
 
-    It is an error if there is nothing dense to compare with, or another design was fixed before.
+    Raises:
+        PhmrunError: There is no dense baseline, or another design was fixed before.
     """
     deadline = time.monotonic() + 3600 * hours if hours is not None else None
     asked = planned(file, only, terms.max_seeds)
@@ -39,20 +43,20 @@ def decide(
             "replicates train all seeds before the first look", where="--until-decided", hint="Give --seeds instead."
         )
     if plan:
-        made = chosen(asked, runs_dir)
+        sweep_plan = chosen(asked, runs_dir)
     elif (tuned := sweep_work.tuned(asked, runs_dir, jobs, threads, deadline)) is not None:
-        made = tuned
+        sweep_plan = tuned
     else:
         return ExitCode.OK
-    statuses = survey(made, runs_dir)
+    statuses = survey(sweep_plan, runs_dir)
     sweep_work.require_cells(statuses)
     for family in families(statuses):
         if family.baseline is None or not family.rows:
             raise PhmrunError(
                 f"there is nothing to decide on {family.label}: it takes a row that is dense and one that is not",
-                where=made.sweep.where,
+                where=sweep_plan.sweep.where,
             )
-    workers = sweep_work.local_workers(made, runs_dir, jobs, threads)
+    workers = sweep_work.local_workers(sweep_plan, runs_dir, jobs, threads)
     _tell_plan(statuses, terms, hours, workers.slots)
     if plan:
         _show(statuses, terms, as_json)
@@ -61,11 +65,14 @@ def decide(
     bad: dict[str, list[str]] = {}
     while left := wanted(statuses, terms):  # a row whose run has failed stays where it is
         bad |= workers.carry_out(left, retry_failed=retry_failed, deadline=deadline)
-        statuses = survey(made, runs_dir)
+        statuses = survey(sweep_plan, runs_dir)
         over = sweep_work.is_over(deadline)
         done = {status.cell.run_id for status in statuses if status.state is CellState.DONE}
-        for each in known(statuses, terms):
-            note(f"{each.family}: {each.row.label}: {verdict_words(each.comparison)} after {each.looked_at} seeds")
+        for standing in known(statuses, terms):
+            note(
+                f"{standing.family}: {standing.row.label}: {verdict_words(standing.comparison)} "
+                f"after {standing.looked_at} seeds"
+            )
         if over or any(status.cell.run_id not in done for status in left):
             break
     sweep_output.tell_failures([s for s in statuses if s.cell.run_id in bad and s.state is not CellState.DONE], bad)
@@ -74,7 +81,7 @@ def decide(
 
 
 def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None, slots: int) -> None:
-    """What each row costs, at least and at most, and when the time ends."""
+    """Print minimum and maximum numbers of seeds of each row, their training time, and the time limit."""
     dropped = int(any(status.cell.chose_settings for status in statuses))
     question, estimate = terms.question(main_score(statuses), dropped), Estimate(statuses)
     note(f"looks at {', '.join(map(str, question.looks))} seeds; level {question.level:g} over all rows and looks")
@@ -95,28 +102,35 @@ def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None
 
 
 def _show(statuses: Sequence[CellStatus], terms: Terms, as_json: bool) -> None:
-    """What is known of every row."""
-    found = known(statuses, terms)
-    means = [fmean(each.scores) if each.scores else None for each in found]
+    """Print the verdict of each row."""
+    standings = known(statuses, terms)
+    means = [fmean(standing.scores) if standing.scores else None for standing in standings]
     if as_json:
         printed = [
             {
-                "family": each.family,
-                "row": each.row.label,
-                **facts(each.comparison),
-                "open": each.open,
-                "looked_at": each.looked_at,
-                "seeds": len(each.scores),
+                "family": standing.family,
+                "row": standing.row.label,
+                **facts(standing.comparison),
+                "open": standing.open,
+                "looked_at": standing.looked_at,
+                "seeds": len(standing.scores),
                 "max_seeds": terms.max_seeds,
                 "mean": mean,
-                "scores": list(each.scores),
+                "scores": list(standing.scores),
             }
-            for each, mean in zip(found, means, strict=True)
+            for standing, mean in zip(standings, means, strict=True)
         ]
         console.print_json(printed)
         return
     rows = [
-        [each.family, each.row.label, mean, each.looked_at, len(each.scores), verdict_words(each.comparison)]
-        for each, mean in zip(found, means, strict=True)
+        [
+            standing.family,
+            standing.row.label,
+            mean,
+            standing.looked_at,
+            len(standing.scores),
+            verdict_words(standing.comparison),
+        ]
+        for standing, mean in zip(standings, means, strict=True)
     ]
     console.print_table(("data", "row", main_score(statuses) or "score", "looked at", "seeds", "verdict"), rows)

@@ -1,4 +1,7 @@
-"""What ``phmrun sweep`` says of a sweep: its plan, how far it is, how it ended. Imported when the verb runs."""
+"""Output of ``phmrun sweep``: plan, progress and outcome of a sweep.
+
+Imported when the verb runs.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +16,10 @@ from phmrun.sweeps.workplace import LOG, last_lines
 
 
 def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) -> None:
-    """The cells, their sizes and how far they are; the seeds of one cell in one row."""
+    """Print the cells, their sizes and states.
+
+    The seeds of a cell are in one row.
+    """
     if as_json:
         console.print_json(facts(plan, statuses, slots))
         return
@@ -23,15 +29,15 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) 
         groups.setdefault(place, []).append(status)
     keys = list(dict.fromkeys(key for status in statuses for key in status.cell.at if key != SEED))
     rows = []
-    for found in groups.values():
-        labels = found[0].cell.labels
-        rows.append([*(labels.get(key, "") for key in keys), found[0].size, len(found), _counted(tally(found))])
+    for group in groups.values():
+        labels = group[0].cell.labels
+        rows.append([*(labels.get(key, "") for key in keys), group[0].size, len(group), _counted(tally(group))])
     out = console.stdout()
     if plan.sweep.title:
         out.print(plan.sweep.title, style="italic", markup=False, soft_wrap=True)
     console.print_table([*keys, "parameters", "seeds", "state"], rows)
     if any(isinstance(status.size, str) for status in statuses):
-        out.print("≤: with a vocabulary as large as is asked for; that of the data may be smaller", markup=False)
+        out.print("≤: for the largest vocabulary allowed; the vocabulary of the data may be smaller", markup=False)
     for status in statuses:
         if status.state is CellState.RUNNING:
             share, holder = progress(status), status.holder
@@ -47,14 +53,14 @@ def show(plan: Plan, statuses: Sequence[CellStatus], slots: int, as_json: bool) 
     if left := [status for status in runs if status.state in LEFT]:
         seconds = Estimate(runs).total(left, slots)
         if seconds is None:
-            parts.append("the time cannot be told before a cell of each task is done")
+            parts.append("remaining time unknown until a cell of each task is done")
         else:
             parts.append(f"about {duration(seconds)} of training left, {slots} at a time")
     out.print("\n" + " · ".join(parts), markup=False, soft_wrap=True)
 
 
 def facts(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> dict[str, Any]:
-    """The same as plain values, cell by cell."""
+    """Return the plan, the states of all cells and the remaining time for JSON."""
     cells = [
         {
             "at": dict(status.cell.at),
@@ -77,19 +83,19 @@ def facts(plan: Plan, statuses: Sequence[CellStatus], slots: int) -> dict[str, A
 
 
 def tell_faults(statuses: Iterable[CellStatus]) -> None:
-    """Says on stderr which cells cannot be run, and why; a reason once."""
+    """Print on stderr the cells that cannot run, grouped by reason."""
     by_reason: dict[str, list[CellStatus]] = {}
     for status in statuses:
         if status.cell.fault is not None:
             by_reason.setdefault(str(status.cell.fault), []).append(status)
-    for reason, found in by_reason.items():
-        others = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        head = f"{found[0].state}: {found[0].cell.label}{others}: "
+    for reason, group in by_reason.items():
+        others = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        head = f"{group[0].state}: {group[0].cell.label}{others}: "
         console.stderr().print(head + reason, markup=False, highlight=False, soft_wrap=True)
 
 
 def tell_failures(statuses: Iterable[CellStatus], bad: Mapping[str, Sequence[str]]) -> None:
-    """Says on stderr which runs did not end well, with the last lines that they wrote."""
+    """Print on stderr the failed runs, with the last lines of their logs."""
     err = console.stderr()
     for status in statuses:
         name = str(status.cell.run_id)
@@ -100,7 +106,13 @@ def tell_failures(statuses: Iterable[CellStatus], bad: Mapping[str, Sequence[str
 
 
 def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as_json: bool) -> ExitCode:
-    """Says how the sweep ended; its exit code. ``bad``: the last lines of the runs that did not end well just now."""
+    """Print the outcome of a sweep and return its exit code.
+
+    Args:
+        statuses: States of all cells.
+        bad: Last log lines of the runs that failed in this call, by run id.
+        as_json: Print failures only.
+    """
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)
     if not as_json:

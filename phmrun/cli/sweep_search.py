@@ -1,4 +1,7 @@
-"""What ``phmrun sweep search`` does and says. Imported when the verb runs."""
+"""Search of ``phmrun sweep search``, and its output.
+
+Imported when the verb runs.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +14,16 @@ from phmrun.sweeps.cell_status import look
 from phmrun.sweeps.planning import maker
 from phmrun.sweeps.search import Search, Variation
 
-JOURNAL = "search.journal"  # beside the sweep's other files: what was tried
+JOURNAL = "search.journal"  # record of the trials, in the sweep's folder
 
 
 def search_around(
     made: Plan, runs_dir: Path, variations: Sequence[Variation], *, trials: int, jobs: int | None, threads: int
 ) -> list[Search]:
-    """Runs the trials around every cell of a plan, one cell after the other.
+    """Run the trials of each cell of a plan, one cell after the other.
 
-    It is an error if no cell can be run, a value is none that its key may have, or a trial was stopped before its end.
+    Raises:
+        PhmrunError: No cell can run, a value is invalid for its key, or a trial was interrupted.
     """
     sweep_work.require_cells([look(cell, runs_dir) for cell in made.cells])
     workers = sweep_work.local_workers(made, runs_dir, jobs, threads)
@@ -38,30 +42,35 @@ def search_around(
                 raise PhmrunError(
                     f"a trial around {cell.label} was stopped before its end",
                     code=ExitCode.SWEEP,
-                    hint="The same command goes on with it.",
+                    hint="The same command continues it.",
                 )
             results = search.results()
-            best, said = results[0], "none has a score"
+            best, best_text = results[0], "none has a score"
             if best.score is not None:
-                said = f"best {search.monitor} {best.score:.4g} of trial {best.number}"
-            note(f"{cell.label}: {len(results)} of {trials} trials, {said}")
+                best_text = f"best {search.monitor} {best.score:.4g} of trial {best.number}"
+            note(f"{cell.label}: {len(results)} of {trials} trials, {best_text}")
     return searches
 
 
 def show(searches: Sequence[Search], as_json: bool) -> ExitCode:
-    """Prints what came of the trials, the best first; the exit code: whether every search has a trial with a score."""
-    found = [(search, search.results()) for search in searches]
+    """Print the trials, best first.
+
+    Return ``ExitCode.SWEEP`` if a search has no trial with a score.
+    """
+    outcomes = [(search, search.results()) for search in searches]
     if as_json:
         facts = []
-        for search, results in found:
-            trials = [{**one._asdict(), "run_id": search.run_of(one).run_id} for one in results]
+        for search, results in outcomes:
+            trials = [{**trial._asdict(), "run_id": search.run_of(trial).run_id} for trial in results]
             facts.append({"at": dict(search.cell.at), "score": search.monitor, "trials": trials})
         console.print_json(facts)
     else:
-        for search, results in found:
-            rows = [[one.number, *one.values.values(), one.score, search.run_of(one).run_id] for one in results]
+        for search, results in outcomes:
+            rows = [
+                [trial.number, *trial.values.values(), trial.score, search.run_of(trial).run_id] for trial in results
+            ]
             console.print_table(["trial", *results[0].values, search.monitor, "run"], rows, title=search.cell.label)
             if results[0].score is not None:
                 best = " ".join(f"--set {key}={value}" for key, value in results[0].values.items())
                 console.stdout().print(f"best: {best}", markup=False, soft_wrap=True)
-    return ExitCode.OK if all(results and results[0].score is not None for _, results in found) else ExitCode.SWEEP
+    return ExitCode.OK if all(results and results[0].score is not None for _, results in outcomes) else ExitCode.SWEEP

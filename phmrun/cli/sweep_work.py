@@ -1,4 +1,7 @@
-"""What carries out the plan of a sweep: workers, trials, clusters. Imported when ``phmrun sweep`` runs."""
+"""Execution of a sweep: workers, tuning trials, clusters.
+
+Imported when the verb runs.
+"""
 
 import os
 import signal
@@ -27,33 +30,42 @@ from phmrun.sweeps.workplace import Workplace
 
 
 def workplace(made: Plan, runs_dir: Path) -> Workplace:
-    """The folder of a plan's sweep."""
+    """Return the folder of a plan's sweep."""
     return Workplace(runs_dir, made.sweep.name, tuple(made.sweep.file.plugins))
 
 
 def require_cells(statuses: Sequence[CellStatus]) -> None:
-    """Refuses a sweep of which no cell can be run, by the fault of the first."""
+    """Raise the first cell's error if no cell can run."""
     faults = [status.cell.fault for status in statuses if status.cell.fault is not None]
     if len(faults) == len(statuses):
         raise faults[0]
 
 
 def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatus]:
-    """The cells that are not over, each experiment once."""
+    """Return the cells that are not finished, each experiment once.
+
+    Failed ones only with ``retry_failed``.
+    """
     over = {CellState.DONE} if retry_failed else {CellState.DONE, CellState.FAILED}
     return [status for status in distinct(statuses) if status.state not in over]
 
 
 def is_over(deadline: float | None) -> bool:
-    """Whether the time of a call is over; says so."""
+    """Return True, with a message, if the deadline has passed."""
     if deadline is None or time.monotonic() < deadline:
         return False
-    note("the time is over; the same command goes on")
+    note("time limit reached; the same command continues")
     return True
 
 
 class Workers:
-    """What carries out the runs of a sweep, in its folder; ``threads``: of a run, 0: torch's own choice."""
+    """Workers that run the cells of a sweep.
+
+    Args:
+        place: Folder of the sweep.
+        executor: Executor of the runs.
+        threads: CPU threads per run; 0: torch's default.
+    """
 
     def __init__(self, place: Workplace, executor: Executor, threads: int) -> None:
         self.place, self.executor, self.threads = place, executor, threads
@@ -67,10 +79,19 @@ class Workers:
         limit: int | None = None,
         deadline: float | None = None,
     ) -> dict[str, list[str]]:
-        """Runs what is left, before the user's eyes, or until the time is over.
+        """Run the remaining cells with live progress.
 
-        Returns the last lines of the runs that did not end well, by their names. Where a signal ends the sweep, the
-        exception says how far that is.
+        Args:
+            statuses: States of all cells.
+            retry_failed: Run failed cells again.
+            limit: Maximum number of runs to start; None: no limit.
+            deadline: Time limit on the clock of ``time.monotonic``; None: no limit.
+
+        Returns:
+            Last log lines of the failed runs, by run id.
+
+        Raises:
+            Interrupted: A signal ended the sweep; its ``outcome`` is the progress so far.
         """
         tracker = Tracker(statuses, self.place.runs_dir, self.slots)
         tell_faults(statuses)
@@ -80,7 +101,7 @@ class Workers:
             def watch(event: Event | None) -> None:
                 over = deadline is not None and time.monotonic() >= deadline
                 failed = event is not None and event.code and event.status.state is not CellState.DONE
-                # A run that is interrupted since the time is over leaves with such a code, too, and has not failed.
+                # An interruption at the deadline has a non-zero exit code, too, but is no failure.
                 if event is not None and failed and (event.status.state is CellState.FAILED or not over):
                     bad[str(event.status.cell.run_id)] = event.log
                 view(event)
@@ -95,7 +116,14 @@ class Workers:
 
 
 def local_workers(made: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Workers:
-    """This machine: so many runs at a time, or one on each GPU, or one; its cores are shared among several."""
+    """Return workers on this machine.
+
+    Args:
+        made: Plan of the sweep.
+        runs_dir: Directory of the runs.
+        jobs: Parallel runs; None: one per GPU, else one.
+        threads: CPU threads per run; 0: cores divided by the parallel runs, or torch's default for one.
+    """
     devices = _devices(made)
     executor = LocalExecutor(jobs or len(devices) or 1, devices)
     slots = executor.room()
@@ -116,7 +144,10 @@ def _threads_alone(made: Plan, runs_dir: Path) -> int:
 
 
 def _devices(made: Plan) -> list[str]:
-    """The GPUs of this machine that runs may take, by their numbers; none where a run is meant for the CPU."""
+    """Return the numbers of the usable GPUs.
+
+    None if any cell is for the CPU.
+    """
     if any(cell.config and cell.config.hardware.accelerator == "cpu" for cell in made.cells):
         return []
     import torch
@@ -127,16 +158,19 @@ def _devices(made: Plan) -> list[str]:
 
 
 def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None = None) -> Plan | None:
-    """Runs the trials that are left, and returns the plan with the values that were chosen; ``None``: no time is left.
+    """Run the remaining tuning trials and return the plan with the chosen values.
 
-    It is an error (exit 5) if a trial was stopped before its end, or no trial of a row has a score.
+    None if the deadline passed.
+
+    Raises:
+        PhmrunError: (exit 5) A trial was interrupted, or no trial of a row has a score.
     """
     if not made.sweep.file.tune:
         return made
     make = maker(made)
     workers = local_workers(made, runs_dir, jobs, threads)
     while True:
-        # Anew in each round: what is tried next depends on the best values so far.
+        # Repeated in each round: the next trials depend on the best values so far.
         rows = settled(made, runs_dir, made.sweep.file.tune, make, replicates=made.sweep.file.replicates)
         statuses = [status for row in rows for status in row.all_trials]
         left = [s for s in statuses if s.state not in (CellState.DONE, CellState.FAILED, CellState.INVALID)]
@@ -148,24 +182,22 @@ def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: 
         if is_over(deadline):
             return None
         if any(status.cell.run_id in bad for status in left):
-            raise PhmrunError(
-                "a trial did not come to its end", code=ExitCode.SWEEP, hint="The same command goes on with it."
-            )
+            raise PhmrunError("a trial was interrupted", code=ExitCode.SWEEP, hint="The same command continues it.")
     for row in rows:
         if row.values is None:
             raise PhmrunError(f"no trial of {row.label} has a score", code=ExitCode.SWEEP)
         edge = f"; at the edge of the space: {', '.join(row.at_edge)}" if row.at_edge else ""
-        said = ", ".join(f"{key}={value}" for key, value in row.values.items())
-        console.stderr().print(f"{row.label}: {said} of {len(row.trials)} trials{edge}", markup=False, soft_wrap=True)
+        values = ", ".join(f"{key}={value}" for key, value in row.values.items())
+        console.stderr().print(f"{row.label}: {values} of {len(row.trials)} trials{edge}", markup=False, soft_wrap=True)
     return with_choices(made, rows, make)
 
 
 def hand_over(
     statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool
 ) -> None:
-    """Hands the cells that nobody works at over to SLURM as one array job, at most ``limit`` of them.
+    """Submit the cells that neither run nor are queued to SLURM as one array job, at most ``limit`` of them.
 
-    With ``script`` the job's script is only written and printed.
+    With ``script``, the job script is only written and printed.
     """
     queued = slurm.queued()
     free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]

@@ -1,4 +1,4 @@
-"""``phmrun sync``: a run's record in Weights & Biases, made whole from the run directory."""
+"""``phmrun sync``: complete record of a run in Weights & Biases or another tracker."""
 
 import os
 from pathlib import Path
@@ -18,29 +18,30 @@ def sync(
         typer.Option(
             "--to",
             metavar="NAME",
-            help="wandb (default), tensorboard, mlflow, trackio; may be repeated. All but wandb stay in the run.",
+            help="Tracker: wandb (default), tensorboard, mlflow, trackio; may be repeated. All except wandb are "
+            "written into the run directory.",
         ),
     ] = None,
     online: Annotated[
         bool | None,
         typer.Option(
             "--online/--offline",
-            help="Upload, or write one complete W&B directory to upload later (default: WANDB_MODE, else online).",
+            help="Upload, or write a complete W&B directory to upload later (default: WANDB_MODE, else online).",
         ),
     ] = None,
     project: Annotated[
-        str | None, typer.Option(help="Weights & Biases project (default: the one it was trained with).")
+        str | None, typer.Option(help="Weights & Biases project (default: that of the training).")
     ] = None,
     entity: Annotated[
-        str | None, typer.Option(help="Weights & Biases user or team (default: the account's own).")
+        str | None, typer.Option(help="Weights & Biases user or team (default: the account's default).")
     ] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Replays the history of runs, each as one W&B run of the same name.
+    """Upload runs to Weights & Biases, or write them for TensorBoard, MLflow or Trackio.
 
-    What training mirrors offline comes in one segment per process, and segments of one run overwrite each other when
-    they are uploaded one by one. This writes or uploads the whole run from its directory instead, and deletes nothing.
+    Each run becomes one W&B run of the same name, from the run directory. Offline mirrors of training have a segment
+    for each process instead, and these overwrite each other when they are uploaded. Nothing is deleted.
     """
     from phmrun.ledger import Run
     from phmrun.ledger.mirrors import write_mirror
@@ -60,7 +61,7 @@ def sync(
         return
     asked = None if online is None else "online" if online else "offline"
     mode = wandb_mode(asked or os.environ.get("WANDB_MODE") or "online")
-    # All are found before the first is uploaded: a typo in the last leaves nothing half done.
+    # All runs are looked up before the first upload, so that a typo in the last uploads nothing.
     for run in [Run.find(runs_dir, reference) for reference in runs]:
         synced = replay(run, mode, project=project, entity=entity)
         if as_json:

@@ -1,4 +1,4 @@
-"""``phmrun table``: scores of a sweep or of some runs, in the shape that a paper would print."""
+"""``phmrun table``: scores of a sweep or of runs as a table for a paper."""
 
 from enum import StrEnum
 from functools import partial
@@ -30,7 +30,7 @@ of_shape = partial(typer.Option, rich_help_panel="Shape")
 
 
 class TableFormat(StrEnum):
-    """How a table is written."""
+    """Format of a table."""
 
     TEXT = "text"
     MD = "md"
@@ -44,64 +44,68 @@ def table(
         list[str] | None,
         typer.Argument(
             metavar="[FILE|RUN…]",
-            help="A sweep's or a paper table's file, or runs (default: all runs that are done).",
+            help="Sweep file, paper table's file, or runs (default: all finished runs).",
             autocompletion=completion.runs,
         ),
     ] = None,
     rows: Annotated[
-        str | None, of_shape(metavar="KEY,…", help="What makes a row: keys of the sweep or the config.")
+        str | None, of_shape(metavar="KEY,…", help="Keys of the sweep or configuration that define the rows.")
     ] = None,
-    cols: Annotated[str | None, of_shape(metavar="KEY,…", help="What makes a column, beside the score.")] = None,
+    cols: Annotated[
+        str | None, of_shape(metavar="KEY,…", help="Keys that define the columns, besides the score.")
+    ] = None,
     score: Annotated[
         list[str] | None,
-        of_shape(metavar="NAME", help="A score, as in test/bleu; may be repeated (default: the main one)."),
+        of_shape(metavar="NAME", help="Score: test/bleu; may be repeated (default: the main score)."),
     ] = None,
-    agg: Annotated[str, of_shape(metavar="|".join(AGGREGATES), help="How seeds are put together.")] = "mean±std",
+    agg: Annotated[str, of_shape(metavar="|".join(AGGREGATES), help="Aggregate over seeds.")] = "mean±std",
     paper: Annotated[
-        bool, typer.Option("--paper", help="Set what the paper prints, and the difference, beside our scores.")
+        bool, typer.Option("--paper", help="Add the paper's printed scores, and the differences to ours.")
     ] = False,
     significance: Annotated[
         bool,
         typer.Option(
             "--significance/--no-significance",
-            help="Say which cells differ from the dense one, by seeds and test items together.",
+            help="Add verdicts on the differences from the dense baseline, over seeds and test items.",
         ),
     ] = True,
     margin: Annotated[
         float | None,
         typer.Option(
             min=0,
-            help="δ, in units of the score: what is not worse by more counts as equal (default: 0.5 of BLEU, accuracy "
-            "and attachment; 0: only differences are sought).",
+            help="Equivalence margin δ, in units of the score (default: 0.5 for BLEU, accuracy and attachment; 0: test "
+            "for differences only).",
         ),
     ] = None,
     costs: Annotated[
         str | None,
         of_shape(
             metavar="COST,…",
-            help="Beside the parameters: multiplications (per token), training-time, step-time (of `bench run`).",
+            help="Columns of costs besides parameters: multiplications (per token), training-time, step-time (of "
+            "`bench run`).",
         ),
     ] = None,
     pareto: Annotated[
         str | None,
         of_shape(
             metavar="COST",
-            help="Order rows by parameters or another cost, and mark those that none is both cheaper and better than.",
+            help="Sort rows by this cost (parameters or one of --costs) and mark the Pareto front: rows that no other "
+            "beats in cost and score.",
         ),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a sweep: only cells with this value.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Sweep: only cells with this value.")
     ] = None,
     max_seeds: DecidedSeeds = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Of a sweep: so many seeds of every cell.")] = None,
-    style: Annotated[TableFormat, typer.Option("--format", help="How the table is written.")] = TableFormat.TEXT,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Sweep: number of seeds per cell.")] = None,
+    style: Annotated[TableFormat, typer.Option("--format", help="Format of the table.")] = TableFormat.TEXT,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Shows scores by row and column: mean and deviation over seeds, missing cells as –, signatures below.
+    """Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.
 
-    CSV and JSON have one line or object per cell, with every number unrounded.
+    Missing cells are –. CSV and JSON have one line or object per cell, with unrounded numbers.
     """
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
@@ -116,12 +120,12 @@ def table(
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
     front = None if pareto is None else require_cost(pareto, "--pareto")
     asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [], max_seeds, margin)
-    found = view(what or [], runs_dir, asked)
-    tell_faults(found.statuses)
-    table = found.table
+    selection = view(what or [], runs_dir, asked)
+    tell_faults(selection.statuses)
+    table = selection.table
     if paper and all(heading.published is None for heading in table.headings):
-        raise PhmrunError("there are no published scores to set beside these", where="--paper", hint="Name a table.")
-    differences = found.differences(margin) if significance else {}
+        raise PhmrunError("there are no published scores for these", where="--paper", hint="Name a paper table's file.")
+    differences = selection.differences(margin) if significance else {}
     if as_json or style in (TableFormat.JSON, TableFormat.CSV):
         cells = plain_rows(table, differences)
         if as_json or style is TableFormat.JSON:
@@ -139,7 +143,7 @@ def table(
             print(
                 render.markdown_page(laid) if style is TableFormat.MD else render.latex_page(laid), end="", flush=True
             )
-    found.require_runs(runs_dir)
+    selection.require_runs(runs_dir)
 
 
 def _listed(text: str | None) -> list[str]:

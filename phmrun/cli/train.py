@@ -35,7 +35,7 @@ def train(
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Start a new run from the last checkpoint of this one, with its configuration; give --max-steps.",
+            help="Start a new run from this run's last checkpoint and configuration; requires --max-steps.",
             rich_help_panel=RUNS,
             autocompletion=completion.runs,
         ),
@@ -44,28 +44,31 @@ def train(
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Learn from this run's predictions too (--set distillation.weight=0.5, distillation.temperature=1).",
+            help="Distill from this run as the teacher (--set distillation.weight=0.5, distillation.temperature=1).",
             rich_help_panel=RUNS,
             autocompletion=completion.runs,
         ),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Start over: delete what this run has so far.", rich_help_panel=RUNS)
+        bool,
+        typer.Option(
+            "--restart", help="Delete the existing run of this experiment and train from step 0.", rich_help_panel=RUNS
+        ),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before --restart.", rich_help_panel=RUNS)
+        bool, typer.Option("--yes", "-y", help="Answer yes to the question of --restart.", rich_help_panel=RUNS)
     ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Print the configuration and where each value came from, the data and the counts; train nothing.",
+            help="Print the configuration with the origin of each value, data sizes, parameter counts; do not train.",
             rich_help_panel=RUNS,
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Trains one model and scores it, or continues where a former call of the same command stopped."""
+    """Train one model and score it; the same command again continues an interrupted run."""
     with console.preparing():
         from phmrun.ledger import Run
 
@@ -96,29 +99,29 @@ def train(
 
 
 def _ask(run: "Run") -> None:
-    """Asks before a run is started over.
+    """Ask for confirmation before a run is deleted.
 
     Raises:
-        PhmrunError: There is nobody to ask.
+        PhmrunError: Standard input is not a terminal.
         Abort: The answer is no.
     """
     try:
         status = run.status
-        found = f"{status.state}, {status.step:,} steps"
+        extent = f"{status.state}, {status.step:,} steps"
     except PhmrunError as error:
-        found = f"damaged ({error.what})"
+        extent = f"damaged ({error.what})"
     if not sys.stdin.isatty():
         raise PhmrunError(
-            f"--restart deletes what the run has so far: {found}",
+            f"--restart deletes what the run has so far: {extent}",
             where=run.id,
-            hint="Say --restart --yes to go on unasked.",
+            hint="Use --restart --yes to delete it without a question.",
         )
-    question = f"{run.id}: {found}. Delete it and start over?"
+    question = f"{run.id}: {extent}. Delete it and start over?"
     typer.confirm(question, abort=True, err=True)
 
 
 def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
-    """The plan of a run: configuration with origins, statistics of the data, counts of parameters."""
+    """Print the plan of a run: configuration with origins, data sizes, parameter counts."""
     config, origin = request.resolved.config, request.resolved.origin
     if as_json:
         report: dict[str, Any] = {"config": config.model_dump(mode="json"), "origin": dict(origin)}
@@ -130,13 +133,13 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
     from phmrun.ledger.wording import counts_in_words
 
     out = console.stdout()
-    said = {key: label for key, label in origin.items() if label != "default"}
-    out.print(to_yaml(config, said), markup=False, soft_wrap=True)
+    labels = {key: label for key, label in origin.items() if label != "default"}
+    out.print(to_yaml(config, labels), markup=False, soft_wrap=True)
     console.print_table(("size and data", ""), counts_in_words({**plan.parameters, "data": plan.data}))
     out.print()
     sources = grouped(config.provenance_values())
     if sources:
-        console.print_table(("said in the paper, released or ours", "settings"), sources)
+        console.print_table(("origin: paper, released code or ours", "settings"), sources)
         out.print()
     if plan.rates:
         rows = [(rate.name, f"{rate.rate:.4g}", f"{rate.decay:.4g}") for rate in plan.rates]

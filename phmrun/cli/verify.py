@@ -1,4 +1,4 @@
-"""``phmrun verify``: is every link between raw data and printed number as it was written?"""
+"""``phmrun verify``: check each link between raw data and printed number."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ phmrun verify runs
 phmrun verify results"""
 
 Chain = tuple[str, "list[Link]"]
-"""A run, or a file, by name, with its links."""
+"""Name of a run or file, with its links."""
 
 
 def verify(
@@ -31,7 +31,7 @@ def verify(
         str,
         typer.Argument(
             metavar="RUN|DIR",
-            help="A run, a directory of runs, or a folder of results with its page RESULTS.md beside it.",
+            help="Run, directory of runs, or folder of results with RESULTS.md next to it.",
             autocompletion=completion.runs,
         ),
     ],
@@ -40,7 +40,7 @@ def verify(
 ) -> None:
     """Check every link from raw data to the printed number, and name the first broken one (exit code 3).
 
-    Scores are computed again from the kept predictions, or from the counts of each item that a results file keeps.
+    Scores are computed again from the stored predictions, or from the item counts in a results file.
     """
     chains: list[Chain] = []
     broken: tuple[str, Link] | None = None
@@ -50,8 +50,8 @@ def verify(
             broken = name, links[-1]
             break
     if as_json:
-        found = [{"name": name, "links": [link._asdict() for link in links]} for name, links in chains]
-        console.print_json({"whole": broken is None, "chains": found})
+        checked = [{"name": name, "links": [link._asdict() for link in links]} for name, links in chains]
+        console.print_json({"whole": broken is None, "chains": checked})
     else:
         _print(chains)
     if broken:
@@ -104,7 +104,7 @@ def _of_results(folder: Path) -> Iterator[Chain]:
 
 
 def _print(chains: "list[Chain]") -> None:
-    """Print each link of a single chain; of several, a line for each."""
+    """Print all links of a single or broken chain, one line for any other."""
     out = console.stdout()
     marks = {"intact": "✓", "absent": "–", "broken": "✗"}
     for name, links in chains:

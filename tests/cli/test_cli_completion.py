@@ -10,6 +10,7 @@ from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
 from phmrun.experiments import resolve_request
 from phmrun.ledger import Run
+from phmrun.papers import paper_names
 from phmrun.registry import TASKS
 
 
@@ -26,6 +27,12 @@ def test_completion_lists_registered_names():
     assert {"builtin", "multi30k"} <= set(completion.datasets(Context(), ""))
     assert "configs/tasks/nmt.yaml" in completion.configs("configs/")
     assert completion.tasks("zzz") == []
+
+
+def test_papers_are_completed_from_file_names():
+    code = "import sys; from phmrun.cli import completion; print(completion.papers('')); print('yaml' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == [str([*paper_names(), "all"]), "False"]
 
 
 def test_what_fits_the_task_that_has_been_typed():

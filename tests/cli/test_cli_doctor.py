@@ -24,7 +24,7 @@ def test_a_sound_machine(phmrun, tmp_path):
     assert (code, usable) == (0, True)
     expected = {"Python", "torch", "devices", "pytorch-lightning", "torchtext", "data directory", "datasets"}
     assert set(checks) == expected | {"bfloat16", "load", "runs directory", "W&B", "disk"}
-    assert checks["data directory"]["found"] == f"{tmp_path / 'data'} (will be made)"
+    assert checks["data directory"]["found"] == f"{tmp_path / 'data'} (will be created)"
     assert "offline" in checks["W&B"]["found"]
     assert list(tmp_path.iterdir()) == []
 

@@ -5,7 +5,8 @@ from typing import Annotated
 import pytest
 import typer
 
-from phmrun.cli.options import FLAGS, ExperimentOptions, spread
+from phmrun.cli.options import FLAGS, ExperimentOptions, resolve_options, spread
+from phmrun.errors import PhmrunError
 from phmrun.registry import TASKS
 
 
@@ -39,7 +40,34 @@ def test_explicit_holds_what_was_given():
     }
 
 
-@pytest.mark.parametrize("key", [flag.key for flag in FLAGS if flag.key not in (None, "layer.n")])
+@pytest.mark.parametrize("option", ["layer", "embedding", "output"])
+def test_a_structure_may_be_a_mapping_with_its_options(option):
+    options = ExperimentOptions("nmt", **{option: "{structure: phm, n: 2}"})
+    assert options.explicit() == {f"{option}.structure": (f"--{option}", "phm"), f"{option}.n": (f"--{option}", 2)}
+
+
+def test_n_overrides_the_order_in_the_mapping():
+    config = resolve_options(ExperimentOptions("nmt", layer="{structure: phm, n: 2}", n=8)).resolved.config
+    assert (config.layer.structure, config.layer.options["n"]) == ("phm", 8)
+
+
+@pytest.mark.parametrize("text", ["{n: 4}", "{structure: 3}", "{structure: phm"])
+def test_a_mapping_without_a_structure_is_an_error(text):
+    with pytest.raises(PhmrunError, match="--layer"):
+        ExperimentOptions("nmt", layer=text).explicit()
+
+
+def test_rank_and_budget_of_the_layer():
+    low_rank = resolve_options(ExperimentOptions("nmt", layer="low-rank", rank=3)).resolved.config.layer
+    assert low_rank.options["rank"] == 3
+    low_rank = resolve_options(ExperimentOptions("nmt", layer="low-rank", budget="1/8")).resolved.config.layer
+    assert low_rank.options["budget"] == "1/8"
+
+
+OPTIONS_OF_LAYERS = {"layer.n", "layer.rank", "layer.budget"}
+
+
+@pytest.mark.parametrize("key", [flag.key for flag in FLAGS if flag.key and flag.key not in OPTIONS_OF_LAYERS])
 def test_every_flag_sets_a_key_of_some_task(key):
     assert any(has(TASKS.get(task).load("schema"), key) for task in TASKS.names())
 

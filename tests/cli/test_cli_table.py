@@ -106,7 +106,7 @@ def test_chosen_runs_and_shape(phmrun, runs_dir):
     ("arguments", "what"),
     [
         (["--agg", "men"], "there is no aggregate 'men'"),
-        (["--paper"], "there are no published scores to set beside these"),
+        (["--paper"], "there are no published scores for these"),
         (["--rows", "nothing"], "no experiment has a value at 'nothing'"),
         (["no-such-run"], "there is no run 'no-such-run'"),
         (["missing.yaml"], "there is no such file"),

@@ -27,7 +27,7 @@ def test_the_plan(phmrun, written):
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["phm", "n=3", "6", "12", "2", "2", "missing"] in rows
     assert ["phm", "n=3", "4", "–", "2", "2", "invalid"] in rows
-    assert "8 cells: 6 missing · 2 invalid · the time cannot be told" in result.stdout
+    assert "8 cells: 6 missing · 2 invalid · remaining time unknown" in result.stdout
     assert "invalid: layer phm n=3 · model.width 4 · seed 1 and 1 more: n = 3 does not divide 4" in result.stderr
     assert phmrun("run", file, "--plan").stdout == result.stdout
 
