@@ -1,4 +1,4 @@
-"""Experiments from Python, as the command line runs them: train or continue, evaluate, predict, read the results.
+"""Python interface of experiments: train or continue, evaluate, predict, read results.
 
     import phmrun
 
@@ -30,7 +30,7 @@ _SELECTORS = (
     *(f"{scope}{key}" for scope in ("layer", "embedding", "output") for key in ("", ".structure")),
     *("embedding.inside", "embedding.inside.structure"),
 )
-"""Keys that others refine; what is inside an embedding comes after the embedding that it is inside of."""
+"""Keys that select other keys' defaults, applied first; an embedding precedes what is inside it."""
 ARGUMENTS = {
     "layer": "layer.structure",
     "n": "layer.n",
@@ -48,12 +48,18 @@ ARGUMENTS = {
     "batch_size": "batch.size",
     "seed": "seed",
 }
-"""The arguments of :func:`train` that stand for configuration keys."""
+"""Configuration keys by argument of :func:`train`."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for: a task, its configuration with its sources, SHA-256 sums of the user's own layers by file."""
+    """Task and resolved configuration of an experiment.
+
+    Attributes:
+        task: The task.
+        resolved: Configuration with the origin of each value.
+        plugins: SHA-256 checksums of plug-in files by path.
+    """
 
     task: Task
     resolved: Resolved[Experiment]
@@ -68,22 +74,22 @@ def resolve_request(
     plugins: Iterable[Path] = (),
     parent: Path | None = None,
 ) -> Request:
-    """The configuration that some settings describe.
+    """Return the configuration that settings describe.
 
-    In rising order of strength: the schema's defaults, the task's file (or the parent run's configuration), each
-    configuration file, each setting. Settings that name a preset or a structure come before those that refine it.
+    Later sources override earlier ones: the schema's defaults, the task's file (or the parent run's configuration),
+    each configuration file, each setting. Settings that name a preset or structure are applied before their options.
 
     Args:
         task: Name of the task.
-        settings: Dotted key, value, and what to call their origin.
-        configs: Configuration files, ours by name (``configs/nmt/multi30k-small.yaml``) or the user's.
-        plugins: Python files with layers of the user's own.
-        parent: The configuration of a run that this one extends.
+        settings: Dotted key, value, and label of the origin.
+        configs: Configuration files: paths, or packaged names (``configs/nmt/multi30k-small.yaml``).
+        plugins: Python files that register layers, tasks, metrics …; they are imported.
+        parent: Configuration file of the run that this one extends.
 
     Raises:
-        PhmrunError: Unknown names, unknown keys, bad values; all those of the configuration at once.
+        PhmrunError: Names or keys are unknown, or values invalid; it lists all of the configuration's errors.
     """
-    sums = load_plugins(plugins)  # which may bring the task
+    sums = load_plugins(plugins)  # first, because one may register the task
     definition: Task = TASKS.get(task)
     schema: type[Experiment] = definition.load("schema")
     base = read_source(parent) if parent else task_defaults(definition.name)
@@ -92,14 +98,14 @@ def resolve_request(
         settings, key=lambda setting: rank.get(setting[0], len(rank)) if isinstance(setting[1], str) else len(rank)
     )
     sources = [Source(label, nested({key: value})) for key, value, label in ordered]
-    # Files of the user's own take the place of the dataset that a recipe names.
+    # The user's own files replace the dataset of a configuration file.
     section: Any = schema.model_fields["data"].annotation
     within = [
         (key, label) for label, values, _ in sources if isinstance(data := values.get("data"), dict) for key in data
     ]
     files = [label for key, label in within if key in section.files]
     if files and "name" not in dict(within):
-        whole = {"reduced": False} if "reduced" in section.model_fields else {}  # which is said of a dataset
+        whole = {"reduced": False} if "reduced" in section.model_fields else {}  # applies to datasets only
         sources.insert(0, Source(files[0], {"data": {"name": "files", **whole}}))
     from phmrun.layers import options_of  # imports torch, and only now is it needed
 
@@ -119,50 +125,58 @@ def resolve_request(
 
 @dataclass(eq=False)
 class TrainedRun:
-    """A run in its directory, from Python."""
+    """Run in its directory."""
 
     run: Run
 
     @property
     def id(self) -> str:
-        """The run's name."""
+        """Run id."""
         return self.run.id
 
     @property
     def path(self) -> Path:
-        """The run's directory."""
+        """Run directory."""
         return self.run.path
 
     @property
     def state(self) -> str:
-        """queued, running, done, failed or interrupted."""
+        """State of the run: queued, running, done, failed or interrupted."""
         return str(self.run.status.state)
 
     def __repr__(self) -> str:
-        """Name and state."""
+        """Return run id and state."""
         return f"TrainedRun({self.id!r}, {self.state})"
 
     def scores(self) -> list[dict[str, Any]]:
-        """One row per score: ``score``, ``value``, ``signature`` and what else was measured; a table for pandas."""
+        """Return a row per score, as for a pandas table.
+
+        Keys are ``score``, ``value``, ``signature`` and others of the score, such as its interval ``ci``.
+        """
         return [
             {"score": name, **(dict(score) if isinstance(score, Mapping) else {"value": score})}
             for name, score in self.run.metrics().items()
         ]
 
     def history(self) -> list[dict[str, Any]]:
-        """One row per record of ``history.jsonl``: ``step`` (optimizer steps), ``time`` (seconds), losses, scores."""
+        """Return the rows of ``history.jsonl``.
+
+        Keys are ``step`` (optimizer steps), ``time`` (seconds), losses and scores.
+        """
         return list(self.run.history.read())
 
     def evaluate(self, split: str = "test", *, files: Sequence[AnyPath] = (), **decoding: Any) -> dict[str, Any]:
-        """Scores the run on one of its splits, or on other test files; writes what ``phmrun eval`` writes.
+        """Score the run on a split or on other test files.
+
+        Write the files of ``phmrun eval``.
 
         Args:
-            split: A split of the run's data.
+            split: Split of the run's data; ignored if there are ``files``.
             files: Another test set: one file, or source and target.
-            **decoding: Keys of the configuration's decoding section to replace: ``beam=1``.
+            **decoding: Keys of the decoding section to replace: ``beam=1``.
 
         Returns:
-            The scores by name: ``{"test/bleu": {"value": 37.1, "signature": …}}``.
+            Scores by name: ``{"test/bleu": {"value": 37.1, "signature": …}}``.
 
         Raises:
             PhmrunError: There is no such split, file or key.
@@ -173,11 +187,11 @@ class TrainedRun:
         return trained_model.evaluate_run(trained, split=split, decoding=decoding, files=[Path(path) for path in files])
 
     def predict(self, lines: Iterable[str], **decoding: Any) -> list[str]:
-        """The answers to lines of text, as ``phmrun predict`` prints them.
+        """Return the predictions for lines of text, as ``phmrun predict`` prints them.
 
         Args:
-            lines: One input each, as on standard input.
-            **decoding: Keys of the configuration's decoding section to replace.
+            lines: Inputs, one per line.
+            **decoding: Keys of the decoding section to replace.
 
         Raises:
             PhmrunError: A line is malformed, or there is no such key.
@@ -199,20 +213,20 @@ def train(
     settings: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> TrainedRun:
-    """Trains a model and scores it, or continues where a former call of the same experiment stopped.
+    """Train a model and score it, or continue an interrupted run of the same experiment.
 
     Args:
-        task: nmt, style, sva, nli, parse, lm, or a task of an installed package.
-        runs_dir: The directory of all runs.
-        config: Configuration files, the later the stronger.
-        plugins: Python files with layers of your own.
-        extend: A run to start from; give ``max_steps``.
-        restart: Delete what the run has so far.
-        settings: Any configuration key: ``{"model.width": 64}``.
-        **arguments: The keys of :data:`ARGUMENTS`: ``layer="phm", n=8, data="multi30k", seed=2``.
+        task: nmt, style, sva, nli, parse, lm, or a task of a plug-in.
+        runs_dir: Directory of the runs.
+        config: Configuration files; later ones override earlier ones.
+        plugins: Python files that register your own layers, tasks, metrics …
+        extend: Run whose last checkpoint and configuration the new run starts from; requires ``max_steps``.
+        restart: Delete the existing run of this experiment, without a question.
+        settings: Further configuration keys: ``{"model.width": 64}``.
+        **arguments: Arguments in :data:`ARGUMENTS`: ``layer="phm", n=8, data="multi30k", seed=2``.
 
     Raises:
-        PhmrunError: As the command line says it: bad settings, missing data, failed training.
+        PhmrunError: Settings are invalid, data are missing, or training failed.
     """
     request, parent = _requested(task, runs_dir, config, plugins, extend, settings, arguments)
     from phmrun.engine import experiment
@@ -236,7 +250,7 @@ def plan(
     settings: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> "DryRun":
-    """What :func:`train` would do: statistics of the data, counts of the parameters, the run's name; trains nothing."""
+    """Return data statistics, parameter counts and run id of an experiment, without training."""
     request, _ = _requested(task, "runs", config, plugins, None, settings, arguments)
     from phmrun.engine import experiment
 
@@ -244,16 +258,19 @@ def plan(
 
 
 def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath = "runs") -> TrainedRun:
-    """A run by its name, the beginning of its name, its path, or "latest".
+    """Return a run by its id, a unique prefix of it, its path, or "latest".
 
     Raises:
-        PhmrunError: No run fits, or more than one does.
+        PhmrunError: No run or several runs match.
     """
     return TrainedRun(Run.find(Path(runs_dir), str(reference)))
 
 
 def runs(runs_dir: AnyPath = "runs") -> list[dict[str, Any]]:
-    """One row per run below a directory: name, task, data, layer, seed, state, parameters, scores by name."""
+    """Return a row for each run below a directory.
+
+    Keys are id, state, task, data, layer, seed, parameters, and the names of scores.
+    """
     rows = []
     for summary in list_runs(Path(runs_dir)):
         about = {key: summary.about(key) for key in ("task", "data", "layer", "seed", "parameters")}
@@ -267,10 +284,10 @@ def load_results(source: AnyPath = "runs", *, runs_dir: AnyPath = "runs") -> "Re
 
     Args:
         source: The directory, the folder, or a sweep's file (``.yaml``) whose cells have their runs in ``runs_dir``.
-        runs_dir: The directory of all runs.
+        runs_dir: Directory of the runs.
 
     Raises:
-        PhmrunError: There is no such folder or file, or it is malformed.
+        PhmrunError: The folder or file does not exist or is malformed.
     """
     if str(source).endswith((".yaml", ".yml")):
         from phmrun.sweeps.results import view

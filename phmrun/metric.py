@@ -1,7 +1,7 @@
-"""A metric as one object: its name, words, unit, direction, margin, and how it adds up over test items.
+"""Metrics: name, title, unit, direction, margin, and aggregation over test items.
 
-The object is all that a metric is announced with: tables, verdicts, plots, listings, cards and the history read it.
-A task lists its metrics in ``TASK.metrics``; one that several tasks share is announced in the entry-point group
+Tables, verdicts, plots, lists, cards and the history read a metric's properties from this one object.
+A task lists its metrics in ``TASK.metrics``. A metric that several tasks share is announced in the entry-point group
 ``phmrun.metrics``, or by ``METRICS.add(name, metric)`` in a plug-in file. Imports neither torch nor NumPy.
 """
 
@@ -21,12 +21,12 @@ Reader = Callable[[Any, str, str], Any]
 """``read_items(run, split, part)`` of a :class:`phmrun.ledger.Run`; see :class:`Metric`."""
 
 OF = "-of-"
-"""Separator of a metric's name and a baseline's in the name of a score: "bleu-of-copy"."""
+"""Separator of metric and baseline in the name of a score: "bleu-of-copy"."""
 
 
 @dataclass(frozen=True)
 class Deferred:
-    """A function by ``module:name``, imported when it is first called."""
+    """Function by ``module:name``, which is imported when it is called."""
 
     place: str
 
@@ -37,26 +37,26 @@ class Deferred:
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric.
+    """Metric of a task's predictions.
 
     A run's scores are named ``<split>/<metric>[-of-<baseline>][-<part>]``: "test/accuracy-of-majority-matched".
 
     Args:
         name: Name in the scores of a run: "bleu".
-        title: Name in text: "BLEU"; the name itself unless given.
-        unit: Unit of its values: "%", "nats"; empty: none.
-        lower_is_better: Direction.
-        margin: Largest difference that a reader would call none, in units of the metric; ``None``: none is usual.
-        hub_name: Name in the results of a model card; the title unless given, and no result at all if empty.
-        is_share: True if validations record it as a share of 1, and tests in percent.
-        measure: Score of a test set from its summed item counts, ``[sets, counts] -> [sets]``; ``None``: the metric
-            does not add up over items, and runs are compared over seeds alone.
-        read_items: ``read_items(run, split, part)``, which returns the counts of every item of a run
-            (:class:`phmrun.metrics.items.Items`), or ``None`` if it has none.
-        floors: Baselines that a trained model must beat. An upper bound, or a mere reference, is none.
-        version: Raise it when the metric's mathematics change: runs of its tasks then get other ids.
-        tasks: Tasks whose runs are scored with it, beside those that list it. A score that the task's predictor does
-            not compute is measured from the counts of the items.
+        title: Name in text: "BLEU"; empty: the name with spaces for underscores.
+        unit: Unit of the values: "%", "nats"; empty: none.
+        lower_is_better: True if lower values are better.
+        margin: Usual equivalence margin, in units of the metric; ``None``: there is none.
+        hub_name: Name in the results of a model card; ``None``: the title, empty: not in the card.
+        is_share: True if validations record it as a fraction of 1, and tests in percent.
+        measure: Function from the sums of item counts to scores, ``[sets, counts] -> [sets]``; ``None``: the metric is
+            no function of such sums, and runs are compared over seeds only.
+        read_items: ``read_items(run, split, part)``, which returns the counts of each test item of a run
+            (:class:`phmrun.metrics.items.Items`), or ``None`` if there are none.
+        floors: Baselines that a trained model must beat; not upper bounds or mere references.
+        version: Version of the mathematics. Raise it when they change: runs of tasks that list it get other ids.
+        tasks: Tasks whose runs are scored with it, besides those that list it. A score that the task's predictor does
+            not compute is computed from the item counts.
     """
 
     name: str
@@ -79,18 +79,21 @@ class Metric:
 
     @property
     def result_name(self) -> str:
-        """Name in the results of a model card; empty: it is not among them."""
+        """Name in the results of a model card.
+
+        Empty: not in the card.
+        """
         text = self.words if self.hub_name is None else self.hub_name
         return text[:1].upper() + text[1:]
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A system without a trained network that is scored beside it, as "bleu-of-copy".
+    """System without a trained network that is scored next to it, as "bleu-of-copy".
 
     Args:
         name: Name at the end of a score.
-        meaning: Its rule in words, as in "copy: the source, copied".
+        meaning: Rule in words: "the source, copied".
     """
 
     name: str
@@ -101,15 +104,17 @@ LOSS = Metric("loss", unit="nats", lower_is_better=True, hub_name="")
 UNITS_PER_SECOND = Metric("units_per_second", "tokens or items per second", hub_name="")
 SENTENCES_PER_SECOND = Metric("sentences_per_second", hub_name="")
 TIME = Metric("time", unit="s", lower_is_better=True, hub_name="")
-"""Any of the times that ``phmrun bench`` measures, "time/step"."""
+"""Metric of all times that ``phmrun bench`` measures: "time/step"."""
 
 
 def find_metric(score: str, task: str | None = None) -> Metric | None:
-    """Metric of a score by its name, with or without split and part; ``None`` if no metric of that name is known.
+    """Return the metric of a score by the score's name.
+
+    None if there is none.
 
     Args:
-        score: Such as "bleu", "test/accuracy-matched", "test/accuracy-of-majority".
-        task: Name of the task that the run is of, whose own metrics come first.
+        score: Name, with or without split and part: "bleu", "test/accuracy-matched", "test/accuracy-of-majority".
+        task: Task of the run, whose own metrics take precedence.
     """
     if score.startswith("time/"):
         return TIME
@@ -126,24 +131,33 @@ def find_metric(score: str, task: str | None = None) -> Metric | None:
 
 
 def metric_of(score: str, task: str | None = None) -> Metric:
-    """As :func:`find_metric`; a metric that nobody has announced is taken as better when higher, with no unit."""
+    """Return the metric of a score.
+
+    If unknown, one without a unit, for which higher is better.
+    """
     return find_metric(score, task) or Metric(score.rpartition("/")[2].partition(OF)[0], hub_name="")
 
 
 def metrics_of(task: str) -> list[Metric]:
-    """Metrics of a task: its own, then those that name it."""
+    """Return the metrics of a task: its own, then those that name it."""
     metrics = list(TASKS.get(task).metrics)
     others = (METRICS.get(name) for name in METRICS.names())
     return metrics + [metric for metric in others if task in metric.tasks and metric not in metrics]
 
 
 def part_of(score: str, metric: Metric) -> str:
-    """Part of the test set that a score is of: "matched" of "test/accuracy-matched"; empty: all of it."""
+    """Return the part of the test set in a score's name: "matched" in "test/accuracy-matched".
+
+    The text is empty for the whole test set.
+    """
     return score.rpartition("/")[2].partition(OF)[0].removeprefix(metric.name).removeprefix("-")
 
 
 def floors_of(score: str, task: str | None = None) -> list[str]:
-    """Names of the scores that a trained model's score must beat: "test/bleu-of-copy" of "test/bleu"."""
+    """Return the names of the baseline scores that a score must beat.
+
+    For "test/bleu", this is "test/bleu-of-copy".
+    """
     metric = metric_of(score, task)
     if OF in score:
         return []
@@ -153,20 +167,20 @@ def floors_of(score: str, task: str | None = None) -> list[str]:
 
 
 def find_baseline(name: str, task: str | None = None) -> Baseline | None:
-    """Baseline by the end of a score's name; the baselines of ``task`` come first."""
+    """Return the baseline of a name; baselines of ``task`` take precedence."""
     tasks = sorted(_tasks(), key=lambda entry: entry.name != task)
     return next((baseline for entry in tasks for baseline in entry.baselines if baseline.name == name), None)
 
 
 def _prefixes(name: str) -> Iterator[str]:
-    """A name without its last parts, the longest first: "label-accuracy-2", "label-accuracy", "label"."""
+    """Yield a name, then without its last parts: "label-accuracy-2", "label-accuracy", "label"."""
     while name:
         yield name
         name = name.rpartition("-")[0]
 
 
 def _tasks() -> Iterator[Any]:
-    """All tasks that can be imported."""
+    """Yield all tasks that can be imported."""
     for name in TASKS.names():
         try:
             yield TASKS.get(name)

@@ -1,6 +1,8 @@
-"""Registries of everything that a user can bring, found by entry points and ``--plugin FILE``. Imports no torch.
+"""Registries of plug-ins, from entry points and ``--plugin FILE``.
 
-Listing the names reads package metadata only; the module behind a name is imported when the name is used.
+Imports no torch.
+
+Listing names reads package metadata only. The module of a name is imported when the name is used.
 
 ==================  ==========================  ========================================================================
 registry            entry-point group           object behind a name
@@ -42,7 +44,7 @@ _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+/-]{0,79}")
-"""Grammar of the names in registries: neither spaces nor line ends nor escapes."""
+"""Valid names in registries: at most 80 characters, no spaces, line ends or escapes."""
 OURS = "phmrun"
 
 
@@ -55,12 +57,17 @@ class Announcement(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """The distribution with its version and the place of the object: "layers 1.0 (layers.mine:Mine)"."""
+        """Distribution, version and place of the object: "layers 1.0 (layers.mine:Mine)"."""
         return f"{self.distribution} {self.version} ({self.point.value})"
 
 
 class Registry:
-    """Names of one kind ("task", "layer"), from an entry-point group and from plug-in files loaded in this process."""
+    """Objects of one kind by name, from an entry-point group and from plug-in files.
+
+    Args:
+        kind: Name of the kind in errors: "task", "layer".
+        group: Entry-point group.
+    """
 
     def __init__(self, kind: str, group: str) -> None:
         self.kind = kind
@@ -69,19 +76,26 @@ class Registry:
 
     @property
     def _announced(self) -> Mapping[str, Sequence[Announcement]]:
-        """Announcements of the group by name; more than one only if packages contradict each other."""
+        """Announcements of the group by name.
+
+        Several if packages announce the same name.
+        """
         return _announcements().get(self.group, {})
 
     def names(self) -> list[str]:
-        """All known names, sorted; nothing is imported."""
+        """Return all names, sorted; nothing is imported."""
         return sorted(self._announced.keys() | self._registered.keys())
 
     def __contains__(self, name: str) -> bool:
-        """True if the name is known; nothing is imported."""
+        """Return True if the name exists; nothing is imported."""
         return name in self._registered or name in self._announced
 
     def get(self, name: str, *, where: str | None = None) -> Any:
-        """Import and return the object behind ``name``; raise a `PhmrunError` if there is none."""
+        """Import and return the object of a name.
+
+        Raises:
+            PhmrunError: The name is unknown, or two packages announce it.
+        """
         if name not in self:
             raise unknown(self.kind, name, self.names(), where=where)
         if name in self._announced:
@@ -91,7 +105,13 @@ class Registry:
         return self._registered[name]
 
     def announcement(self, name: str) -> Announcement | None:
-        """The announcement of a name; ``None`` if a plug-in file or a program has registered it."""
+        """Return the announcement of a name.
+
+        None if no installed package announces it.
+
+        Raises:
+            PhmrunError: Two packages announce it.
+        """
         return self._only(name) if name in self._announced else None
 
     def _only(self, name: str) -> Announcement:
@@ -103,7 +123,13 @@ class Registry:
         return first
 
     def add(self, name: str, value: Any) -> None:
-        """Register ``value`` under ``name``; raise a `PhmrunError` if the name is taken, reserved or malformed."""
+        """Register an object.
+
+        Registering an object of the same qualified name again replaces it.
+
+        Raises:
+            PhmrunError: The name is malformed, taken, or announced by an installed package.
+        """
         if not NAME.fullmatch(name):
             what = f"{name!a} is no name of a {self.kind}"
             raise PhmrunError(what, hint="A name consists of letters, digits and . _ + - /, 80 at most.")
@@ -128,12 +154,18 @@ DATASETS = Registry("dataset", "phmrun.datasets")
 
 @functools.cache
 def networks(family: str) -> Registry:
-    """Networks of one family of tasks, which ``model.network`` names: "sva", "lm", "sequence_to_sequence"."""
+    """Return the registry of a family's networks, which ``model.network`` names.
+
+    Families are "sva", "lm", "sequence_to_sequence" and those of packages.
+    """
     return Registry("network", f"phmrun.networks.{family}")
 
 
 def _is_at(value: Any, place: str) -> bool:
-    """True if an object is the one that an entry point announces, by the module and the name where it is defined."""
+    """Return True if an object is the one at an entry point's ``module:name``.
+
+    Objects of other packages are compared by package only.
+    """
     module, _, name = place.partition(":")
     built = getattr(value, "build", value)  # an embedding is known by the function that builds it
     home = getattr(built, "__module__", None) if callable(built) else None
@@ -143,20 +175,24 @@ def _is_at(value: Any, place: str) -> bool:
 
 
 def foreign_announcements() -> list[list[Announcement]]:
-    """Announcements of other distributions; those of one name, which contradict each other, in one list."""
+    """Return the announcements of other distributions, grouped by name."""
     by_name = [announcements for names in _announcements().values() for announcements in names.values()]
-    return [announcements for announcements in by_name if any(each.distribution != OURS for each in announcements)]
+    return [
+        announcements
+        for announcements in by_name
+        if any(announcement.distribution != OURS for announcement in announcements)
+    ]
 
 
 @functools.cache
 def misnamed() -> tuple[Announcement, ...]:
-    """Announcements under what is no name; they are left out of the registries."""
+    """Return the announcements with invalid names; registries ignore them."""
     return tuple(announcement for announcement in _all_announcements() if not NAME.fullmatch(announcement.point.name))
 
 
 @functools.cache
 def _announcements() -> dict[str, dict[str, list[Announcement]]]:
-    """Announcements of all packages by group and name."""
+    """Return the announcements of all packages by group and name."""
     groups: dict[str, dict[str, list[Announcement]]] = {}
     for announcement in _all_announcements():
         point = announcement.point
@@ -170,28 +206,32 @@ def _announcements() -> dict[str, dict[str, list[Announcement]]]:
 
 @functools.cache
 def _all_announcements() -> tuple[Announcement, ...]:
-    """Entry points of all packages in the groups of phmrun, its own first.
+    """Return the entry points of all packages in phmrun's groups, its own first.
 
-    In a checkout, phmrun's own are those of its ``pyproject.toml``: an editable install would keep those of the day on
-    which it was made.
+    In a checkout, phmrun's own are read from ``pyproject.toml``, because the metadata of an editable install may be
+    outdated.
     """
     from importlib.metadata import EntryPoint, distributions
 
-    found: list[Announcement] = []
+    announcements: list[Announcement] = []
     ours = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))["project"] if _PROJECT.is_file() else {}
     checkout = ours.get("name") == OURS
     for group, places in (ours.get("entry-points", {}) if checkout else {}).items():
         points = [EntryPoint(name, place, group) for name, place in places.items()]
-        found += [Announcement(point, OURS, str(ours.get("version", ""))) for point in points]
+        announcements += [Announcement(point, OURS, str(ours.get("version", ""))) for point in points]
     for distribution in distributions():
         points = [point for point in distribution.entry_points if point.group.startswith("phmrun.")]
         if points and not (checkout and distribution.name == OURS):
-            found += [Announcement(point, distribution.name, distribution.version) for point in points]
-    return tuple(sorted(found, key=lambda announcement: announcement.distribution != OURS))
+            announcements += [Announcement(point, distribution.name, distribution.version) for point in points]
+    return tuple(sorted(announcements, key=lambda announcement: announcement.distribution != OURS))
 
 
 def load_plugin(path: Path) -> str:
-    """Runs a user's Python file, whose classes register themselves, and returns the SHA-256 of its source."""
+    """Import a plug-in file, which registers its objects, and return its SHA-256.
+
+    Raises:
+        PhmrunError: The file does not exist, is not a Python file, or raises an error.
+    """
     if not path.is_file():
         raise PhmrunError("the plug-in file does not exist", where=str(path))
     name = f"phmrun_plugin_{path.stem}"
@@ -210,12 +250,12 @@ def load_plugin(path: Path) -> str:
 
 
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
-    """:func:`load_plugin` for every path that a user gave; the SHA-256 of each source."""
+    """Import plug-in files and return the SHA-256 of each."""
     return {path: load_plugin(path) for path in paths or ()}
 
 
 class Option(NamedTuple):
-    """One option of a structure or an embedding, a keyword-only parameter of its constructor."""
+    """Option of a structure or embedding: a keyword-only parameter of its constructor."""
 
     name: str
     annotation: Any
@@ -223,11 +263,11 @@ class Option(NamedTuple):
     help: str
 
 
-FREEZE = Option("freeze", str, "none", "Parameters that stay as they were drawn, by name, as in a or u,v")
-"""An option of every structure, whatever its constructor; a configuration states it only where somebody asks for it."""
+FREEZE = Option("freeze", str, "none", "Parameters that are not trained, by name, as in a or u,v")
+"""Option of all structures, in addition to those of the constructor; a configuration contains it only if set."""
 
 
 def load(place: str) -> Any:
-    """Imports what ``module:name`` names."""
+    """Import and return the object at ``module:name``."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""Task: the places of its parts, its metrics and baselines, and formats of the user's files. Imports no torch."""
+"""Tasks: parts, metrics, baselines and file formats. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,13 @@ Part = Literal["schema", "vocabulary", "data", "module", "predictor"]
 
 
 class Format(NamedTuple):
-    """A format in which a task reads the user's own files: its name, what stands where, and a valid text of each."""
+    """Format of the user's files.
+
+    Attributes:
+        name: Name of the format.
+        says: Description of the format.
+        files: Valid sample by file name.
+    """
 
     name: str
     says: str
@@ -20,25 +26,25 @@ class Format(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One task and where its parts are, each as ``module:name``.
+    """Task, with the places of its parts as ``module:name``.
 
     Args:
-        name: The name on the command line.
-        summary: What it is, in one line.
-        schema: A subclass of ``phmrun.config.Experiment``, in a module that imports no torch.
-        vocabulary: A class of what turns text into numbers; see ``phmrun.engine.data.Vocabulary``.
-        data: ``build_data(config, cache)``, which makes a ``phmrun.engine.data.DataModule``.
-        module: ``build_module(config, *sizes)``, which makes a ``phmrun.engine.module.TrainingModule`` for a
-            vocabulary of these sizes.
-        predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which makes a
+        name: Name on the command line.
+        summary: Description in one line.
+        schema: Subclass of ``phmrun.config.Experiment``, in a module that imports no torch.
+        vocabulary: Class that maps text to token ids; see ``phmrun.engine.data.Vocabulary``.
+        data: ``build_data(config, cache)``, which returns a ``phmrun.engine.data.DataModule``.
+        module: ``build_module(config, *sizes)``, which returns a ``phmrun.engine.module.TrainingModule`` for
+            vocabularies of these sizes.
+        predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which returns a
             ``phmrun.engine.trained_model.Predictor`` of a trained module.
-        converts: Whether the predictor can convert the module for another engine, and takes ``exports=``, the directory
-            where it keeps what it converted.
-        formats: What the user's own files look like; all are UTF-8, plain or .gz.
+        converts: True if the predictor can convert the module for another engine. It then takes ``exports=``, the
+            directory of converted models.
+        formats: Formats of the user's files; all are UTF-8, plain or .gz.
         pipeline: Name of the task on the Hugging Face Hub: "translation".
-        metrics: Metrics of the task; one of its own needs no other announcement.
-        baselines: Systems without a network that are scored beside the trained one.
-        networks: The networks that tables of papers name, each as ``module:name`` of its class or what builds it.
+        metrics: Metrics of the task; they need no other announcement.
+        baselines: Systems without a trained network that are scored next to it.
+        networks: Networks that papers' tables name, each as ``module:name`` of a class or function.
     """
 
     name: str
@@ -56,5 +62,5 @@ class Task:
     baselines: tuple[Baseline, ...] = ()
 
     def load(self, what: Part) -> Any:
-        """Imports one part and returns it."""
+        """Import and return a part."""
         return load(getattr(self, what))
