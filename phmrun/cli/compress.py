@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phmrun.cli import console
+from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import RUNS, Json, Plugin, RunArgument, settings
 from phmrun.errors import PhmrunError
@@ -100,7 +101,6 @@ def compress(
         from phmrun.compression.compress import derivation, layer_of, make_plan
         from phmrun.engine import experiment
         from phmrun.engine.trained_model import open_run
-    from phmrun.ledger import Run
 
     options = {
         scope: {key.removeprefix(f"{scope}."): value for key, value, _ in keys if key.startswith(f"{scope}.")}
@@ -108,7 +108,7 @@ def compress(
     }
     others = [setting for setting in keys if setting[0].partition(".")[0] not in options]
     layer_options = options["layer"] if n is None else {**options["layer"], "n": n}
-    trained = open_run(Run.find(runs_dir or Path("runs"), run))
+    trained = open_run(choose_run(runs_dir or Path("runs"), run))
     if sequences and not (steps and TASKS.get(trained.config.task).converts):
         raise PhmrunError("--sequences needs a sequence-to-sequence run and --steps", where="--sequences")
     own_data = {"--data": ("data.name", data), "--prefix": ("data.prefix", prefix)}

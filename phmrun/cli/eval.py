@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import console
+from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import DecodingOptions
 from phmrun.cli.options import DATA, Json, RunArgument, RunsDirectory, spread
 from phmrun.errors import PhmrunError
@@ -47,10 +48,8 @@ def evaluate(
     if pair and (test or len(pair) == 1):
         raise PhmrunError("parallel text needs a source and a target", where="--src", hint="Use --src and --tgt.")
     load_plugins(options.plugin)
-    from phmrun.ledger import Run
-
     # Before torch is imported, which takes seconds, so that a mistyped name is reported at once.
-    scored = Run.find(runs_dir, run)
+    scored = choose_run(runs_dir, run)
     with waiting("preparing"):
         from phmrun.engine.arithmetic import set_threads
         from phmrun.engine.trained_model import evaluate_run, open_run

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
+from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import Average, Checkpoint
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
 from phmrun.errors import PhmrunError
@@ -64,9 +65,7 @@ def export(
     if quantization != "none" and kind != "ctranslate2":
         what = f"the format {kind!r} has no quantization"
         raise PhmrunError(what, where="--quantization", valid=("--format ctranslate2",))
-    from phmrun.ledger import Run
-
-    source = Run.find(runs_dir, run)
+    source = choose_run(runs_dir, run)
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
         from phmrun.export import formats as exporting

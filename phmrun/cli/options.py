@@ -290,7 +290,9 @@ def _mapping(text: str, option: str) -> Iterable[tuple[Any, Any]]:
 RunArgument = Annotated[
     str,
     typer.Argument(
-        metavar="RUN", help="Run id, unique prefix of one, path, or latest.", autocompletion=completion.runs
+        metavar="RUN",
+        help="Run id, unique prefix of one, path, or latest (ended last).",
+        autocompletion=completion.runs,
     ),
 ]
 RunsDirectory = Annotated[

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import console
+from phmrun.cli.chosen_run import choose_run
 from phmrun.cli.decoding import DecodingOptions, of_decoding
 from phmrun.cli.options import Json, RunArgument, RunsDirectory, spread
 from phmrun.errors import ExitCode, PhmrunError
@@ -41,9 +42,7 @@ def predict(
 ) -> None:
     """Predict with a trained run: text line by line in, predictions to standard output."""
     load_plugins(options.plugin)
-    from phmrun.ledger import Run
-
-    chosen = Run.find(runs_dir, run)
+    chosen = choose_run(runs_dir, run)
     interactive = text is None and sys.stdin.isatty()
     with waiting("preparing"):
         from phmrun.engine.arithmetic import set_threads

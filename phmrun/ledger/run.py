@@ -24,6 +24,7 @@ from phmrun.ledger.manifest import Manifest, changed_code
 CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
 DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "history.jsonl", "parameters.json"
 PLAIN = "dense"
+LATEST = "latest"
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
 """Grammar of run ids."""
 _ANEW = "The command that trained the run begins it anew with --restart."
@@ -205,7 +206,7 @@ class Run:
         """The run that a user means; a `PhmrunError` (exit code 2) where none fits, or more than one.
 
         The reference is a run id, the beginning of one or of its last twelve digits, the path of a run directory, or
-        "latest" for the run whose status was written last.
+        "latest" for the run that ended last, done or interrupted.
         """
         for path in (runs_dir / reference, Path(reference)):
             # An empty reference would name the directory of runs itself, and below, every run.
@@ -213,8 +214,8 @@ class Run:
                 return cls(path)
         found = runs_dir.iterdir() if runs_dir.is_dir() else ()
         names = sorted(path.name for path in found if not path.name.startswith(".") and _is_run(path))
-        if reference == "latest" and names:
-            return cls(max((runs_dir / name for name in names), key=_last_written))
+        if reference == LATEST and names:
+            return cls(_latest([runs_dir / name for name in names]))
         fitting = [name for name in names if name.startswith(reference)]
         if not fitting and len(reference) >= 3:
             fitting = [name for name in names if name.rpartition("-")[2].startswith(reference)]
@@ -469,12 +470,34 @@ def _is_run(path: Path) -> bool:
     return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
 
 
-def _last_written(path: Path) -> float:
-    """When a run's status was written, as the file system has it; 0 where it has none."""
+def _latest(paths: Sequence[Path]) -> Path:
+    """Run that ended last, done or interrupted, among run directories."""
+    statuses = [(path, status) for path in paths if (status := _effective_status(path)) is not None]
+    ended = [pair for pair in statuses if pair[1].state in (State.DONE, State.INTERRUPTED)]
+    if not ended:
+        names = [f"{path.name} ({status.state})" for path, status in statuses]
+        raise PhmrunError("no run is done or interrupted yet", where=LATEST, valid=names[:10])
+    # times in the status have whole seconds
+    return max(ended, key=lambda pair: (pair[1].ended or "", (pair[0] / STATUS).stat().st_mtime))[0]
+
+
+def newer_running(run: Run) -> list[str]:
+    """Names of the running runs beside a run that are active since it ended."""
+    ended = run.status.ended or ""
+    statuses = {path.name: _effective_status(path) for path in sorted(run.path.resolve().parent.iterdir())}
+    return [
+        name
+        for name, status in statuses.items()
+        if status is not None and status.state is State.RUNNING and (status.updated or "") >= ended
+    ]
+
+
+def _effective_status(path: Path) -> Status | None:
+    """Effective status of a run directory; None if it is missing or damaged."""
     try:
-        return (path / STATUS).stat().st_mtime
-    except OSError:
-        return 0.0
+        return as_found(Status.from_json(parse_json(read_regular(path / STATUS))), path)
+    except (OSError, ValueError, TypeError, PhmrunError):
+        return None
 
 
 def reason_of(error: Exception) -> str:

@@ -68,8 +68,8 @@ def test_a_run_is_compressed(phmrun, tmp_path):
     assert json.loads(learnt.out)["run_id"] not in (report["parent"], *ids)
     for arguments, messages in (
         (("--layer", "phmm"), "phm"),
-        (("--layer", "phm", "--budget", "2"), "no share"),
-        (("--layer", "phm", "--budget", "1e-999999999"), "no share"),
+        (("--layer", "phm", "--budget", "2"), "is not a fraction"),
+        (("--layer", "phm", "--budget", "1e-999999999"), "is not a fraction"),
         (("--layer", "phm", "--set", "layer.rank=3"), "rank"),
         (("--layer", "phm", "--n", "3"), "3"),
         (("--layer", "phm", "--sequences"), "--steps"),

@@ -28,8 +28,25 @@ def test_line_by_line(phmrun, experiment, run_dir, type_in):
     type_in("ein hund\r\n\nzwei hünde".encode())
     result = phmrun("predict", str(run_dir), "--beam", "2")
     assert (result.code, result.out) == (0, "EIN HUND\n\nZWEI HÜNDE\n")
-    assert result.err == ""
+    assert result.err == f"run {run_dir.name} (done)\n"
     assert experiment.calls[0][2]["decoding"] == {"beam": 2}
+
+
+def test_latest_names_its_run_and_newer_running_ones(phmrun, experiment, run_dir, type_in):
+    from phmrun.ledger import Run, State
+
+    running = Run.create(run_dir.parent, "nmt-builtin-dense-1-aaaaaaaaaaaa", (run_dir / "config.yaml").read_text())
+    with running.lock():
+        running.set_state(State.RUNNING, step=3)
+        for verb in (("predict",), ("eval",)):
+            type_in(b"ein hund")
+            result = phmrun(*verb, "latest", "--runs-dir", str(run_dir.parent))
+            assert (result.code, result.err.strip()) == (
+                0,
+                f"run {run_dir.name} (done); newer, but still running: {running.id}",
+            )
+        type_in(b"ein hund")
+        assert phmrun("-q", "predict", str(run_dir)).err == ""
 
 
 def test_a_predictor_that_gives_its_input_back_sees_carriage_returns(phmrun, experiment, run_dir, type_in, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import said
+from phmrun.ledger.run import newer_running
 from phmrun.ledger.segment import Segment
 
 CONFIG = """\
@@ -220,3 +221,30 @@ def test_a_run_that_an_old_release_began_keeps_its_first_part(tmp_path):
     assert (first["first_step"], first["last_step"], first["state"]) == (0, 14, "unrecorded")
     assert (second["first_step"], second["last_step"]) == (14, 30)
     assert "kept no record" in next(said(run.environment()))
+
+
+def ended_run(directory: Path, name: str, state: State, moment: str) -> Run:
+    """Run whose status says that it ended at a moment."""
+    run = Run.create(directory, f"nmt-multi30k-dense-{name}", CONFIG)
+    status = {**run.status.to_json(), "state": state.value, "ended": moment, "updated": moment}
+    run.status_path.write_text(json.dumps(status), encoding="utf-8")
+    return run
+
+
+def test_latest_is_the_run_that_ended_last(tmp_path: Path) -> None:
+    with pytest.raises(PhmrunError, match="there is no run 'latest'"):
+        Run.find(tmp_path, "latest")
+    running = Run.create(tmp_path, "nmt-multi30k-dense-1-000000000001", CONFIG)
+    with running.lock():
+        running.set_state(State.RUNNING)
+        with pytest.raises(PhmrunError, match=r"no run is done or interrupted yet(.|\n)*000000000001 \(running\)"):
+            Run.find(tmp_path, "latest")
+        last = ended_run(tmp_path, "2-000000000002", State.INTERRUPTED, "2026-01-02T00:00:00Z")
+        done = ended_run(tmp_path, "3-000000000003", State.DONE, "2026-01-01T00:00:00Z")
+        ended_run(tmp_path, "4-000000000004", State.FAILED, "2026-01-03T00:00:00Z")
+        ended_run(tmp_path, "5-000000000005", State.DONE, "2026-01-04T00:00:00Z").status_path.write_text("{")
+        running.set_state(State.RUNNING, step=5)
+        assert Run.find(tmp_path, "latest").path == last.path
+        assert newer_running(last) == newer_running(done) == [running.id]
+    assert newer_running(last) == []
+    assert Run.find(tmp_path, "latest").path == running.path  # its process is gone: interrupted last
