@@ -1,4 +1,7 @@
-"""The run directory: what an experiment is, what it is doing, what came of it. Imports no torch."""
+"""Run directories: configuration, state, scores and history of experiments.
+
+The package imports no torch.
+"""
 
 from phmrun.ledger.card import Description, describe, write_card
 from phmrun.ledger.history import History

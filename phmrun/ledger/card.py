@@ -1,4 +1,7 @@
-"""A run described for readers: all that its directory says, its own page (``README.md``), its card for a model hub."""
+"""Description of a run for readers.
+
+It is the basis of ``runs show``, of the run's own page (``README.md``) and of its model card for a hub.
+"""
 
 import logging
 import os
@@ -53,7 +56,13 @@ _OUTCOMES = {
 
 @dataclass(frozen=True)
 class RunFile:
-    """A file of a run, or a directory (then it ends with a slash), its bytes, and what it is, where phmrun knows it."""
+    """Entry of a run directory.
+
+    Attributes:
+        name: File name; a directory's name ends with a slash.
+        size: Bytes; those of all files for a directory, without symbolic links.
+        meaning: Purpose of the file; empty if phmrun does not know it.
+    """
 
     name: str
     size: int
@@ -62,7 +71,10 @@ class RunFile:
 
 @dataclass(frozen=True)
 class Description:
-    """What there is to say of a run: what is damaged is empty, or ``None``, and said in ``damage``."""
+    """Content of a run directory.
+
+    A damaged file leaves its field empty or ``None``, and its error in ``damage``.
+    """
 
     id: str
     path: Path
@@ -80,7 +92,10 @@ class Description:
 
 
 def describe(run: Run) -> Description:
-    """Everything that a run directory says; what is damaged is said, not raised."""
+    """Read the content of a run directory.
+
+    Errors of damaged files are collected, not raised.
+    """
     damage: list[str] = []
 
     def readable(read: Callable[[], Any], otherwise: Any) -> Any:
@@ -114,67 +129,71 @@ def describe(run: Run) -> Description:
 
 
 def _entries(path: Path) -> Iterator[RunFile]:
-    """The files of the directory, those that phmrun knows first; one that vanishes meanwhile has no bytes."""
+    """Yield the entries of a run directory.
+
+    Known files come first, then others by name. Hidden entries are left out. A file that vanishes during the reading
+    counts 0 bytes.
+    """
     places = {name: place for place, name in enumerate(_CONTENTS)}
-    found = [child for child in path.iterdir() if not child.name.startswith(".")]
-    for child in sorted(found, key=lambda child: (places.get(child.name, len(places)), child.name)):
+    children = [child for child in path.iterdir() if not child.name.startswith(".")]
+    for child in sorted(children, key=lambda child: (places.get(child.name, len(places)), child.name)):
         size = 0
-        for file in [child] if child.is_file() else [each for each in child.rglob("*") if not each.is_symlink()]:
+        for file in [child] if child.is_file() else [path for path in child.rglob("*") if not path.is_symlink()]:
             with suppress(FileNotFoundError):
                 size += file.stat().st_size if file.is_file() else 0
         yield RunFile(f"{child.name}/" if child.is_dir() else child.name, size, _CONTENTS.get(child.name, ""))
 
 
 def write_card(run: Run) -> Path:
-    """Writes the page from what the run directory holds now, and returns its path."""
+    """Write the run's page (``README.md``), and return its path."""
     write_text(run.card_path, card(describe(run)))
     return run.card_path
 
 
 def card(description: Description) -> str:
-    """The page as Markdown; sections of which there is nothing to say are left out."""
+    """Return a run's page as Markdown, without empty sections."""
     from phmrun.config.experiment import provenance_values
     from phmrun.config.layering import parse_mapping
     from phmrun.config.provenance import grouped
 
-    found, samples = description, description.samples
-    task = str(found.status.about.get("task")) if found.status else None
-    scores = [score_row(name, score) for name, score in found.metrics.items()]
+    run, samples = description, description.samples
+    task = str(run.status.about.get("task")) if run.status else None
+    scores = [score_row(name, score) for name, score in run.metrics.items()]
     legend = ["", "A signature says exactly how its score was computed."] if scores else []
     try:
-        sources = grouped(provenance_values(parse_mapping(found.config, "config.yaml")[0]))
-    except PhmrunError:  # of a damaged configuration
+        sources = grouped(provenance_values(parse_mapping(run.config, "config.yaml")[0]))
+    except PhmrunError:  # damaged configuration
         sources = []
-    files = [each for each in found.entries if each.meaning and each.name not in ("README.md", LOCK)]
+    files = [file for file in run.entries if file.meaning and file.name not in ("README.md", LOCK)]
     sections = {
         "Scores": [
             *_table(("score", "value", "also", "signature"), scores),
             *legend,
-            *(f"- {each}" for each in explained([*found.metrics], task)),
+            *(f"- {line}" for line in explained([*run.metrics], task)),
         ],
-        "Size": _table(("what", "how much"), counts_in_words(found.parameters)),
+        "Size": _table(("what", "how much"), counts_in_words(run.parameters)),
         "Samples": _table(samples["columns"], samples["rows"]) if samples else [],
         "Use": [
             "```",
-            f"phmrun predict {found.id} < sentences.txt    # one input per line, one output per line",
-            f"phmrun eval {found.id} --split test          # scores it again",
-            f"phmrun runs show {found.id}",
+            f"phmrun predict {run.id} < sentences.txt    # one input per line, one output per line",
+            f"phmrun eval {run.id} --split test          # scores it again",
+            f"phmrun runs show {run.id}",
             "```",
             "",
             "The model knows what its training data taught it and nothing else; "
             "check its outputs before relying on them.",
         ],
         "Provenance of the settings": _table(("said in the paper, released or ours", "settings"), sources),
-        "Configuration": [fenced(shared(found.config), "yaml")] if found.config else [],
-        "Files": ["| file | what it is |", "|---|---|", *(f"| `{each.name}` | {each.meaning} |" for each in files)],
+        "Configuration": [fenced(shared(run.config), "yaml")] if run.config else [],
+        "Files": ["| file | what it is |", "|---|---|", *(f"| `{file.name}` | {file.meaning} |" for file in files)],
     }
-    parts = [[f"# {markdown(found.id)}", *_opening(found.status)]]
+    parts = [[f"# {markdown(run.id)}", *_opening(run.status)]]
     parts += [[f"## {title}", "", *lines] for title, lines in sections.items() if lines]
     return "\n".join("\n".join(lines) + "\n" for lines in parts)
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: ``42 s``, ``12 min``, ``3 h 20 min``."""
+    """Format seconds as ``42 s``, ``12 min`` or ``3 h 20 min``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -182,32 +201,40 @@ def duration(seconds: float) -> str:
 
 
 def number(value: Any) -> str:
-    """A figure as a table shows it."""
+    """Format the number of a table's cell.
+
+    Numbers have separators of thousands; floats have two decimals, and four significant digits below 1.
+
+    ``None`` gives an empty text; booleans and texts are returned as text.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 1 else f"{value:,.2f}"
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, or the text of one: ``31.20 ± 0.41*``."""
+    """True if a value is a number or its text, such as ``31.20 ± 0.41*``."""
     return isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
 
 
 def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
-    """A score's name, value, what else was measured with it, and its signature."""
+    """Return a score's table row: name, value, notes, signature.
+
+    The notes are the sample size or unit, the 95 % interval and further figures.
+    """
     if not isinstance(score, Mapping):
         return name, number(score), "", ""
-    known, extras = ("value", "signature", "n", "unit", "ci", "extras"), score.get("extras")
-    further = {key: value for key, value in score.items() if key not in known}
-    told = flat({**further, **(extras if isinstance(extras, Mapping) else {})})
+    main, extras = ("value", "signature", "n", "unit", "ci", "extras"), score.get("extras")
+    others = {key: value for key, value in score.items() if key not in main}
+    further = flat({**others, **(extras if isinstance(extras, Mapping) else {})})
     notes = [f"{number(score['n'])} {score.get('unit', '')}".rstrip()] if "n" in score else []
     notes += [str(score["unit"])] if score.get("unit") and not notes else []
-    # "z" in a format: what rounds to zero from below is shown as 0.00, not as -0.00.
+    # The format's "z" shows 0.00 instead of -0.00.
     ends = score.get("ci")
     if isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, int | float) for end in ends):
         notes.append("95 %: {:z,.2f} – {:z,.2f}".format(*ends))
     notes += [
-        f"{re.sub('[._]', ' ', key)} {number(value)}" for key, value in told.items() if not isinstance(value, list)
+        f"{re.sub('[._]', ' ', key)} {number(value)}" for key, value in further.items() if not isinstance(value, list)
     ]
     value = score.get("value")
     shown = f"{value:z,.2f}" if "n" in score and isinstance(value, float) else number(value)
@@ -215,31 +242,34 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
 
 
 def _opening(status: Status | None) -> list[str]:
-    """What the run is and how it ended, in sentences."""
+    """Return the page's first sentences: task, data, network, seed, state and duration."""
     if status is None:
         return ["", "The status of this run cannot be read."]
     about = status.about
-    what = f"A model for the task **{_cell(about.get('task', 'unknown'))}**"
-    said = {"on": about.get("data"), "with": about.get("network", about.get("layer")), "and seed": about.get("seed")}
-    for word, value in said.items():
+    model = f"A model for the task **{_cell(about.get('task', 'unknown'))}**"
+    labels = {"on": about.get("data"), "with": about.get("network", about.get("layer")), "and seed": about.get("seed")}
+    for word, value in labels.items():
         if value is not None:
-            what += f" {word} **{_cell(value)}**"
+            model += f" {word} **{_cell(value)}**"
     outcome = _OUTCOMES[status.state].rstrip(".") + (f": {_cell(status.reason)}." if status.reason else ".")
     course = f"{number(status.step)} optimizer steps, {duration(status.seconds)} of training"
     moments = {"begun": status.started, "ended": status.ended}
     times = ", ".join(f"{word} {_cell(time)}" for word, time in moments.items() if time)
-    return ["", f"{what}.", f"{outcome} {course}{f' ({times})' if times else ''}."]
+    return ["", f"{model}.", f"{outcome} {course}{f' ({times})' if times else ''}."]
 
 
 def shared(text: str) -> str:
-    """A text for a page that others read: with paths below the data directory or the home of the user shortened."""
+    """Shorten paths below ``$PHMRUN_DATA`` or the home (``~``) in a text."""
     if os.sep not in text:
         return text
     return shortened(text, {"$PHMRUN_DATA": data_dir(), "~": Path.home()})
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """A Markdown table; nothing without rows."""
+    """Return the lines of a Markdown table.
+
+    The result is empty if there are no rows.
+    """
     body = [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
     if not body:
         return []
@@ -247,21 +277,25 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """A text that cannot break its table."""
+    """Return the text of a table's cell, escaped for Markdown."""
     return markdown(shared(str(value)))
 
 
 def write_hub_card(run: Run, folder: Path) -> Path:
-    """Writes a model card of the Hugging Face Hub into a folder that is to be uploaded, and returns its path."""
+    """Write a Hugging Face model card into a folder, and return its path."""
     write_text(path := folder / "README.md", hub_card(run))
     return path
 
 
 def hub_card(run: Run) -> str:
-    """The run's page below its results as YAML (``model-index``): task, what made it, every result with signature."""
+    """Return a model card: YAML metadata with a ``model-index``, then the run's page.
+
+    Results are the scores of test splits whose metric has a ``result_name``, each with its signature. A warning names
+    scores whose metric is not registered.
+    """
     about = run.status.about
     task, data = str(about.get("task")), shared(str(about.get("data")))
-    kind = (task in TASKS and TASKS.get(task).pipeline) or task  # its own name where the Hub has none
+    kind = (task in TASKS and TASKS.get(task).pipeline) or task  # the task's name if the Hub has none
     by_split: dict[str, list[dict[str, Any]]] = {}
     unknown = []
     for name, score in run.metrics().items():
@@ -279,7 +313,7 @@ def hub_card(run: Run) -> str:
             by_split.setdefault(split, []).append({"type": metric.name, "value": value, "name": label, **args})
     if unknown:
         LOG.warning(
-            "not among the results of the model card, since no task and no package announces a metric of that name: %s",
+            "left out of the model card's results, because no task or package registers a metric of that name: %s",
             ", ".join(unknown),
         )
     results = []
@@ -291,7 +325,7 @@ def hub_card(run: Run) -> str:
         "tags": ["phmrun", task, str(about.get("network", about.get("layer", "dense")))],
         **({"pipeline_tag": kind} if kind != task else {}),
         "datasets": [data],
-        "metrics": list(dict.fromkeys(metric["type"] for found in by_split.values() for metric in found)),
+        "metrics": list(dict.fromkeys(metric["type"] for metrics in by_split.values() for metric in metrics)),
         "model-index": [{"name": run.id, "results": results}],
     }
     text = yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=1000)

@@ -1,4 +1,4 @@
-"""Runs beside each other: in what their configurations, sizes and scores differ, and how their training went."""
+"""Comparison of runs: configurations, scores and training curves."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,25 @@ from phmrun.ledger.run import Run, config_values
 
 
 class Difference(NamedTuple):
-    """A dotted key of the configuration at which runs differ, and its value in each; ``None`` where a run has none."""
+    """Configuration key with different values in several runs.
+
+    Attributes:
+        key: Dotted key.
+        values: Value in each run; ``None`` if a run does not have the key.
+    """
 
     key: str
     values: tuple[Any, ...]
 
 
 class ScoreRow(NamedTuple):
-    """A score of several runs, ``None`` where one has none, and whether all were computed in the same way."""
+    """Score of several runs.
+
+    Attributes:
+        name: Name of the score: "test/bleu".
+        values: Value in each run; ``None`` if a run does not have the score.
+        alike: True if all signatures are equal, except for the optimizer step of the weights.
+    """
 
     name: str
     values: tuple[float | None, ...]
@@ -27,7 +38,7 @@ class ScoreRow(NamedTuple):
 
 
 def configurations(runs: Sequence[Run]) -> list[Difference]:
-    """The keys at which the configurations of some runs differ, in the order of the first."""
+    """Return the keys whose values differ between runs, in order of first appearance."""
     configs = [flat(config_values(run.config_path)) for run in runs]
     keys = dict.fromkeys(key for values in configs for key in values)
     rows = [Difference(key, tuple(values.get(key) for values in configs)) for key in keys]
@@ -35,21 +46,32 @@ def configurations(runs: Sequence[Run]) -> list[Difference]:
 
 
 def scores(runs: Sequence[Run]) -> list[ScoreRow]:
-    """All scores that one of the runs has."""
+    """Return the scores that at least one run has, in order of first appearance."""
     metrics = [run.metrics() for run in runs]
-    names = dict.fromkeys(name for found in metrics for name in found)
+    names = dict.fromkeys(name for scores in metrics for name in scores)
     rows = []
     for name in names:
-        entries = [found.get(name) for found in metrics]
-        # The optimizer step of the weights is an outcome of training, no choice.
-        said = (str(entry.get("signature")) for entry in entries if isinstance(entry, Mapping))
-        signatures = {re.sub(r"(weights:[a-z]+)@\d+", r"\1", signature) for signature in said}
+        entries = [scores.get(name) for scores in metrics]
+        # The optimizer step of the weights is an outcome of training, not a setting of the evaluation.
+        texts = (str(entry.get("signature")) for entry in entries if isinstance(entry, Mapping))
+        signatures = {re.sub(r"(weights:[a-z]+)@\d+", r"\1", text) for text in texts}
         rows.append(ScoreRow(name, tuple(score_value(entry) for entry in entries), len(signatures) <= 1))
     return [row for row in rows if any(value is not None for value in row.values)]
 
 
 def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | None]]]:
-    """A figure of the history of some runs, "val/loss", by optimizer step; shares in per cent."""
+    """Return a figure of several runs, such as "val/loss", by optimizer step.
+
+    Args:
+        runs: Runs to compare.
+        figure: Name of the figure.
+
+    Returns:
+        Pairs of step and values; ``None`` if a run has no value at that step. Shares are in percent.
+
+    Raises:
+        PhmrunError: (exit 2) No run has the figure.
+    """
     rows_of = [(row for row in run.history.rows(figure) if figure in row) for run in runs]
     by_run = [{row["step"]: shown(figure, row[figure]) for row in rows} for rows in rows_of]
     if not any(by_run):
@@ -60,6 +82,6 @@ def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | Non
 
 
 def figures(runs: Sequence[Run]) -> list[str]:
-    """The figures of validations that some run has, in the order of their first appearance."""
+    """Return the names of validation figures ("val/…") in order of first appearance."""
     names = dict.fromkeys(name for run in runs for row in run.history.rows("val/") for name in row)
     return [name for name in names if name.startswith("val/")]

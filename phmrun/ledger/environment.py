@@ -1,7 +1,7 @@
-"""What a run was made of and made on: ``data.json`` and ``environment.json``.
+"""Data and environment of a run: ``data.json`` and ``environment.json``.
 
-The second has an entry for each process that trained a part of the run. The environment's variables are not read, and
-what looks like a password in the command is not written.
+``environment.json`` has an entry for each process that trained a part of the run. Environment variables are not
+recorded. Secrets in the command line are replaced by ``***``.
 """
 
 import functools
@@ -26,7 +26,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import is_name, write_text
 
 LONGEST_DIFF = 2**20
-"""Bytes of uncommitted changes that a run keeps; of longer ones it has the checksum."""
+"""Limit in bytes of a saved diff; of a longer one, only the checksum is kept."""
 COMPARED = (
     "python",
     "packages",
@@ -41,43 +41,49 @@ COMPARED = (
     "settings",
     "flags",
 )
-"""Facts of an entry that can change what is computed."""
+"""Facts of an entry that can change computed values."""
 FORMERLY = {"kernels": "torch", "settings.tf32": False}
-"""Values of facts that entries of earlier versions lack."""
+"""Defaults of facts that entries of earlier releases lack."""
 _SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+|(?<=://)[^/@\s]+(?=@)")
 
 
 def now() -> str:
-    """The time as ISO 8601 in UTC, to the second."""
+    """Return the current time in UTC as ISO 8601 with seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def usable_cores() -> int:
-    """Processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def command() -> list[str]:
-    """The command line, without what looks like a password."""
+    """Return the command line with passwords, tokens and keys replaced by ``***``."""
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    return [program, *(_SECRET.sub(lambda found: f"{found[1] or ''}***", word) for word in sys.argv[1:])]
+    return [program, *(_SECRET.sub(lambda match: f"{match[1] or ''}***", word) for word in sys.argv[1:])]
 
 
 @functools.cache
 def packages() -> dict[str, str]:
-    """Versions of phmrun and of all that it, Lightning and torch compute with, as far as they are installed."""
+    """Return the versions of phmrun and its installed dependencies.
+
+    Dependencies are the requirements of phmrun, torch and Lightning.
+    """
     names = dict.fromkeys(["phmrun", *_required("phmrun"), *_required("torch"), *_required("pytorch-lightning")])
-    found = {}
+    versions = {}
     for name in sorted(names, key=str.lower):
         with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def code(keep: Path) -> dict[str, Any]:
-    """Commit and uncommitted changes of phmrun, where it runs from a checkout; empty elsewhere.
+    """Return phmrun's commit and uncommitted changes.
 
-    The changes are written into ``keep`` as ``code-<first digits of their checksum>.diff``.
+    The result is empty if it does not run from a checkout.
+
+    Changes are those of Python and YAML files that git tracks. A diff of at most :data:`LONGEST_DIFF` bytes is written
+    to the directory ``keep`` as ``code-<12 digits of its SHA-256>.diff``.
     """
     root = Path(__file__).resolve().parents[2]
 
@@ -88,32 +94,32 @@ def code(keep: Path) -> dict[str, Any]:
             return ""
         return done.stdout.decode("utf-8", errors="replace")
 
-    # git looks in the folders above, too: installed below another project, phmrun would take that one's commit.
+    # git also looks in parent folders: installed below another project, phmrun would report that project's commit.
     checkout = (root / ".git").exists() and (root / "pyproject.toml").is_file()
     commit = git("rev-parse", "HEAD").strip() if checkout else ""
     if not commit:
         return {}
     diff = git("diff", "HEAD", "--", "*.py", "*.yaml")
-    found: dict[str, Any] = {"commit": commit}
+    facts: dict[str, Any] = {"commit": commit}
     if diff:
-        found["diff_sha256"] = hashlib.sha256(diff.encode()).hexdigest()
+        facts["diff_sha256"] = hashlib.sha256(diff.encode()).hexdigest()
         if len(diff.encode()) <= LONGEST_DIFF:
-            found["diff"] = f"code-{found['diff_sha256'][:12]}.diff"
-            write_text(keep / found["diff"], diff)
-    return found
+            facts["diff"] = f"code-{facts['diff_sha256'][:12]}.diff"
+            write_text(keep / facts["diff"], diff)
+    return facts
 
 
 def processor() -> str:
-    """The processor's name, as far as the system tells."""
+    """Return the processor's model name, or its architecture if unknown."""
     try:
-        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+        match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:
-        found = None
-    return found.group(1) if found else platform.processor() or platform.machine()
+        match = None
+    return match.group(1) if match else platform.processor() or platform.machine()
 
 
 def cpu() -> dict[str, Any]:
-    """Vendor, family, model and stepping of the processor; empty if the system does not tell."""
+    """Return the processor's vendor, family, model and stepping; empty without ``/proc/cpuinfo``."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -124,9 +130,9 @@ def cpu() -> dict[str, Any]:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """List the facts that can change what is computed and differ in two entries: "threads: 1, then 2"."""
+    """List the facts of :data:`COMPARED` that differ between two entries: "threads: 1, then 2"."""
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
-    # The name of the file that keeps a diff does not count; an unknown fact is as a missing one.
+    # The diff's file name does not count; an unknown fact is treated as missing.
     before, after = (
         {**FORMERLY, **{key: value for key, value in facts.items() if key != "code.diff" and value is not None}}
         for facts in named
@@ -134,14 +140,14 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     keys = [
         key
         for key in dict.fromkeys([*before, *after])
-        # Records of earlier versions lack these, which says nothing of the machine.
+        # Records of earlier releases lack these, so a missing one is no difference.
         if not key.startswith(("cpu.", "arithmetic.")) or (key in before and key in after)
     ]
     return [f"{key}: {before.get(key)}, then {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 
 
 def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each process of a run, and what changed between two of them."""
+    """Yield lines on a run's processes and on the changes between them."""
     for number, entry in enumerate(segments):
         steps = f"steps {entry.get('first_step', 0):,} to {entry.get('last_step', 0):,}"
         what = summary(entry) if "python" in entry else "by a release that kept no record of its environment"
@@ -151,18 +157,21 @@ def said(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def summary(entry: Mapping[str, Any]) -> str:
-    """An environment in a line: versions, machine, threads."""
+    """Return an environment in one line: versions, machine, threads."""
     packages, code, threads = entry.get("packages") or {}, entry.get("code") or {}, entry.get("threads")
     parts = [f"{name} {packages[name]}" for name in ("phmrun", "torch", "pytorch-lightning") if name in packages]
     if commit := str(code.get("commit", ""))[:10]:
         parts.append(f"commit {commit}{' with uncommitted changes' if code.get('diff_sha256') else ''}")
     parts.append(f"Python {entry.get('python')}")
-    parts += [each.get("name", "") for each in entry.get("accelerators") or []] or [str(entry.get("processor"))]
+    parts += [device.get("name", "") for device in entry.get("accelerators") or []] or [str(entry.get("processor"))]
     return ", ".join([*parts, f"{threads} thread{'' if threads == 1 else 's'}"])
 
 
 def _required(name: str) -> list[str]:
-    """Names of the packages that one asks for, those for its development left out."""
+    """Return a package's required packages, without those of its development.
+
+    Optional requirements are included for phmrun only.
+    """
     try:
         wanted = importlib.metadata.requires(name) or []
     except importlib.metadata.PackageNotFoundError:
@@ -173,7 +182,13 @@ def _required(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Source:
-    """A file that a split is read from: where it lay, the checksum of its (decompressed) content, its bytes on disk."""
+    """File of a split.
+
+    Attributes:
+        path: Absolute path at the time of recording.
+        sha256: Checksum of the content, decompressed if it is gzip.
+        bytes: Size on disk.
+    """
 
     path: str
     sha256: str
@@ -181,7 +196,11 @@ class Source:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """The file as it is now; a `PhmrunError` (exit 3) where it is missing or damaged."""
+        """Read a file's record.
+
+        Raises:
+            PhmrunError: (exit 3) The file is missing or damaged.
+        """
         digest = hashlib.sha256()
         try:
             with path.open("rb") as plain:
@@ -198,54 +217,69 @@ class Source:
 
 @dataclass(frozen=True)
 class Split:
-    """The files of a split, in the order in which they are read."""
+    """Files of a split, in reading order."""
 
     files: tuple[Source, ...]
 
     @classmethod
     def of(cls, paths: Sequence[Path]) -> Self:
-        """The files as they are now; a `PhmrunError` (exit 3) where one is missing or damaged."""
+        """Read the records of files.
+
+        Raises:
+            PhmrunError: (exit 3) A file is missing or damaged.
+        """
         return cls(tuple(Source.of(path) for path in paths))
 
     @property
     def sha256(self) -> str:
-        """One checksum for the split: its file's, or of the lines of its files' checksums."""
+        """Checksum of the split: its only file's, or that of its files' checksums, one a line."""
         sums = [file.sha256 for file in self.files]
-        return sums[0] if len(sums) == 1 else hashlib.sha256("".join(f"{each}\n" for each in sums).encode()).hexdigest()
+        return sums[0] if len(sums) == 1 else hashlib.sha256("".join(f"{line}\n" for line in sums).encode()).hexdigest()
 
     @property
     def mark(self) -> str:
-        """The checksum as it stands in a score's signature: twelve hexadecimal digits."""
+        """First twelve hexadecimal digits of the checksum, as in a score's signature."""
         return self.sha256[:12]
 
 
 @dataclass(frozen=True)
 class DataRecord:
-    """The content of ``data.json``: the files of each split, and the checksums that are part of the run's name.
+    """Content of ``data.json``.
 
-    Those are of text, plug-ins and the run that it extends.
+    Attributes:
+        splits: Files by name of split.
+        fingerprints: Checksums that the run id depends on: text, plug-ins, the run that it extends.
     """
 
     splits: Mapping[str, Split] = field(default_factory=dict)
     fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, split: Split) -> str | None:
-        """The name of the split that has this content, wherever its files lie now."""
-        names = [name for name, each in self.splits.items() if each.sha256 == split.sha256]
+        """Return the name of the split with this content, preferring "test".
+
+        The result is ``None`` if none has it.
+
+        Paths are not compared.
+        """
+        names = [name for name, candidate in self.splits.items() if candidate.sha256 == split.sha256]
         return "test" if "test" in names else next(iter(names), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as a JSON object."""
-        splits = {name: {"sha256": each.sha256, **asdict(each)} for name, each in self.splits.items()}
+        """Return the record as a JSON object."""
+        splits = {name: {"sha256": split.sha256, **asdict(split)} for name, split in self.splits.items()}
         return {"fingerprints": dict(self.fingerprints), "splits": splits}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The record that a JSON object holds; a ``ValueError`` where it is none."""
+        """Return the record of a JSON object.
+
+        Raises:
+            ValueError: The object is not a record.
+        """
         try:
             splits = {}
             for name, split in content["splits"].items():
-                if not is_name(name):  # predictions are named for it
+                if not is_name(name):  # it becomes a file name of predictions
                     raise ValueError(f"{name!r:.80} is no name of a split")
                 files = (Source(str(e["path"]), str(e["sha256"]), int(e["bytes"])) for e in split["files"])
                 splits[str(name)] = Split(tuple(files))

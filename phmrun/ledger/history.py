@@ -1,4 +1,4 @@
-"""The course of a run, one JSON object per line, appended as training goes on; validations in the unit of the tests."""
+"""Training history of a run: one JSON object per line, appended during training."""
 
 import errno
 import json
@@ -17,16 +17,16 @@ from phmrun.metric import find_metric
 Row = dict[str, Any]
 _MOST_BYTES = 2**32
 BEST = "validation/best"
-"""The score of the best validation."""
+"""Name of the best validation's score."""
 
 
 def shown(name: str, value: float) -> float:
-    """Return a figure of the history in the unit of the test scores: shares in percent, all else unchanged."""
+    """Return a figure in the unit of the test scores: shares in percent."""
     return 100 * value if is_share(name) else value
 
 
 def in_shown_units(row: Mapping[str, Any]) -> Row:
-    """A row for a mirror: each figure as people see it, in the unit of the tests' scores."""
+    """Return a row with each figure in the unit of the test scores."""
     return {name: shown(name, value) if isinstance(value, int | float) else value for name, value in row.items()}
 
 
@@ -37,32 +37,37 @@ def is_share(name: str) -> bool:
 
 
 def best_validation(monitor: str, value: float, step: int) -> dict[str, Any]:
-    """The score :data:`BEST` as it is written: a share in per cent, which its unit says."""
+    """Return the score :data:`BEST`: value (shares in percent), unit and step."""
     return {"value": shown(monitor, value), "unit": "%" if is_share(monitor) else "", "step": step}
 
 
 def in_test_units(metrics: dict[str, Any], config: Path) -> dict[str, Any]:
-    """Scores as they are written now: until release 0.2 the best validation was a share, and had no unit.
+    """Return scores with the best validation in the present unit.
 
-    What was measured, a share or not, stands in the run's ``config.yaml``.
+    Until release 0.2 it was a share of 1 without a unit. The run's ``config.yaml`` names the monitored metric; if it
+    cannot be read, the scores are returned unchanged.
     """
     best = metrics.get(BEST)
     if not isinstance(best, dict) or "unit" in best or not isinstance(best.get("value"), int | float):
         return metrics
     try:
-        found = re.search(r"^ +monitor: *(\w+)", config.read_text(encoding="utf-8"), re.MULTILINE)
+        match = re.search(r"^ +monitor: *(\w+)", config.read_text(encoding="utf-8"), re.MULTILINE)
     except (OSError, UnicodeDecodeError):
         return metrics
-    return metrics | {BEST: best | best_validation(found[1], best["value"], best.get("step", 0))} if found else metrics
+    return metrics | {BEST: best | best_validation(match[1], best["value"], best.get("step", 0))} if match else metrics
 
 
 @dataclass
 class History:
-    """The rows of ``history.jsonl``, which need not exist yet.
+    """Rows of ``history.jsonl``; the file may be missing.
 
-    A row has ``"step"`` (optimizer steps done), mostly ``"time"`` (seconds of training so far) and any figures, named
-    ``"train/loss"``, ``"val/bleu"``. Only the process that holds the run's lock appends and cuts; anyone may read.
-    ``before_writing`` is called before each write, and may refuse it.
+    A row has ``"step"`` (optimizer steps so far), usually ``"time"`` (seconds of training so far), and figures such as
+    ``"train/loss"`` or ``"val/bleu"``. Only the process that holds the run's lock may call `append` and `cut`.
+
+    Attributes:
+        path: Path of the file.
+        before_writing: Called before each write; may raise to prevent it.
+        before_reading: Called before each reading; may raise to prevent it.
     """
 
     path: Path
@@ -70,54 +75,68 @@ class History:
     before_reading: Callable[[], None] = lambda: None
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Adds one row in one write, so that a kill leaves whole rows and at most one torn last line.
+        """Append a row by a single write.
 
-        Where the disk is full, an ``OSError`` says so, and the file is as it was before.
+        A torn last line is removed first. A kill leaves whole rows and at most one torn last line.
+
+        Raises:
+            OSError: The disk is full; the file's whole rows are unchanged.
         """
         line = to_line(row).encode("utf-8")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+", buffering=0) as handle:
-            self.before_writing()  # once it is open: who takes the run over puts another file in its place
+            self.before_writing()  # after opening: a process that takes the run over replaces the file
             whole = _end_of_last_whole_line(handle)
             if whole < handle.seek(0, 2):
                 handle.truncate(whole)
             try:
                 complete = handle.write(line) == len(line)
             except OSError as error:
-                error.filename = str(self.path)  # of writing, the system names no file
+                error.filename = str(self.path)  # errors of writing name no file
                 raise
             if not complete:
                 handle.truncate(whole)
                 raise OSError(errno.ENOSPC, "the disk took only a part of a row", str(self.path))
 
     def read(self) -> list[Row]:
-        """All whole rows as they were written, without a torn last line; a `PhmrunError` if another is no row."""
+        """Return all whole rows; a torn last line is left out.
+
+        Raises:
+            PhmrunError: (exit 3) A line other than the last is not a row.
+        """
         return list(self.rows())
 
     def rows(self, figures: str = "") -> Iterator[Row]:
-        """Whole rows in order, one in memory at a time.
+        """Yield whole rows in order, with one in memory at a time.
 
-        With ``figures``, a name or the beginning of names, only rows that hold such a figure are read and checked.
+        Args:
+            figures: Name, or beginning of names; only rows with such a figure are parsed and yielded. Default: all.
+
+        Raises:
+            PhmrunError: (exit 3) A parsed line other than the last is not a row.
         """
         for _, row in self._lines(figures):
             if not figures or any(name.startswith(figures) for name in row):
                 yield row
 
     def names(self) -> list[str]:
-        """Names of all figures, in the order of their first appearance."""
+        """Return the names of all figures in order of first appearance."""
         return [name for name in dict.fromkeys(name for row in self.rows() for name in row) if "/" in name]
 
     def last(self) -> Row | None:
-        """The last whole row, if there is one."""
+        """Return the last whole row; ``None`` if there is none."""
         rows = self.tail(1)
         return rows[-1] if rows else None
 
     def tail(self, number: int) -> list[Row]:
-        """The last whole rows, read from the end of the file; an unreadable one among them is left to :meth:`rows`."""
+        """Return at most ``number`` last rows, read from the end of the file.
+
+        Lines that are not rows are left out; :meth:`rows` raises for them.
+        """
         lines: list[bytes] = []
         with self._opened() as handle:
             end = _end_of_last_whole_line(handle) if handle else 0
-            while handle and end and len(lines) <= number:  # one more: a last line that is no row does not count
+            while handle and end and len(lines) <= number:  # one line more: the last may not be a row
                 begin = _end_of_last_whole_line(handle, end - 1)
                 handle.seek(begin)
                 lines.append(handle.read(end - begin))
@@ -126,7 +145,13 @@ class History:
         return rows[-number:]
 
     def count(self) -> int:
-        """Number of whole rows; a `PhmrunError` if a line other than the last is no row, as far as its ends tell."""
+        """Return the number of whole rows.
+
+        Lines except the last are checked by their first and last character only.
+
+        Raises:
+            PhmrunError: (exit 3) A line other than the last is not a row.
+        """
         number, last = 0, b"{}\n"
         with self._opened() as handle:
             for line in handle or ():
@@ -138,14 +163,17 @@ class History:
         return number - (number > 0 and _row_of(last) is None)
 
     def cut(self, step: int) -> int:
-        """Drops the rows after an optimizer step and a torn last line, atomically; returns how many whole ones.
+        """Remove the rows after an optimizer step, and a torn last line, atomically.
 
-        A run that continues from a checkpoint writes these rows anew.
+        A run that continues from a checkpoint writes these rows again.
+
+        Returns:
+            Number of removed whole rows.
         """
         if not self.path.exists():
             return 0
         dropped = 0
-        # A new file, also where nothing changes: a process that was taken for dead may hold the old one.
+        # A new file even if nothing changes: a process that was presumed dead may still hold the old one.
         with replacing(self.path, self.before_writing) as temporary, temporary.open("wb") as kept:
             for line, row in self._lines():
                 if row.get("step", 0) <= step:
@@ -156,7 +184,7 @@ class History:
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO | None]:
-        """The open file, ``None`` if there is none."""
+        """Open the file for reading; yields ``None`` if it is missing."""
         self.before_reading()
         try:
             opened = open_regular(self.path, most=_MOST_BYTES)
@@ -170,12 +198,15 @@ class History:
             yield opened
 
     def _lines(self, containing: str = "") -> Iterator[tuple[bytes, Row]]:
-        """Each whole line with its row; with ``containing``, lines without a figure of such a name are passed over."""
+        """Yield whole lines with their rows.
+
+        Lines without a figure named ``containing…`` may be skipped.
+        """
         mark = json.dumps(containing, ensure_ascii=False)[:-1].encode() if containing else b""
         doubtful = None
         with self._opened() as handle:
             for number, line in enumerate(handle or (), start=1):
-                if not line.endswith(b"\n"):  # was being written when the process died
+                if not line.endswith(b"\n"):  # torn when the process died
                     break
                 if doubtful is not None:
                     raise self._damaged(doubtful)
@@ -198,7 +229,10 @@ def _looks_whole(line: bytes) -> bool:
 
 
 def _row_of(line: bytes) -> Row | None:
-    """The row of a line; ``None`` if it is none."""
+    """Parse a line.
+
+    The result is ``None`` if it is not a JSON object with an integer ``"step"``.
+    """
     try:
         row = parse_json(line)
     except ValueError:
@@ -210,7 +244,10 @@ def _row_of(line: bytes) -> Row | None:
 
 
 def _end_of_last_whole_line(handle: Any, position: int | None = None) -> int:
-    """Byte offset after the last line end before ``position``, searched backwards from there, or from the end."""
+    """Return the byte offset after the last line end before ``position``.
+
+    The default of ``position`` is the end of the file.
+    """
     position = handle.seek(0, 2) if position is None else position
     while position:
         begin = max(0, position - 4096)

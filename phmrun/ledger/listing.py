@@ -1,4 +1,7 @@
-"""All runs of a directory at a glance: two small files are read per run, and nothing is imported for it."""
+"""Listing of the runs of a directory.
+
+Only ``status.json``, ``metrics.json`` and small manifests are read.
+"""
 
 import json
 import math
@@ -18,10 +21,10 @@ from phmrun.ledger.manifest import Manifest
 from phmrun.ledger.run import BENCH, CONFIG, HISTORY, METRICS, STATUS, State, Status, about_config, as_found, reason_of
 
 FORMER = "times.json"
-"""Where releases up to 0.1 kept the times of :data:`TIMES`; still read."""
+"""File with the times of :data:`TIMES` in releases up to 0.1; still read."""
 DAMAGED = "damaged"
 OTHER_FILE = "file-"
-"""How the names of scores begin that belong to another file than the run's own test set."""
+"""Prefix of scores of another file than the run's own test set."""
 PREFIX = "time/"
 STEP, EPOCH, BATCH, LINE, TEST = (f"{PREFIX}{what}" for what in ("step", "epoch", "batch", "line", "test"))
 TIMES = {
@@ -31,25 +34,36 @@ TIMES = {
     LINE: "seconds per item of the test set, answered as predict does",
     TEST: "seconds for all of them",
 }
-"""What ``phmrun bench`` measures of a run's model after training, in seconds; no part of its scores."""
+"""Times in seconds that ``phmrun bench`` measures of a trained model; not part of its scores."""
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One line of a listing; ``status`` is ``None`` if it is missing or damaged, ``damage`` if nothing is."""
+    """Row of a listing.
+
+    Attributes:
+        id: Run id.
+        path: Run directory.
+        status: Effective status; ``None`` if it is missing or damaged.
+        metrics: Scores by name; empty if they are missing or damaged.
+        damage: Reason why a file cannot be read; ``None`` if the run is whole.
+        broken: Error of a failed checksum.
+    """
 
     id: str
     path: Path
     status: Status | None
     metrics: dict[str, Any] = field(default_factory=dict)
     damage: str | None = None
-    broken: PhmrunError | None = None  # the damage, if a file is not as the run has written it
+    broken: PhmrunError | None = None
 
     def require_unbroken(self) -> None:
-        """Refuse a run of which a file that tables read is not as the run has written it.
+        """Check the run's identity and the checksums of its files.
+
+        Checkpoints, predictions, vocabulary and history are left out: tables do not read them.
 
         Raises:
-            PhmrunError: (exit 3) Naming the broken link.
+            PhmrunError: (exit 3) A checksum differs or a file is missing; names the file.
         """
         if self.broken is not None:
             raise self.broken
@@ -57,49 +71,69 @@ class RunSummary:
 
     @property
     def state(self) -> str:
-        """The state's name, or ``damaged``."""
+        """Name of the state, or ``damaged``."""
         return self.status.state.value if self.status and not self.damage else DAMAGED
 
     def about(self, key: str) -> Any:
-        """What the listing knows of the run: task, data, layer, seed, parameters; ``None`` if it does not."""
+        """Return a fact of the status, such as task, data or seed.
+
+        The result is ``None`` if it is missing.
+        """
         return self.status.about.get(key) if self.status else None
 
     @property
     def network(self) -> str | None:
-        """The parts of its network that are not dense, ``phm n=8, output circulant``; ``None`` if that is not known.
+        """Parts of the network that are not dense: ``phm n=8, output circulant``.
 
-        A run of an earlier release, whose status names the layer alone, is named by its config.
+        The value is ``None`` if unknown.
+
+        It is read from the config if the status, by an earlier release, names the layer alone.
         """
-        known, layer = self.about("network"), self.about("layer")
-        if known is None and layer is not None:
+        network, layer = self.about("network"), self.about("layer")
+        if network is None and layer is not None:
             with suppress(OSError, UnicodeDecodeError):
-                known = about_config((self.path / CONFIG).read_text(encoding="utf-8")).get("network")
-        return str(known or layer) if known or layer else None
+                network = about_config((self.path / CONFIG).read_text(encoding="utf-8")).get("network")
+        return str(network or layer) if network or layer else None
 
     def entry(self, name: str) -> Any:
-        """One score as it is written, or one of the times that were measured on the run; ``None`` without it."""
+        """Return the stored entry of a score or a time.
+
+        The result is ``None`` if it is missing.
+        """
         return (read_times(self.path) if name.startswith(PREFIX) else self.metrics).get(name)
 
     def score(self, name: str) -> float | None:
-        """The value of one score, or of one time."""
+        """Return the value of a score or a time.
+
+        The result is ``None`` if it is missing or not a number.
+        """
         return score_value(self.entry(name))
 
     @property
     def main_score(self) -> str | None:
-        """The first score that the run's evaluation wrote, of the test set if there is one; never of another file."""
+        """Name of the first score of the test set, else of the first other split.
+
+        Scores of training, validation and other files do not count; ``None`` if there is no score.
+        """
         scored = (name for name in self.metrics if self.score(name) is not None)
         names = [name for name in scored if not name.startswith(("train/", "validation/", OTHER_FILE))]
         return next((name for name in names if name.startswith("test/")), names[0] if names else None)
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as a JSON object."""
+        """Return the summary as a JSON object."""
         status = self.status.to_json() if self.status else {}
-        place, told = {"run_id": self.id, "run_dir": str(self.path)}, {"damage": self.damage, "metrics": self.metrics}
-        return {**place, **status.pop("about", {}), **status, "state": self.state, **told}
+        place, content = (
+            {"run_id": self.id, "run_dir": str(self.path)},
+            {"damage": self.damage, "metrics": self.metrics},
+        )
+        return {**place, **status.pop("about", {}), **status, "state": self.state, **content}
 
 
 def score_value(score: Any) -> float | None:
-    """The number in a score, which is written as a number or as an object with ``value`` and ``signature``."""
+    """Return the number of a score; ``None`` if it has none.
+
+    A score is a number, or an object with ``value`` and ``signature``.
+    """
     value = score.get("value") if isinstance(score, dict) else score
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
@@ -110,7 +144,7 @@ def score_value(score: Any) -> float | None:
 
 
 def summarise(path: Path) -> RunSummary | None:
-    """One directory's summary; ``None`` if it is no run."""
+    """Return a directory's summary; ``None`` if it is not a run."""
     manifest = Manifest(path)
     try:
         content = read_regular(path / STATUS)
@@ -119,7 +153,7 @@ def summarise(path: Path) -> RunSummary | None:
     except PhmrunError as error:
         return RunSummary(path.name, path, None, damage=error.what, broken=error)
     except (FileNotFoundError, NotADirectoryError):
-        # Run.create writes the config first: a directory that has it alone was cut off before it had a status.
+        # Run.create writes the config first, so it was interrupted if there is only a config.
         if not (path / CONFIG).exists():
             return None
         return RunSummary(path.name, path, None, damage=f"{STATUS} is missing")
@@ -146,20 +180,25 @@ def summarise(path: Path) -> RunSummary | None:
 
 
 def read_times(directory: Path) -> dict[str, Any]:
-    """The times of :data:`TIMES` measured on a run, by name, each with value and signature; empty where none is."""
-    found: list[Any] = []
+    """Return a run's times of :data:`TIMES` by name.
+
+    The result is empty if none was measured.
+
+    Each has a value in seconds and a signature. Unreadable files are ignored.
+    """
+    contents: list[Any] = []
     for name in (FORMER, BENCH):
         try:
-            found.append(parse_json(read_regular(directory / name)))
+            contents.append(parse_json(read_regular(directory / name)))
         except (OSError, ValueError):
-            found.append(None)
-    former, now = (each if isinstance(each, dict) else {} for each in found)
-    times = {name: each for name, each in now.items() if name.startswith(PREFIX)}
+            contents.append(None)
+    former, now = (content if isinstance(content, dict) else {} for content in contents)
+    times = {name: entry for name, entry in now.items() if name.startswith(PREFIX)}
     return {**former["times"], **times} if isinstance(former.get("times"), dict) else times
 
 
 def _is_odd(score: Any) -> bool:
-    """Whether a score holds what no evaluation writes: a number that no float can be, text that is not Unicode."""
+    """True if a score is too large for a float, or its text is not valid Unicode."""
     value = score.get("value") if isinstance(score, dict) else score
     try:
         json.dumps(score, ensure_ascii=False).encode("utf-8")
@@ -169,14 +208,17 @@ def _is_odd(score: Any) -> bool:
 
 
 def list_runs(runs_dir: Path) -> list[RunSummary]:
-    """The runs of a directory, by name; other directories and hidden ones are passed over."""
+    """Return the summaries of a directory's runs, sorted by name.
+
+    Hidden directories and those that are not runs are left out.
+    """
     try:
         with os.scandir(runs_dir) as entries:
             paths = [Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = (summarise(path) for path in sorted(paths))
-    return [summary for summary in found if summary is not None]
+    summaries = (summarise(path) for path in sorted(paths))
+    return [summary for summary in summaries if summary is not None]
 
 
 def select(
@@ -187,10 +229,17 @@ def select(
     data: str | None = None,
     state: str | None = None,
 ) -> list[RunSummary]:
-    """The runs that fit every filter that is given.
+    """Return the runs that match all filters; ``None`` matches every run.
 
-    ``layer`` is a structure, one of its numbers or both: ``phm``, ``n=8``, ``phm n=8``; ``state`` a state or
-    ``damaged``. A `PhmrunError` says that there is no such state.
+    Args:
+        runs: Runs to filter.
+        task: Name of the task.
+        layer: Words of the network's label in any order: ``phm``, ``n=8``, ``phm n=8``.
+        data: Name of the data.
+        state: A state of :class:`State`, or ``damaged``.
+
+    Raises:
+        PhmrunError: (exit 2) There is no such state.
     """
     states = [*State, DAMAGED]
     if state is not None and state not in states:
@@ -207,9 +256,17 @@ def select(
 
 
 def sort(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
-    """The runs in order of one of :data:`COLUMNS` or of a score; runs that have nothing in it come last.
+    """Sort runs by one of :data:`COLUMNS` or by a score.
 
-    A leading ``-`` turns the order round. A `PhmrunError` says that there is no such column.
+    Args:
+        runs: Runs to sort.
+        key: Name of the column or score; a leading ``-`` reverses the order.
+
+    Returns:
+        Sorted runs; those without a value, or with NaN, come last in either order.
+
+    Raises:
+        PhmrunError: (exit 2) There is no such column or score.
     """
     runs = list(runs)
     name = key.removeprefix("-")
@@ -226,7 +283,7 @@ def sort(runs: Iterable[RunSummary], key: str) -> list[RunSummary]:
 
 
 def score_names(runs: Sequence[RunSummary]) -> list[str]:
-    """The names of all scores that are numbers, in the order of their first appearance."""
+    """Return the names of all numeric scores in order of first appearance."""
     return list(dict.fromkeys(name for run in runs for name in run.metrics if run.score(name) is not None))
 
 
@@ -241,4 +298,4 @@ COLUMNS: dict[str, Callable[[RunSummary], Any]] = {
     "layer": attrgetter("network"),
     **{key: _status_column(key) for key in ("step", "seconds", "updated", "started", "ended")},
 }
-"""What runs are sorted by."""
+"""Columns by which runs can be sorted."""

@@ -13,9 +13,9 @@ IDLE = (3, 4)
 
 
 def busy_cores(seconds: float = LOOK) -> int:
-    """Return the usable cores that are busy now, rounded; 0 where the system does not tell.
+    """Return the number of usable cores that other processes keep busy, rounded.
 
-    This process sleeps meanwhile, so the load is that of others.
+    This process sleeps for ``seconds`` meanwhile. Without ``/proc/stat`` the number is 0.
     """
     before = core_ticks()
     if not before:
@@ -34,7 +34,10 @@ def usable() -> set[int]:
 
 
 def core_ticks() -> dict[int, list[int]]:
-    """Return clock ticks by kind for each core, as ``/proc/stat`` has them; empty on other systems."""
+    """Return clock ticks by kind for each core from ``/proc/stat``.
+
+    The result is empty on systems without it.
+    """
     try:
         lines = STAT.read_text(encoding="ascii").splitlines()
     except OSError:

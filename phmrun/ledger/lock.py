@@ -1,17 +1,20 @@
-"""One process per run: a lock file that survives neither its holder's death nor two rivals.
+"""Exclusive lock on a run directory, safe against stale holders and concurrent takeovers.
 
-The file is made with ``O_CREAT | O_EXCL``, which also holds on network file systems, and names its holder. Whether the
-holder lives is asked of the operating system where that is the same machine. Elsewhere its signs of life decide: it
-touches the file every few seconds. No two machines' clocks are compared: a lock counts as old by the time that the
-file server gives a new file, and as dead if it then stands still while the taker watches it by a clock of its own. Only
-a person can say that a lock from the future is dead: `unlock`.
+The lock file is created with ``O_CREAT | O_EXCL``, which is atomic on network file systems, too. It names its holder.
 
-What nothing can prevent is a holder that was stopped, taken for dead and wakes: it asks `still_held` before it writes.
+A holder on this machine is alive if the operating system lists its process. A holder on another machine is alive if it
+touches the file every :data:`HEARTBEAT` seconds. Clocks of two machines are never compared. The age of a lock is its
+distance to the time that the file server gives a new file. An old lock is then watched by this process's own clock,
+and counts as stale if it does not change. A lock dated in the future never grows old: `unlock` removes it.
 
-A dead holder's lock is taken over in two steps. The taker first makes, exclusively, a *claim* on exactly that lock: a
-second lock file named after the first one's token. It then looks again whether the first file is still the one it
-judged dead, and renames the claim over it. Two takers cannot hold the same claim, a claim on a lock that was replaced
-in the meantime is given up, and a taker that dies leaves a dead claim, which is taken over by the same rule.
+A holder that was suspended and presumed dead may wake up. It must call `require` or `still_held` before each write.
+
+A stale lock is taken over in two steps:
+
+1. Create a *claim* exclusively: a second lock file, named after the token of the stale lock.
+2. If the first file is still the stale lock, rename the claim over it; otherwise remove the claim.
+
+Two processes cannot hold the same claim. A claim whose process died is stale and is taken over by the same rule.
 """
 
 import json
@@ -32,23 +35,27 @@ from phmrun.errors import PhmrunError
 from phmrun.files import process_space
 
 LOCK = "lock"
-"""The file of a run directory that its holder keeps."""
+"""Name of the lock file in a run directory."""
 HEARTBEAT = 10.0
-"""Seconds between two signs of life of a holder."""
+"""Seconds between two heartbeats of a holder."""
 STALE_AFTER = 120.0
-"""Seconds without a sign of life after which a holder on another machine may be dead."""
+"""Seconds without a heartbeat after which a holder on another machine may be dead."""
 WATCHED_BEATS = 2.5
-"""How long such a lock is watched before it is taken over, in heartbeats."""
+"""Heartbeat periods for which such a lock is watched before it is taken over."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that a lock file names: its machine, its id, and what tells it from others with the same id.
+    """Process that holds a lock.
 
-    That is when it began, in the operating system's own terms, and the namespace of its id, since ids of another
-    container say nothing here. The token is unique to the lock file.
+    Attributes:
+        host: Name of its machine.
+        pid: Process id.
+        born: Start time as the operating system has it, to detect a reused id; empty if unknown.
+        space: Namespace of process ids: ids of another container are not comparable.
+        token: Random digits, unique to the lock file.
     """
 
     host: str
@@ -59,28 +66,34 @@ class Holder:
 
     @classmethod
     def this_process(cls) -> "Holder":
-        """A new holder record for the running process."""
+        """Return a record of the running process with a new token."""
         pid = os.getpid()
-        return cls(socket.gethostname(), pid, _born(pid) or "", process_space(), secrets.token_hex(8))
+        return cls(socket.gethostname(), pid, _start_time(pid) or "", process_space(), secrets.token_hex(8))
 
     def lives(self, silent: float) -> bool:
-        """Whether the process is there; seconds since its last sign of life decide where the system cannot tell."""
-        known = self.known_to_live()
-        return silent < STALE_AFTER if known is None else known
+        """True if the process is alive.
+
+        ``silent`` (seconds since its last heartbeat) decides if the operating system does not know the process.
+        """
+        alive = self.known_to_live()
+        return silent < STALE_AFTER if alive is None else alive
 
     def known_to_live(self) -> bool | None:
-        """The same where the operating system can tell, and ``None`` elsewhere."""
+        """True if the operating system lists the process, ``None`` if it cannot tell."""
         if self.born and (self.host, self.space) == (socket.gethostname(), process_space()):
-            born = _born(self.pid)
+            born = _start_time(self.pid)
             if born != "":
                 return born == self.born
         return None
 
 
 class Lock:
-    """A lock file in a directory that exists, held from `acquire` to `release` or within a ``with`` block.
+    """Lock file, held from `acquire` to `release` or within a ``with`` block.
 
-    ``purpose`` says what is locked, for messages; ``wait`` is how many seconds to wait for a living holder.
+    Args:
+        path: Path of the file, in an existing directory.
+        purpose: Name of the locked thing, for messages.
+        wait: Seconds to wait for a living holder. Default: 0.
     """
 
     def __init__(self, path: Path, purpose: str, *, wait: float = 0.0) -> None:
@@ -92,7 +105,11 @@ class Lock:
         self._stop = threading.Event()
 
     def acquire(self) -> None:
-        """Takes the lock; a `PhmrunError` (exit code 2) where a living process holds it."""
+        """Acquire the lock, and start a thread that writes heartbeats.
+
+        Raises:
+            PhmrunError: (exit 2) A living process holds the lock.
+        """
         patience = time.monotonic() + self.wait
         while True:
             taken = _take(self.path, Holder.this_process())
@@ -105,7 +122,12 @@ class Lock:
         threading.Thread(target=self._beat, args=(taken, self._stop), name="lock-heartbeat", daemon=True).start()
 
     def release(self) -> None:
-        """Gives the lock back; a lock that another machine took over in the meantime is left alone."""
+        """Release the lock.
+
+        A lock that another process took over is left alone.
+
+        It does nothing in a forked copy of the holder.
+        """
         if self._descriptor is None or self._owner != os.getpid():
             return  # not held, or a forked copy of the holder
         self._stop.set()
@@ -115,19 +137,23 @@ class Lock:
         self._descriptor = None
 
     def still_held(self) -> bool:
-        """Whether the file is still the one that this object made."""
+        """True if the lock file is still the one that this object created."""
         return self._descriptor is not None and _same_file(self.path, self._descriptor)
 
     @property
     def lost(self) -> bool:
-        """Whether this process held the lock, has not released it, and no longer has it."""
+        """True if another process took over, or removed, the lock of this process."""
         return self._descriptor is not None and self._owner == os.getpid() and not self.still_held()
 
     def require(self) -> None:
-        """Refuses to go on with a lock that was taken over, or removed, meanwhile; to be asked before each write."""
+        """Check that the lock was not lost; called before each write.
+
+        Raises:
+            PhmrunError: (exit 2) The lock was taken over or removed.
+        """
         if self.lost:
-            found = _read(self.path)
-            by = f"process {found.holder.pid} on {found.holder.host}" if found else "somebody"
+            lock_file = _read(self.path)
+            by = f"process {lock_file.holder.pid} on {lock_file.holder.host}" if lock_file else "an unknown process"
             raise PhmrunError(
                 f"{self.purpose} was taken over by {by}: this process had given no sign of life, and stops",
                 hint="Nothing of it is written any more; the other process goes on from the last checkpoint.",
@@ -141,7 +167,10 @@ class Lock:
         self.release()
 
     def _beat(self, descriptor: int, stop: threading.Event) -> None:
-        """Touches the lock file until told to stop; through the descriptor, so never somebody else's file."""
+        """Touch the lock file until ``stop`` is set.
+
+        The file is touched through its descriptor, so never another holder's.
+        """
         while not stop.wait(HEARTBEAT):
             try:
                 if not _same_file(self.path, descriptor):
@@ -153,65 +182,84 @@ class Lock:
 
 
 def living_holder(path: Path) -> Holder | None:
-    """The living process that holds the lock file, if there is one, as far as can be told at once; changes nothing."""
-    found = _read(path) if path.is_file() else None
-    return found.holder if found and found.holder.lives(max(0.0, time.time() - found.touched)) else None
+    """Return the living holder of a lock file.
+
+    The result is ``None`` if there is none.
+
+    A holder on another machine is judged by the file's age alone. Changes nothing.
+    """
+    lock_file = _read(path) if path.is_file() else None
+    silent = max(0.0, time.time() - lock_file.touched) if lock_file else 0.0
+    return lock_file.holder if lock_file and lock_file.holder.lives(silent) else None
 
 
 def unlock(path: Path, purpose: str) -> Holder | None:
-    """Removes the lock of a process that is gone, whatever the file is dated; returns who held it, if anybody did.
+    """Remove the lock of a dead process, whatever the date of the file.
 
-    A holder that lives, or gives a sign of life while it is watched, raises a `PhmrunError` (exit code 2).
+    Returns:
+        The former holder; ``None`` if there was no lock.
+
+    Raises:
+        PhmrunError: (exit 2) The holder is alive, or writes a heartbeat while it is watched.
     """
-    if (found := _read(path)) is None:
+    if (lock_file := _read(path)) is None:
         return None
     taken = _take(path, Holder.this_process(), forced=True)
     if isinstance(taken, Holder):
         raise _refusal(path, purpose, taken)
     path.unlink(missing_ok=True)
     os.close(taken)
-    return found.holder
+    return lock_file.holder
 
 
 def _take(path: Path, mine: Holder, *, forced: bool = False) -> int | Holder:
-    """Makes the lock file, over a dead one where need be: its open descriptor, or the living holder.
+    """Create the lock file, replacing a stale one.
 
-    ``forced``: a lock of another machine may be dead whatever it is dated, if it stands still.
+    Args:
+        path: Path of the lock file.
+        mine: Holder to write into it.
+        forced: Judge a lock of another machine by watching alone, whatever its age.
+
+    Returns:
+        Open descriptor of the new file, or the living holder of the present one.
     """
     while True:
         try:
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
         except FileExistsError:
-            found = _read(path)
+            lock_file = _read(path)
         else:
             try:
                 os.write(descriptor, json.dumps(asdict(mine)).encode())
-            except OSError:  # the disk is full: nobody would know whose lock it is
+            except OSError:  # full disk: a lock without a holder would be left
                 path.unlink(missing_ok=True)
                 os.close(descriptor)
                 raise
             return descriptor
-        if found is None:
+        if lock_file is None:
             continue
-        if _lives(path, found, forced):
-            return found.holder
-        claim = path.with_name(f"{path.name}.{found.holder.token}")
+        if _is_alive(path, lock_file, forced):
+            return lock_file.holder
+        claim = path.with_name(f"{path.name}.{lock_file.holder.token}")
         taken = _take(claim, mine, forced=forced)
         if isinstance(taken, Holder):
             return taken
         again = _read(path)
-        if again is not None and again.sign == found.sign:
+        if again is not None and again.sign == lock_file.sign:
             claim.replace(path)
             return taken
         claim.unlink(missing_ok=True)
         os.close(taken)
 
 
-def _lives(path: Path, found: "_Found", forced: bool) -> bool:
-    """Whether the holder of a lock is to be taken for alive; watches the lock of another machine that seems dead."""
-    known = found.holder.known_to_live()
-    if known is not None:
-        return known
+def _is_alive(path: Path, lock_file: "_LockFile", forced: bool) -> bool:
+    """True if the holder of a lock is presumed alive.
+
+    An old lock of another machine is watched for heartbeats first.
+    """
+    alive = lock_file.holder.known_to_live()
+    if alive is not None:
+        return alive
     if not forced:
         probe = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         try:
@@ -219,35 +267,42 @@ def _lives(path: Path, found: "_Found", forced: bool) -> bool:
             now = probe.stat().st_mtime  # by the clock of the file system that the lock is on
         finally:
             probe.unlink(missing_ok=True)
-        if now - found.touched < STALE_AFTER:
+        if now - lock_file.touched < STALE_AFTER:
             return True
-    _log.info("%s: watching for signs of life of process %s on %s", path, found.holder.pid, found.holder.host)
+    holder = lock_file.holder
+    _log.info("%s: watching for signs of life of process %s on %s", path, holder.pid, holder.host)
     end = time.monotonic() + WATCHED_BEATS * HEARTBEAT
     while time.monotonic() < end:
         time.sleep(min(HEARTBEAT / 10, max(0.0, end - time.monotonic())))
         again = _read(path)
-        if again is None or again.sign != found.sign:
-            return again is not None and again.holder.token == found.holder.token
+        if again is None or again.sign != lock_file.sign:
+            return again is not None and again.holder.token == holder.token
     return False
 
 
-class _Found(NamedTuple):
-    """Who holds a lock, when it was touched by the clock of whoever dates the files, what each sign of life changes."""
+class _LockFile(NamedTuple):
+    """Content and state of a lock file.
+
+    Attributes:
+        holder: Process that holds the lock.
+        touched: Time of the last heartbeat, by the clock of the file system.
+        sign: Facts of the file that each heartbeat changes.
+    """
 
     holder: Holder
     touched: float
     sign: tuple[str, int, int, int]
 
 
-def _read(path: Path) -> _Found | None:
-    """What a lock file says; ``None`` without a file.
+def _read(path: Path) -> _LockFile | None:
+    """Read a lock file; ``None`` if it is missing.
 
-    A file without a readable holder was made an instant ago, or by a process that died in that instant: it is read
-    again for a while, then stands for an unknown process whose file's age decides.
+    A file without a readable holder was created just now, or its process died in doing so. It is read again for about
+    half a second; then its holder is an unknown process, which is judged by the file's age.
     """
     for _ in range(50):
         try:
-            with path.open("rb") as handle:  # on a network, opening brings the file's true times
+            with path.open("rb") as handle:  # on network file systems, opening refreshes the file's times
                 content, stat = handle.read(), os.fstat(handle.fileno())
         except FileNotFoundError:
             return None
@@ -255,7 +310,7 @@ def _read(path: Path) -> _Found | None:
             holder = Holder(**parse_json(content))
         except (ValueError, TypeError):
             holder = None
-        # The token becomes a part of a file name.
+        # The token becomes part of a file name.
         if holder and isinstance(holder.pid, int) and 0 < holder.pid < 2**31 and str(holder.token).isalnum():
             break
         holder = None
@@ -263,11 +318,11 @@ def _read(path: Path) -> _Found | None:
             break
         time.sleep(0.01)
     holder = holder or Holder("an unknown machine", 0, "", "", f"{stat.st_ino:x}{stat.st_mtime_ns:x}")
-    return _Found(holder, stat.st_mtime, (holder.token, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns))
+    return _LockFile(holder, stat.st_mtime, (holder.token, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 def _refusal(path: Path, purpose: str, holder: Holder) -> PhmrunError:
-    """The error for a lock that a living process holds."""
+    """Return the error for a lock that a living process holds."""
     hint = "Wait until that process ends, or stop it."
     if holder.known_to_live() is None:  # on another machine, or unknown
         hint += f" If its machine is gone: phmrun runs unlock {path.parent.name}"
@@ -275,25 +330,26 @@ def _refusal(path: Path, purpose: str, holder: Holder) -> PhmrunError:
 
 
 def _same_file(path: Path, descriptor: int) -> bool:
-    """Whether ``path`` is the file behind an open descriptor."""
+    """True if ``path`` is the file of an open descriptor."""
     try:
-        with path.open("rb") as now:  # on a network, only opening tells which file has the name now
+        with path.open("rb") as now:  # on network file systems, only opening resolves the present file
             return os.path.samestat(os.fstat(now.fileno()), os.fstat(descriptor))
     except (FileNotFoundError, PermissionError):
         return False
 
 
-def _born(pid: int) -> str | None:
-    """When a process began: ``None`` if it is gone, empty if it is there but the system does not tell.
+def _start_time(pid: int) -> str | None:
+    """Return the start time of a process.
 
-    A zombie is gone: it only waits for its parent.
+    The result is ``None`` if it has ended, empty if the system does not report it. A zombie has ended: it only waits
+    for its parent.
     """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
     except PermissionError:
-        pass  # another user's process, hence there
+        pass  # another user's process exists
     try:
         # The second field is the program's name in parentheses and may hold spaces; the state follows it.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

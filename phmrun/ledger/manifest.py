@@ -1,11 +1,12 @@
-"""Manifest of a run: checksums of the files that later steps read, and the identity that its id is made of.
+"""Manifest of a run: checksums of its files, and its identity.
 
-``manifest.json`` is written with each change of the run's state. A run that ended has the checksum of every file of
-:data:`FILES` and :data:`FOLDERS`; a running one of those that training does not change. A file written after that (by
-``eval``, ``bench run``) is entered before it is replaced, beside the checksum that it had: killed in between, the run
-is whole either way. Outside are the card, the log, mirrors and exports: nothing is computed from them.
+``manifest.json`` is written with each change of the run's state. It has the checksum of every file of :data:`FILES` and
+:data:`FOLDERS` if the run has ended, and of the files that training does not change if it is running.
 
-The canonical identity is kept as it was hashed: rebuilt from today's defaults, it would refuse runs of other releases.
+A file written later (by ``eval``, ``bench run``) is entered before it is replaced, beside its previous checksum. A run
+killed in between is therefore valid. The card, the log, mirrors and exports are not entered: no step reads them.
+
+The canonical identity is kept as it was hashed. Rebuilt from the defaults of another release, it would differ.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from phmrun.files import read_regular, sha256_of, write_json
 MANIFEST = "manifest.json"
 FORMAT = "phmrun-manifest-1"
 FIXED = ("config.yaml", "data.json", "parameters.json", "imported.json")
-"""Files that training does not change once it runs."""
+"""Files that do not change during training."""
 FILES = (
     *(*FIXED, "status.json", "metrics.json", "history.jsonl", "environment.json"),
     *("bench.json", "items.json", "weights.json"),
@@ -32,7 +33,7 @@ FILES = (
 FIXED_FOLDERS = ("vocabulary", "plugins")
 FOLDERS = (*FIXED_FOLDERS, "checkpoints", "predictions")
 _SMALL = 1 << 20
-"""Bytes up to which a file is hashed at every reading."""
+"""Size in bytes up to which a file is hashed at every reading; checksums of larger ones are cached."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ class Record:
     """Content of a manifest.
 
     Attributes:
-        identity: Canonical identity, which the run id holds the checksum of.
-        files: Accepted SHA-256 sums of each file by its path in the run; ``None`` stands for a missing file.
+        identity: Canonical identity; the run id ends with digits of its checksum.
+        files: Accepted SHA-256 sums by path in the run; ``None`` stands for a missing file.
         code: Code in use, by kind and name.
-        prepared: Name of the prepared data in the cache, and the checksum of their checksums.
+        prepared: Name of the prepared data in the cache, and the SHA-256 of their list of checksums.
     """
 
     identity: str | None = None
@@ -52,7 +53,7 @@ class Record:
     prepared: tuple[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The record as a JSON object, with a checksum of its own."""
+        """Return the record as a JSON object with its own checksum."""
         files = {name: sums[0] if len(sums) == 1 else list(sums) for name, sums in self.files.items()}
         about = {"identity": self.identity, "code": dict(self.code), "prepared": self.prepared}
         content = {"format": FORMAT, **plain(about), "files": files}
@@ -60,7 +61,11 @@ class Record:
 
     @classmethod
     def from_json(cls, content: Any) -> "Record":
-        """The record that a JSON object holds; a ``ValueError`` if its own checksum is another."""
+        """Return the record of a JSON object, and remove its key "sha256".
+
+        Raises:
+            ValueError: The format is unknown, or the object's own checksum differs.
+        """
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         if content.pop("sha256", None) != _checksum_of(content):
@@ -71,14 +76,19 @@ class Record:
 
 
 class Manifest:
-    """The manifest of one run directory. Methods that write expect that no other process writes into the run."""
+    """Manifest of a run directory.
+
+    Methods that write expect that no other process writes into the run meanwhile.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / MANIFEST
 
     def read(self) -> Record | None:
-        """The record; ``None`` for a run of a release that wrote none.
+        """Read the record.
+
+        The result is ``None`` if a run of an earlier release has none.
 
         Raises:
             PhmrunError: (exit 3) The manifest is damaged.
@@ -91,21 +101,27 @@ class Manifest:
             raise self._broken(MANIFEST, f"the file is damaged: {error}") from error
 
     def begin(self, identity: str, code: Mapping[str, Any]) -> None:
-        """Write the record of a run that is about to train; its identity stays if it has one."""
+        """Write the record of a run that is about to train.
+
+        An identity and code on record are kept.
+        """
         record = self.read() or Record()
         identity, code = record.identity or identity, code or record.code
         self._write(replace(record, identity=identity, files=self._now(("config.yaml",), ()), code=code))
 
     def open(self) -> None:
-        """Take the files that training changes out of the record, if there is one."""
+        """Remove all files except ``config.yaml`` from the record, if there is one."""
         if record := self.read():
             self._write(replace(record, files=self._now(("config.yaml",), ())))
 
     def fix(self, prepared: Path | None) -> None:
-        """Enter the files that training does not change from here on, and the prepared data that it reads.
+        """Enter the files that do not change during training, and the prepared data.
+
+        Args:
+            prepared: Directory of the prepared data in the cache, if they are cached.
 
         Raises:
-            PhmrunError: (exit 3) The data were prepared otherwise when the run began.
+            PhmrunError: (exit 3) The prepared data have changed since the run began.
         """
         if record := self.read():
             before, now = record.prepared, None
@@ -116,14 +132,17 @@ class Manifest:
             self._write(replace(record, files=self._now(FIXED, FIXED_FOLDERS), prepared=now))
 
     def settle(self, status: bytes) -> None:
-        """Enter all files as they are, and the status that is about to be written."""
+        """Enter all present files, and the status that is about to be written."""
         if record := self.read():
             files = self._now(FILES, FOLDERS)
             files["status.json"] = (_sha256(status), *files.get("status.json", (None,)))
             self._write(replace(record, files=files))
 
     def expect(self, path: Path, content: bytes) -> None:
-        """Enter a file that is about to be written, unless training goes on and no file of that kind is entered."""
+        """Enter a file that is about to be written, beside its present checksum.
+
+        During training, only files that are already on record are entered.
+        """
         record, name = self.read(), self._name(path)
         if record is None or ("status.json" not in record.files and name not in record.files):
             return
@@ -131,36 +150,46 @@ class Manifest:
         self._write(replace(record, files={**record.files, name: (_sha256(content), now)}))
 
     def check(self, path: Path, content: bytes | None = None) -> None:
-        """Refuse a file of the run that is not as the run has written it; ``content`` is what was read of it.
+        """Check a file of the run against its checksum.
+
+        Files that are not on record pass.
+
+        Args:
+            path: Path of the file.
+            content: Content that was read from it. Default: the file is read.
 
         Raises:
-            PhmrunError: (exit 3) The checksum is another, or the file is missing.
+            PhmrunError: (exit 3) The checksum differs, or the file is missing.
         """
         if (record := self.read()) is None or self._accepts(record, path, content):
             return
-        # Another process may have written both meanwhile.
+        # Another process may have written file and manifest meanwhile.
         again = self.read()
         if again is not None and not self._accepts(again, path, None):
             missing = not path.is_file()
             raise self._broken(self._name(path), "the file is missing" if missing else "checksum mismatch")
 
     def check_identity(self) -> None:
-        """Refuse a run whose identity is not the one that its id is the checksum of.
+        """Check the digits of the run id against the identity.
+
+        A directory whose name does not end with twelve hexadecimal digits, or without an identity, passes.
 
         Raises:
-            PhmrunError: (exit 3) The digits of the id are others.
+            PhmrunError: (exit 3) The digits differ.
         """
         record, digits = self.read(), self.folder.resolve().name.rpartition("-")[2]
         if record is None or record.identity is None or len(digits) != 12 or not set(digits) <= set("0123456789abcdef"):
-            return  # a run directory that the user has renamed has no digits
+            return  # renamed by the user
         if digits_of(record.identity) != digits:
             raise self._broken("the run id", f"it is that of another experiment, -{digits_of(record.identity)}")
 
     def check_all(self, *, without: Iterable[str] = ()) -> None:
-        """Check identity and all files, but for those in the folders ``without``.
+        """Check the identity and all files on record except ``without``.
+
+        ``without`` are names of files and folders.
 
         Raises:
-            PhmrunError: (exit 3) Naming the first file that is not as the run has written it.
+            PhmrunError: (exit 3) A checksum differs or a file is missing; names the first one.
         """
         self.check_identity()
         if record := self.read():
@@ -169,7 +198,7 @@ class Manifest:
                     self.check(self.folder / name)
 
     def names(self) -> list[str]:
-        """Paths in the run of all files that are there and belong to a manifest."""
+        """Return the paths of all present files that a manifest enters."""
         return list(self._present(FILES, FOLDERS))
 
     def _accepts(self, record: Record, path: Path, content: bytes | None) -> bool:
@@ -210,12 +239,15 @@ class Manifest:
 
 
 def changed_code(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What is computed by other code than before: "layer low-rank (mine 1.0, now mine 1.1)"."""
+    """List the code that differs between two records.
+
+    An entry is "layer low-rank (mine 1.0, now mine 1.1)".
+    """
     changed = []
     for name in sorted(before.keys() & now.keys()):
         old, new = before[name], now[name]
         if old["sha256"] != new["sha256"] or old["distribution"] != new["distribution"]:
-            releases = [" ".join(filter(None, (each["distribution"], each["version"]))) for each in (old, new)]
+            releases = [" ".join(filter(None, (code["distribution"], code["version"]))) for code in (old, new)]
             same = releases[0] == releases[1]
             changed.append(f"{name} ({releases[0]}{', changed since' if same else f', now {releases[1]}'})")
     return changed

@@ -1,9 +1,10 @@
-"""Mirrors of a run beside W&B, each through its own package and into the run's folder: nothing is sent anywhere.
+"""Mirrors of a run for TensorBoard, MLflow and trackio.
 
-A mirror is written whole from the run directory, which stays the source, and takes the place of the one before.
+A mirror is a folder in the run directory, written by the program's own package from the run's files. It replaces the
+previous mirror of that name. Nothing is sent to a server.
 
-As a program (``python -m`` this module) it writes trackio's database from JSON on standard input: trackio takes its
-folder (TRACKIO_DIR) when it is imported. Written is its database alone: nothing is served or sent.
+Run as a program (``python -m phmrun.ledger.mirrors``), this module writes trackio's database from JSON on standard
+input, because trackio reads its folder (``TRACKIO_DIR``) at import.
 """
 
 import calendar
@@ -27,13 +28,20 @@ from phmrun.ledger.listing import score_value
 from phmrun.ledger.run import Run, config_values
 
 Figures = Sequence[tuple[int, float, dict[str, float]]]
-"""Step, seconds since 1970 and figures, by their names."""
+"""Triples of step, Unix time in seconds, and figures by name."""
 _MISSING = 3
-"""The exit code of the program where trackio cannot be imported; the reason is on standard error."""
+"""Exit code of the program if trackio cannot be imported; the reason is on standard error."""
 
 
 def write_mirror(run: Run, name: str) -> Path:
-    """Replays the history, the scores and the config of a run for another program of :data:`MIRRORS`; its folder."""
+    """Write a mirror of history, scores and config for a program of :data:`MIRRORS`.
+
+    Returns:
+        Folder of the mirror.
+
+    Raises:
+        PhmrunError: (exit 2) The name is unknown, or the program's package cannot be imported.
+    """
     if name not in MIRRORS:
         raise unknown("mirror", name, MIRRORS, where="--to")
     folder = run.path / name
@@ -55,7 +63,7 @@ def write_mirror(run: Run, name: str) -> Path:
 
 
 def _tensorboard(run: Run, folder: Path, figures: Figures) -> None:
-    """Event files, as ``tensorboard --logdir`` reads them."""
+    """Write event files for ``tensorboard --logdir``; the config is left out."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -68,38 +76,47 @@ def _tensorboard(run: Run, folder: Path, figures: Figures) -> None:
 
 
 def _mlflow(run: Run, folder: Path, figures: Figures) -> None:
-    """A store of files, as ``mlflow ui --backend-store-uri`` reads it; the experiment is the task's and the data's."""
-    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # a store in the run's folder is what is wanted
+    """Write a file store for ``mlflow ui --backend-store-uri``.
+
+    Runs of one task and data share an experiment.
+    """
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = os.environ["DO_NOT_TRACK"] = "true"
     from mlflow.entities import Metric, Param
     from mlflow.tracking import MlflowClient
 
-    # The store writes its own address into itself, so the folder is the last one already here.
+    # The store contains its own address, so the final folder is named here.
     final = run.path / "mlflow"
     client = MlflowClient(tracking_uri=folder.absolute().as_uri())
     experiment = client.create_experiment(_title(run), artifact_location=(final / "artifacts").absolute().as_uri())
-    made = client.create_run(experiment, run_name=run.id).info.run_id
+    run_id = client.create_run(experiment, run_name=run.id).info.run_id
     kept = _file_names({name for _, _, named in figures for name in named})
     for step, moment, named in figures:
         metrics = [Metric(name, value, round(1000 * moment), step) for name, value in named.items() if name in kept]
-        client.log_batch(made, metrics=metrics)
+        client.log_batch(run_id, metrics=metrics)
     config = flat(config_values(run.config_path))
     settings = _file_names(config)
     params = [Param(key, str(value)[:500]) for key, value in config.items() if key in settings]
     for start in range(0, len(params), 100):
-        client.log_batch(made, params=params[start : start + 100])
-    client.set_terminated(made, "FINISHED" if run.status.state == "done" else "KILLED")
+        client.log_batch(run_id, params=params[start : start + 100])
+    client.set_terminated(run_id, "FINISHED" if run.status.state == "done" else "KILLED")
 
 
 def _file_names(names: Iterable[str]) -> set[str]:
-    """The names that MLflow takes, which keeps a file for each: none leads elsewhere, or is another's folder."""
+    """Return the names that MLflow accepts as file names.
+
+    Left out are names that lead out of the store, and those that are a folder of another name.
+    """
     plain = {name for name in names if re.fullmatch(r"[\w. -][\w./ -]{,200}", name)}
     folders = {str(folder) for name in plain for folder in PurePosixPath(name).parents}
     return {name for name in plain - folders if all(is_name(part) and part[0] != "." for part in name.split("/"))}
 
 
 def _trackio(run: Run, folder: Path, figures: Figures) -> None:
-    """A database, as ``TRACKIO_DIR=… trackio show`` reads it; the project is the task's and the data's."""
+    """Write a database for ``TRACKIO_DIR=… trackio show``.
+
+    Runs of one task and data share a project.
+    """
     content = {
         "project": _title(run),
         "run": run.id,
@@ -126,7 +143,10 @@ def _trackio(run: Run, folder: Path, figures: Figures) -> None:
 
 
 def main() -> int:
-    """Logs what is on standard input; the exit code."""
+    """Write JSON from standard input into trackio's database.
+
+    The result is the exit code.
+    """
     try:
         from trackio.sqlite_storage import SQLiteStorage
     except ImportError as error:
@@ -141,11 +161,11 @@ MIRRORS: dict[str, Callable[[Run, Path, Figures], None]] = {
     "mlflow": _mlflow,
     "trackio": _trackio,
 }
-"""What writes a mirror, by the name of its package."""
+"""Writers of mirrors by name of the package."""
 
 
 def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
-    """Those of every row of the history, and at the end the scores."""
+    """Yield the figures of each row of the history, then the scores."""
     started = run.status.started
     began = calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ")) if started else 0
     step, seconds = 0, 0.0
@@ -160,7 +180,7 @@ def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:
 
 
 def _title(run: Run) -> str:
-    """Title that runs of one task and data share, without characters that a path could be made of."""
+    """Return the title of a task and its data, without characters that are special in paths."""
     about = run.status.about
     return re.sub(r"[^A-Za-z0-9_-]+", "-", f"phmrun-{about.get('task')}-{about.get('data')}")[:200]
 

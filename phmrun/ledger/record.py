@@ -1,8 +1,7 @@
-"""A run as one file: packed with its weights, or as a small JSON record of what its directory says of a finished one.
+"""Runs as files: archives with weights, and small JSON records of finished runs.
 
-From a record the directory is made again, for every verb that reads: tables, claims, reports, plots, comparisons.
-What needs weights (``eval``, ``predict``, ``export``) refuses it; ``runs reproduce`` trains it anew and compares the
-scores and the checksums of the weights.
+A run directory restored from a record serves tables, claims, reports, plots and comparisons. Commands that need weights
+(``eval``, ``predict``, ``export``) refuse it. ``runs reproduce`` trains it again and compares scores and checksums.
 """
 
 import hashlib
@@ -40,25 +39,36 @@ from phmrun.ledger.run import (
 
 FORMAT = "phmrun-result-1"
 POINTS = 40
-"""Rows of the course of training, without a validation, that are kept."""
+"""Limit of kept rows of the history without a validation."""
 ITEMS, WEIGHTS = "items.json", "weights.json"
 COMPUTING = ("phmrun", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sacrebleu", "torchmetrics")
-"""The libraries whose versions are kept."""
+"""Packages whose versions are kept."""
 _END = re.compile(rb',\n"sha256": "([0-9a-f]{64})"\n}\n\Z')
 _LONGEST = 1 << 20
-"""Bytes of a file that is read."""
+"""Limit of a record in bytes."""
 
 
 def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int:
-    """Packs runs of different names into one ``.tar.gz``, whole or not at all, with or without checkpoints; its bytes.
+    """Pack runs into a ``.tar.gz``, atomically; ``tar -xzf`` restores their directories.
 
-    Unpacked anywhere (``tar -xzf``), they are runs as before. A run that a living process holds raises a `PhmrunError`.
+    Locks, W&B mirrors and hidden files are left out.
+
+    Args:
+        runs: Runs with different names.
+        path: Path of the archive; an existing file is replaced.
+        checkpoints: Include checkpoints. Default: ``True``.
+
+    Returns:
+        Size of the archive in bytes.
+
+    Raises:
+        PhmrunError: (exit 2) The file's suffix is wrong, two runs share a name, or a living process holds a run.
     """
     if not path.name.endswith((".tar.gz", ".tgz")):
         raise PhmrunError(f"{path.name!r} is no name of an archive", where="--to", valid=(".tar.gz", ".tgz"))
     if len({run.id for run in runs}) < len(runs):
         raise PhmrunError("two of the runs have the same name", hint="Archive them into different files.")
-    left_out = {LOCK, "wandb"}  # a mirror that `phmrun sync` makes again
+    left_out = {LOCK, "wandb"}  # `phmrun sync` writes the mirror again
     if not checkpoints:
         left_out.add("checkpoints")
 
@@ -74,19 +84,27 @@ def archive(runs: Sequence[Run], path: Path, *, checkpoints: bool = True) -> int
 
 
 def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str]) -> dict[str, Any]:
-    """What a finished run's directory says of it, beside what each test item adds to its counts, by score, as JSON.
+    """Return the record of a finished run as a JSON object.
 
-    Left out are weights (but for checksums of their tensors, by file), outputs, the machine's name and the command
-    line; the course of training is thinned. Paths are those below the data directory, or names alone.
+    It has neither weights, outputs, the machine's name nor the command line, and the history is thinned. Paths are
+    relative to the data directory, or file names alone.
+
+    Args:
+        run: Run in the state ``done``.
+        items: Counts of each test item, by score.
+        weights: Checksums of the tensors, by file.
+
+    Raises:
+        PhmrunError: (exit 2) The run is not done; (exit 3) one of its files is damaged.
     """
     status = run.status
     if status.state is not State.DONE:
         raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
     config = parse_yaml(run.config_path.read_text(encoding="utf-8"), str(run.config_path))
     segments = []
-    for each in run.environment():
-        segment, versions = _without(each, "command", "host"), each.get("packages", {})
-        segment["code"] = _without(each.get("code", {}), "diff")  # the file stays behind
+    for entry in run.environment():
+        segment, versions = _without(entry, "command", "host"), entry.get("packages", {})
+        segment["code"] = _without(entry.get("code", {}), "diff")  # the diff's file is not part of the record
         segment["packages"] = {name: versions[name] for name in COMPUTING if name in versions}
         segments.append(segment)
     run.manifest.check_all()
@@ -114,7 +132,10 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
 
 
 def write_record(record: Mapping[str, Any], folder: Path) -> Path:
-    """Write a record as ``<run-id>.json`` with a checksum at its end; the same content gives the same bytes."""
+    """Write a record as ``<run-id>.json`` with a checksum at its end, and return its path.
+
+    Equal records give equal bytes.
+    """
     path = folder / f"{record['run']}.json"
     folder.mkdir(parents=True, exist_ok=True)
     lines = [to_line({key: value}).strip()[1:-1] for key, value in record.items()]
@@ -125,15 +146,25 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
 
 
 def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> list[Run]:
-    """Make run directories of records; a run that is there with a status is left as it is.
+    """Restore run directories from records, each atomically.
 
-    Every file is read and checked before the first directory is made; each directory appears whole or not at all. With
-    ``durable`` it also outlasts a power cut. A file that is no record, or is not named for its run, raises a
-    `PhmrunError` (exit 3), and so does a symbolic link in the place of a run.
+    All records are read and checked before the first directory is created. Existing runs are left unchanged.
+
+    Args:
+        paths: Files of records.
+        runs_dir: Directory of runs.
+        durable: Flush the directories to disk. Default: ``True``.
+
+    Returns:
+        One run per path, in order.
+
+    Raises:
+        PhmrunError: (exit 3) A file is not a record or not named after its run, or a run's place has a symbolic link
+            or weights without a status.
     """
     records = [_read_record(path) for path in paths]
     runs = [Run(directory_of(runs_dir, name)) for name, _ in records]
-    # By name: sweeps may share a run.
+    # By path: sweeps may share a run.
     named = {run.path: (run, files) for run, (_, files) in zip(runs, records, strict=True)}
     missing = [(run, files) for run, files in named.values() if not run.status_path.exists()]
     for run, _ in missing:
@@ -147,7 +178,7 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
 
 
 def _read_record(path: Path) -> tuple[str, dict[str, str]]:
-    """A record's run id, and the run's files as texts by name."""
+    """Read a record: the run id, and the texts of files by name."""
     try:
         content = read_regular(path, most=_LONGEST)
         record = parsed(content)
@@ -173,7 +204,7 @@ def _read_record(path: Path) -> tuple[str, dict[str, str]]:
 
 
 def _texts(record: Mapping[str, Any]) -> dict[str, str]:
-    """The files of a record's run as texts by name."""
+    """Return the texts of a record's files by name, with a manifest."""
     files = [
         {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
     ]
@@ -201,7 +232,7 @@ def _texts(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, durable: bool) -> None:
-    """Write run directories beside their places, and move each into place when all are on disk."""
+    """Write run directories into a staging folder, then move each into place."""
     with staging(runs_dir / "restored") as stage:
         for run, files in runs:
             folder = stage / run.path.name
@@ -213,9 +244,9 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, d
                 error.filename = str(run.path)
                 raise
         if durable:
-            os.sync()  # once for all of them: file by file takes a hundred times as long
+            os.sync()  # once for all: a hundred times faster than file by file
         for run, _ in runs:
-            if run.path.exists():  # left by a process that died before it wrote a status
+            if run.path.exists():  # its process died before it wrote a status
                 run.path.rename(stage / f".{run.path.name}.former")
             (stage / run.path.name).rename(run.path)
     if durable:
@@ -223,7 +254,10 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, d
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """All rows with a validation and at most `POINTS` others, evenly spaced; five digits of each number."""
+    """Return all rows with a validation, and at most `POINTS` others, evenly spaced.
+
+    Rows are sorted by step; floats are rounded to five significant digits.
+    """
     kept = [row for row in rows if _is_validation(row)]
     others = [row for row in rows if not _is_validation(row)]
     if len(others) > POINTS:
@@ -238,7 +272,10 @@ def _is_validation(row: Mapping[str, Any]) -> bool:
 
 
 def _portable(value: Any) -> Any:
-    """A value without the places of this machine: in it, at any depth, paths and texts that name some."""
+    """Return a JSON value without this machine's paths, at any depth.
+
+    Absolute paths become relative to the data directory, or file names alone; other texts are shortened.
+    """
     if isinstance(value, Mapping):
         return {key: _portable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

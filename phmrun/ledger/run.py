@@ -1,4 +1,4 @@
-"""A run: one experiment, one directory, which is the only source of truth about it and says what it is doing."""
+"""Run directory of an experiment: configuration, status, scores and other records."""
 
 import json
 import os
@@ -26,15 +26,19 @@ DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "histo
 PLAIN = "dense"
 LATEST = "latest"
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
-"""Grammar of run ids."""
+"""Pattern of run ids."""
 _ANEW = "The command that trained the run begins it anew with --restart."
 
 
 class State(StrEnum):
-    """The states of a run.
+    """State of a run.
 
-    A run begins as ``queued``; a process that holds its lock makes it ``running`` and at the end ``done``, ``failed``
-    (it cannot go on by itself: no memory, NaN loss) or ``interrupted`` (the same command continues it).
+    Attributes:
+        QUEUED: Created, not started.
+        RUNNING: In training by a process that holds its lock.
+        DONE: Finished.
+        FAILED: Stopped by an error that a restart does not solve: out of memory, NaN loss.
+        INTERRUPTED: Stopped; the same command continues it.
     """
 
     QUEUED = "queued"
@@ -46,10 +50,19 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Status:
-    """The content of ``status.json``, as the process ``pid`` of the machine ``host`` wrote it.
+    """Content of ``status.json``. Times are ISO 8601 in UTC.
 
-    With the optimizer steps done, the seconds of training over all the times that the run was continued, when it first
-    ran, was written and ended (ISO 8601 in UTC), and for listings task, data, layer, seed and parameters.
+    Attributes:
+        state: State of the run.
+        reason: Cause of the state.
+        step: Optimizer steps so far.
+        started: Time of the first start.
+        updated: Time of writing.
+        ended: Time of the end.
+        host: Machine that wrote the status.
+        pid: Process that wrote the status.
+        seconds: Seconds of training, summed over all continuations.
+        about: Facts for listings: task, data, layer, network, seed, parameters.
     """
 
     state: State = State.QUEUED
@@ -65,11 +78,15 @@ class Status:
 
     @classmethod
     def from_json(cls, content: Any) -> "Status":
-        """The status that a JSON object holds, or a ``ValueError``; keys of a newer release are passed over."""
+        """Return the status of a JSON object; unknown keys are ignored.
+
+        Raises:
+            ValueError: The state is missing, or a value has a wrong type or is out of range.
+        """
         if not isinstance(content, Mapping) or "state" not in content:
             raise ValueError("no state in it")
-        known = {each.name: content[each.name] for each in fields(cls) if each.name in content}
-        status = cls(**{**known, "state": State(content["state"])})
+        values = {key.name: content[key.name] for key in fields(cls) if key.name in content}
+        status = cls(**{**values, "state": State(content["state"])})
         texts = dict.fromkeys(("reason", "started", "updated", "ended"), str | None)
         kinds: dict[str, Any] = {**texts, "step": int, "seconds": int | float, "about": dict}
         for name, kind in kinds.items():
@@ -77,33 +94,39 @@ class Status:
                 raise ValueError(f"{name} is {getattr(status, name)!r:.80}")
         if not (0 <= status.step < 2**63 and 0 <= status.seconds < 2**63):
             raise ValueError("step or seconds is out of range")
-        json.dumps(asdict(status), ensure_ascii=False).encode("utf-8")  # a lone surrogate is no text
+        json.dumps(asdict(status), ensure_ascii=False).encode("utf-8")  # raises on a lone surrogate
         return status
 
     def to_json(self) -> dict[str, Any]:
-        """The status as a JSON object."""
+        """Return the status as a JSON object."""
         return {**asdict(self), "state": self.state.value}
 
     def signed(self) -> "Status":
-        """The status as this process writes it now."""
+        """Return the status with the present time, this machine and this process."""
         return replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
 
     def write(self, path: Path, before_renaming: Callable[[], None] | None = None) -> "Status":
-        """Writes it as this process's word of now, and returns what is written."""
+        """Write the status as that of this process, and return it.
+
+        ``before_renaming`` may raise to prevent it.
+        """
         written = self.signed()
         write_text(path, json_text(written.to_json()), before_renaming)
         return written
 
 
 def as_found(status: Status, path: Path) -> Status:
-    """The status as it is in truth: a run that no living process holds is not running, whatever was written last."""
+    """Return the effective status: a running run whose process died is interrupted."""
     if status.state is not State.RUNNING or living_holder(path / LOCK) is not None:
         return status
-    return replace(status, state=State.INTERRUPTED, reason="its process ended without a word", ended=status.updated)
+    return replace(status, state=State.INTERRUPTED, reason="its process died", ended=status.updated)
 
 
 def about_config(config_yaml: str) -> dict[str, Any]:
-    """Task, data, layer inside the blocks, all parts that are not dense, and seed, as far as a resolved config says."""
+    """Return task, data, layer, network and seed of a resolved config.
+
+    Missing keys are left out; a damaged config gives an empty dictionary.
+    """
     try:
         config = parse_yaml(config_yaml, "config.yaml")
     except PhmrunError:
@@ -111,18 +134,24 @@ def about_config(config_yaml: str) -> dict[str, Any]:
     if not isinstance(config, Mapping):
         return {}
     data = config.get("data")
-    found = {
+    facts = {
         "task": config.get("task"),
         "data": data.get("name") if isinstance(data, Mapping) else data,
         "layer": layer_label(config.get("layer")),
         "network": network_label(config),
         "seed": config.get("seed"),
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def config_values(path: Path) -> dict[str, Any]:
-    """What a run's ``config.yaml`` says, as plain values; a `PhmrunError` (exit 3) where it cannot be read."""
+    """Return the values of a ``config.yaml``.
+
+    The result is empty if it is not a mapping.
+
+    Raises:
+        PhmrunError: (exit 3) The file cannot be read, or is not valid YAML.
+    """
     try:
         values = parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError, PhmrunError) as error:
@@ -132,9 +161,14 @@ def config_values(path: Path) -> dict[str, Any]:
 
 
 def layer_label(layer: Any, *, words: bool = False) -> str | None:
-    """A weight structure, as a section or a name, with its numbers: ``phm n=8``.
+    """Return the label of a weight structure with its numeric options: ``phm n=8``.
 
-    With ``words`` all options are named, ``phm n=8 freeze=a``: of what somebody wrote, not of a resolved config.
+    Args:
+        layer: Section of a config, or the name of a structure.
+        words: Name all options: ``phm n=8 freeze=a``. Meant for options set by the user, not for resolved configs.
+
+    Returns:
+        The label; ``None`` if ``layer`` is empty and not a section.
     """
     if not isinstance(layer, Mapping):
         return str(layer) if layer else None
@@ -147,7 +181,10 @@ def layer_label(layer: Any, *, words: bool = False) -> str | None:
 
 
 def network_label(config: Mapping[str, Any]) -> str | None:
-    """The parts of a network that are not dense, ``phm n=8, output circulant``, or ``dense``; ``None``: not said."""
+    """Return the parts of a network that are not dense: ``phm n=8, output circulant``.
+
+    A dense network is ``dense``; the label is ``None`` if the config names no part.
+    """
     labels = {part: layer_label(config.get(part)) for part in ("layer", "embedding", "output")}
     if not any(labels.values()):
         return None
@@ -156,16 +193,18 @@ def network_label(config: Mapping[str, Any]) -> str | None:
 
 
 class Run:
-    """A handle on one run directory. Making one reads nothing.
+    """Handle on a run directory; creating it reads nothing.
 
-    Every file is written whole or not at all; ``history.jsonl`` and ``train.log`` are appended to. Reading needs no
-    lock; what changes the run is done by the process that holds `lock`, except for scores, which an evaluation may add
-    while the training goes on. What is damaged raises a `PhmrunError` (exit code 3) where it is read.
+    Files are written atomically; ``history.jsonl`` and ``train.log`` are appended to. Reading needs no lock. Only the
+    process that holds `lock` may change the run, except for scores: an evaluation may add them during training.
+
+    Raises:
+        PhmrunError: (exit 3) Methods that read raise it for a damaged file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # resolved, since a path such as "." has no name
+        # resolved, because a path such as "." has no name
         self.id = path.resolve().name
         self.config_path = path / CONFIG
         self.status_path = path / STATUS
@@ -187,7 +226,16 @@ class Run:
 
     @classmethod
     def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
-        """The run of that name; made if it is not there yet, opened as it is otherwise."""
+        """Create a run, or open the existing one of that id unchanged.
+
+        Args:
+            runs_dir: Directory of runs.
+            run_id: Run id.
+            config_yaml: Resolved config, written if the run has none.
+
+        Raises:
+            PhmrunError: (exit 3) The directory cannot be created, or the id is not a valid name.
+        """
         run = cls(directory_of(runs_dir, run_id))
         try:
             run.path.mkdir(parents=True, exist_ok=True)
@@ -203,17 +251,22 @@ class Run:
 
     @classmethod
     def find(cls, runs_dir: Path, reference: str) -> "Run":
-        """The run that a user means; a `PhmrunError` (exit code 2) where none fits, or more than one.
+        """Find a run by reference.
 
-        The reference is a run id, the beginning of one or of its last twelve digits, the path of a run directory, or
-        "latest" for the run that ended last, done or interrupted.
+        Args:
+            runs_dir: Directory of runs.
+            reference: Run id, its beginning, the first 3 to 12 of its last twelve digits, the path of a run
+                directory, or "latest" for the run that ended last, done or interrupted.
+
+        Raises:
+            PhmrunError: (exit 2) No run matches, or several do.
         """
         for path in (runs_dir / reference, Path(reference)):
-            # An empty reference would name the directory of runs itself, and below, every run.
+            # An empty reference would match the directory of runs itself, and below, every run.
             if reference and _is_run(path):
                 return cls(path)
-        found = runs_dir.iterdir() if runs_dir.is_dir() else ()
-        names = sorted(path.name for path in found if not path.name.startswith(".") and _is_run(path))
+        paths = runs_dir.iterdir() if runs_dir.is_dir() else ()
+        names = sorted(path.name for path in paths if not path.name.startswith(".") and _is_run(path))
         if reference == LATEST and names:
             return cls(_latest([runs_dir / name for name in names]))
         fitting = [name for name in names if name.startswith(reference)]
@@ -229,14 +282,17 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """What the run is doing. A run whose process died is shown as interrupted, whatever was written last."""
+        """Effective status: a run whose process died is interrupted."""
         return as_found(self._read_status(), self.path)
 
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
-        """Writes what the run is doing now, and why, in a phrase, with times, host and process id.
+        """Write a new state with times, host and process id, and return the status.
 
-        ``started`` stays that of the first time the run was running; ``step`` (optimizer steps) and ``seconds`` (of
-        training) keep their values where none are given; other facts are for listings.
+        Args:
+            state: New state.
+            reason: Cause of the state in a phrase.
+            facts: ``step`` (optimizer steps) and ``seconds`` (of training) replace the previous values; other facts
+                are added to ``about``.
         """
         before = self._read_status()
         moment = now()
@@ -253,17 +309,17 @@ class Run:
         return self._write_status(before, after)
 
     def begin(self, identity: str, code: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> list[str]:
-        """Check the run's chain, and give a run that is not done a manifest if it has none.
+        """Check the run's manifest, and write one if the run is not done.
 
         Args:
-            identity: Canonical identity that the run id is made of.
-            code: Code that training uses.
+            identity: Canonical identity of the run.
+            code: Code that training uses, by kind and name.
 
         Returns:
-            Code that was other when the run began.
+            Labels of code that has changed since the run began.
 
         Raises:
-            PhmrunError: (exit 3) A file is not as the run has written it.
+            PhmrunError: (exit 3) A checksum differs, or a file is missing.
         """
         done = self.status.state is State.DONE
         self.manifest.check_all(without=("checkpoints",) if done else ())
@@ -274,52 +330,59 @@ class Run:
         return changed_code(record.code, code) if record else []
 
     def fix(self, prepared: Path | None) -> None:
-        """Enter into the manifest the files that training does not change from here on, and the prepared data."""
+        """Enter prepared data and files that do not change into the manifest."""
         with self._writing():
             self.manifest.fix(prepared)
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file of the run, whole or not at all, and its checksum into the manifest."""
+        """Write a file of the run atomically, with its checksum in the manifest."""
         with self._writing():
             self._replace(path, text)
 
     def write_config(self, config_yaml: str) -> bool:
-        """Writes the resolved config, unless it is there as it is; returns whether it was another."""
+        """Write the resolved config if it differs; return ``True`` if it did."""
         if self.config_path.read_text(encoding="utf-8") == config_yaml:
             return False
         self.write(self.config_path, config_yaml)
         return True
 
     def lock(self) -> Lock:
-        """The run's lock, to be held in a ``with`` block by the process that changes the run.
+        """Return a lock on the run, for a ``with`` block around all changes.
 
-        A living process that holds it raises a `PhmrunError` (exit code 2); the lock of a dead one is taken over.
+        Entering the block takes over the lock of a dead process, and raises a `PhmrunError` (exit 2) if a living
+        process holds it.
         """
         self._lock = Lock(self.path / LOCK, f"the run {self.id}")
         return self._lock
 
     @property
     def may_write(self) -> bool:
-        """Whether no other process has taken over the lock that this object has held, if it has held one."""
+        """True unless this object's lock was taken over by another process."""
         return self._lock is None or not self._lock.lost
 
     def unlock(self) -> Holder | None:
-        """Removes the lock of a process that is gone, on whatever machine; returns who held it: `lock.unlock`."""
+        """Remove the lock of a dead process, and return its holder: see `lock.unlock`."""
         return unlock(self.path / LOCK, f"the run {self.id}")
 
     def require_lock(self) -> None:
-        """Refuses to write any more once this object's lock, if it has held one, was taken over by another process."""
+        """Check that this object's lock was not lost.
+
+        Raises:
+            PhmrunError: (exit 2) Another process has taken it over.
+        """
         if self._lock is not None:
             self._lock.require()
 
     def metrics(self) -> dict[str, Any]:
-        """The scores by name."""
+        """Return the scores by name; empty before they are written."""
         return in_test_units(self._read_object(self.metrics_path), self.config_path)
 
     def update_metrics(self, name: str, value: Any) -> None:
-        """Sets one score, ``test/bleu``, and leaves the others as they are, also if another process sets one meanwhile.
+        """Set one score; other processes may set others concurrently.
 
-        It is a number, or an object with ``value``, ``signature`` and what else belongs to it.
+        Args:
+            name: Name of the score: ``test/bleu``.
+            value: Number, or object with ``value``, ``signature`` and further figures.
         """
         with self._writing():
             scores = self.metrics()
@@ -327,11 +390,14 @@ class Run:
             self._replace(self.metrics_path, json_text(plain(scores)))
 
     def parameters(self) -> dict[str, Any]:
-        """The parameter counts; empty before they are written."""
+        """Return the parameter counts; empty before they are written."""
         return self._read_object(self.parameters_path)
 
     def write_parameters(self, parameters: Mapping[str, Any]) -> None:
-        """Writes the parameter counts. A number named ``total`` is also shown in listings."""
+        """Write the parameter counts.
+
+        An integer ``total`` is also entered into the status for listings.
+        """
         self.write(self.parameters_path, json_text(plain(parameters)))
         total = parameters.get("total")
         if isinstance(total, int):
@@ -339,7 +405,10 @@ class Run:
             self._write_status(before, replace(before, about={**before.about, "parameters": total}))
 
     def data(self) -> DataRecord | None:
-        """What the run was trained and tested on; ``None`` where an older version has not written it."""
+        """Return the record of the run's data.
+
+        The result is ``None`` if an earlier release did not write it.
+        """
         content = self._read_object(self.data_path)
         try:
             return DataRecord.from_json(content) if content else None
@@ -347,50 +416,63 @@ class Run:
             raise PhmrunError(str(error), where=str(self.data_path), code=ExitCode.DATA) from error
 
     def fingerprints(self) -> dict[str, str]:
-        """The checksums of data and plug-ins that are part of the run's name; none of runs of early releases."""
+        """Return the checksums of data and plug-ins in the run id.
+
+        The result may be empty for runs of early releases.
+        """
         record = self.data()
-        marks = record.fingerprints if record else self.parameters().get("fingerprints", {})  # as release 0.1 kept them
+        marks = record.fingerprints if record else self.parameters().get("fingerprints", {})  # release 0.1
         return {str(key): str(value) for key, value in marks.items()} if isinstance(marks, Mapping) else {}
 
     def write_data(self, record: DataRecord) -> None:
-        """Writes what the run is trained and tested on."""
+        """Write the record of the run's data."""
         self.write(self.data_path, json_text(record.to_json()))
 
     def environment(self) -> list[dict[str, Any]]:
-        """The entries of ``environment.json``, oldest first; none where an older version has not written it."""
+        """Return the entries of ``environment.json``, oldest first; empty if it is missing."""
         segments = self._read_object(self.environment_path).get("segments", [])
         if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
             raise PhmrunError("this is no list of segments", where=str(self.environment_path), code=ExitCode.DATA)
         return segments
 
     def write_environment(self, segments: Sequence[Mapping[str, Any]]) -> None:
-        """Writes the entries of ``environment.json``, oldest first."""
+        """Write the entries of ``environment.json``, oldest first."""
         self.write(self.environment_path, json_text(plain({"segments": list(segments)}, otherwise=str)))
 
     def bench(self) -> dict[str, Any]:
-        """What ``phmrun bench`` measured last, by phase of ``run`` and by name of a time; empty before it did."""
-        found = self._read_object(self.path / BENCH)
-        if not all(isinstance(each, dict) for each in found.values()):
-            raise PhmrunError("this is no record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
-        return found
+        """Return the latest measurements of ``phmrun bench`` by name.
 
-    def add_bench(self, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """Writes what was measured of some phases, or some times; others keep their record."""
-        self.write(self.path / BENCH, json_text(plain({**self.bench(), **found})))
+        The result is empty if there are none.
+        """
+        measurements = self._read_object(self.path / BENCH)
+        if not all(isinstance(measurement, dict) for measurement in measurements.values()):
+            raise PhmrunError("this is no record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
+        return measurements
+
+    def add_bench(self, measurements: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write measurements by name of phase or time; others are kept."""
+        self.write(self.path / BENCH, json_text(plain({**self.bench(), **measurements})))
 
     def samples(self) -> dict[str, Any]:
-        """The sample outputs as ``columns`` and ``rows``; empty before they are written."""
+        """Return the sample outputs as ``columns`` and ``rows``.
+
+        The result is empty before they are written.
+        """
         return self._read_object(self.samples_path)
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Writes a few inputs with what the model made of them, a row each, for the card and the W&B mirror."""
+        """Write sample inputs and outputs, a row each, for the card and the W&B mirror."""
         self.write(self.samples_path, json_text(plain({"columns": list(columns), "rows": list(rows)})))
 
     def remove(self) -> None:
-        """Delete the run directory at once, unless it is none or a living process holds it; of a link, the link."""
+        """Delete the run directory; of a symbolic link, only the link.
+
+        Raises:
+            PhmrunError: (exit 2) The directory is not a run, or a living process holds it.
+        """
         if not _is_run(self.path):
             raise PhmrunError("this directory is not a run and is left alone", where=str(self.path))
-        if self.path.is_symlink():  # the link alone goes: what it leads to is elsewhere on purpose
+        if self.path.is_symlink():  # its target is elsewhere on purpose
             with disk_errors():
                 self.path.unlink()
             return
@@ -400,7 +482,7 @@ class Run:
             shutil.rmtree(grave)
 
     def _writing(self) -> Lock:
-        """Lock on the files that training and evaluations may write at the same time, and on the manifest."""
+        """Return the lock on the manifest and on files that processes write concurrently."""
         return Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0)
 
     def _replace(self, path: Path, text: str) -> None:
@@ -409,7 +491,7 @@ class Run:
         write_text(path, text, self.require_lock)
 
     def _write_status(self, before: Status, after: Status) -> Status:
-        """Write a status, and the manifest if the state has changed."""
+        """Write a status, and the manifest if the run ends or starts again."""
         written, running = after.signed(), (State.RUNNING, State.QUEUED)
         text = json_text(written.to_json())
         with nullcontext() if before.state in running and after.state in running else self._writing():
@@ -449,10 +531,13 @@ class Run:
 
 
 def directory_of(runs_dir: Path, run_id: str) -> Path:
-    """Where an experiment's run lies: the directory of its name, or of a former name with the same twelve digits.
+    """Return the directory of a run id.
 
-    Until release 0.2 the name of a run did not say what embedding and output are made of. A name that leads out of
-    ``runs_dir`` raises a `PhmrunError` (exit 3).
+    Until release 0.2, run ids did not name the structures of embedding and output. An existing directory with such an
+    id and the same twelve digits is returned instead.
+
+    Raises:
+        PhmrunError: (exit 3) The id is not a valid name, or leads out of ``runs_dir``.
     """
     if not is_name(run_id):
         raise PhmrunError(f"{run_id!r:.80} is no name of a run", where=str(runs_dir), code=ExitCode.DATA)
@@ -465,24 +550,28 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
 
 
 def _is_run(path: Path) -> bool:
-    """Whether a directory is a run: it has a status, or at least a run's config under a run's name."""
+    """True if a directory has a status, or a config and a run id's name."""
     named = re.compile(r".+-[0-9a-f]{12}").fullmatch
     return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
 
 
 def _latest(paths: Sequence[Path]) -> Path:
-    """Run that ended last, done or interrupted, among run directories."""
+    """Return the run directory that ended last, done or interrupted.
+
+    Raises:
+        PhmrunError: (exit 2) No run is done or interrupted.
+    """
     statuses = [(path, status) for path in paths if (status := _effective_status(path)) is not None]
     ended = [pair for pair in statuses if pair[1].state in (State.DONE, State.INTERRUPTED)]
     if not ended:
         names = [f"{path.name} ({status.state})" for path, status in statuses]
         raise PhmrunError("no run is done or interrupted yet", where=LATEST, valid=names[:10])
-    # times in the status have whole seconds
+    # a status has times in whole seconds, so ties are broken by the file's time
     return max(ended, key=lambda pair: (pair[1].ended or "", (pair[0] / STATUS).stat().st_mtime))[0]
 
 
 def newer_running(run: Run) -> list[str]:
-    """Names of the running runs beside a run that are active since it ended."""
+    """Return the names of running runs beside a run that were active after it ended."""
     ended = run.status.ended or ""
     statuses = {path.name: _effective_status(path) for path in sorted(run.path.resolve().parent.iterdir())}
     return [
@@ -493,7 +582,7 @@ def newer_running(run: Run) -> list[str]:
 
 
 def _effective_status(path: Path) -> Status | None:
-    """Effective status of a run directory; None if it is missing or damaged."""
+    """Return the effective status of a run directory; ``None`` if it is missing or damaged."""
     try:
         return as_found(Status.from_json(parse_json(read_regular(path / STATUS))), path)
     except (OSError, ValueError, TypeError, PhmrunError):
@@ -501,5 +590,5 @@ def _effective_status(path: Path) -> Status | None:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a file could not be read, in a phrase."""
+    """Return the reason of a reading error in a phrase."""
     return error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:200]

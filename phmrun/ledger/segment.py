@@ -1,4 +1,4 @@
-"""One process's entry in a run's ``environment.json``: environment, steps, times, memory, final state."""
+"""Entry of a process in ``environment.json``: environment, steps, times, memory, state."""
 
 import os
 import platform
@@ -13,11 +13,16 @@ from phmrun.ledger.environment import code, command, cpu, differences, now, pack
 from phmrun.ledger.run import Run
 
 WRITE_EVERY = 30.0
-"""Seconds between two writings of what a process has used so far."""
+"""Minimum seconds between two writes of an entry during training."""
 
 
 class Segment:
-    """Entry of one process in ``environment.json``; ``facts`` are :func:`facts` and torch's own."""
+    """Entry of one process in ``environment.json``; creating it writes it.
+
+    Args:
+        run: Run whose lock this process holds.
+        facts: Facts of the environment: :func:`facts` and those of torch.
+    """
 
     def __init__(self, run: Run, facts: Mapping[str, Any]) -> None:
         self.run = run
@@ -28,9 +33,12 @@ class Segment:
         self.write()
 
     def resumed(self, step: int) -> list[str]:
-        """Record the step that training continues from; return the differences to the previous environment.
+        """Record the step from which training continues.
 
-        If no environment of the earlier steps is on record, an entry says that other processes did them.
+        If the environment of the earlier steps is unknown, they get an entry of state "unrecorded".
+
+        Returns:
+            Differences between the previous environment and this one.
         """
         if step and not self.before:
             first = {"started": self.run.status.started, "ended": None, "state": "unrecorded"}
@@ -40,7 +48,7 @@ class Segment:
         return differences(self.before[-1], self.entry) if step and self.before else []
 
     def progress(self, step: int) -> None:
-        """Record the last step; written every 30 seconds at most."""
+        """Record the last step; written at most once per :data:`WRITE_EVERY` seconds."""
         self.entry["last_step"] = step
         if time.monotonic() - self._written >= WRITE_EVERY:
             self.write()
@@ -63,7 +71,10 @@ class Segment:
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """Environment of this process, without torch; saves uncommitted changes of the code in the run directory."""
+    """Return the environment of this process, without facts of torch.
+
+    Uncommitted changes of the code are saved in the run directory.
+    """
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     # Windows has no os.sysconf (AttributeError); a system that has it may not know these names (ValueError).
@@ -85,7 +96,10 @@ def facts(run: Run) -> dict[str, Any]:
 
 
 def read_segments(run: Run) -> list[dict[str, Any]]:
-    """Entries of a run's processes; an empty list if the file is missing or damaged."""
+    """Return the entries of a run's processes.
+
+    The result is empty if the file is missing or damaged.
+    """
     try:
         return run.environment()
     except PhmrunError:
@@ -94,4 +108,4 @@ def read_segments(run: Run) -> list[dict[str, Any]]:
 
 def _cpu_seconds() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)

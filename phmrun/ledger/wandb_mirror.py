@@ -1,8 +1,10 @@
-"""A mirror of a run in Weights & Biases. The run directory is the source; nothing is ever read back from here.
+"""Mirror of a run in Weights & Biases.
 
-Each process that trains a run writes its own segment. A run that was continued offline therefore has several, and W&B
-keeps only the last of those that are uploaded one by one: :func:`sync` makes one whole record instead.
-W&B itself is imported when a mirror begins to write.
+Nothing is read back from it.
+
+Each process that trains a run writes its own segment, so a run that was continued offline has several. W&B keeps only
+the last segment that is uploaded; :func:`sync` writes one whole record instead. W&B is imported when a mirror is
+opened.
 """
 
 import logging
@@ -24,17 +26,21 @@ Mode = Literal["offline", "online", "disabled"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 STEP, SECONDS = "trainer/global_step", "trainer/seconds"
 INIT_SECONDS = 60.0
-"""Seconds to wait for the server before training begins."""
+"""Seconds to wait for the server before training starts."""
 SAMPLES = "samples"
-"""The name of the table of sample outputs in W&B."""
+"""Name of the table of sample outputs in W&B."""
 
 _LABELS = "labels.json"
-"""What a run was mirrored with, so that a replay can use it again."""
+"""File with the options of a run's mirror, which a replay uses again."""
 _log = logging.getLogger(__name__)
 
 
 def wandb_mode(asked: str | None = None) -> Mode:
-    """The mode to use: what was asked for, else what ``WANDB_MODE`` says, else ``offline``."""
+    """Return the mode: ``asked``, else ``WANDB_MODE``, else ``offline``.
+
+    Raises:
+        PhmrunError: (exit 2) There is no such mode.
+    """
     mode = asked or os.environ.get("WANDB_MODE") or "offline"
     mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)
     if mode not in MODES:
@@ -43,13 +49,25 @@ def wandb_mode(asked: str | None = None) -> Mode:
 
 
 class Mirror:
-    """One segment of a run's mirror, from now until `finish`.
+    """Segment of a run's mirror, open until `finish`.
 
-    The server is reached before training starts (or a `PhmrunError` says why not): a mirror that fails later says so
-    once in the log and falls silent, while training goes on. Modes are ``offline`` (files under ``wandb/`` in the
-    run), ``online`` and ``disabled`` (nothing is imported or written); ``None`` stands for ``WANDB_MODE`` or offline.
-    Tags are words to filter by, the group is what the run belongs to, such as a sweep, the job type its task. A
-    ``whole`` segment has all of the run, and takes the place of one of that name on the server.
+    A mirror that fails after its creation logs one warning and stops; training goes on.
+
+    Args:
+        run: Run to mirror.
+        mode: ``offline`` (files under ``wandb/`` in the run), ``online``, or ``disabled`` (nothing is imported or
+            written). Default: ``WANDB_MODE``, else ``offline``.
+        project: W&B project.
+        entity: W&B user or team. Default: that of the login.
+        config: Configuration to show.
+        tags: Words to filter by.
+        group: Name that related runs share, such as a sweep's.
+        job_type: Name of the task.
+        whole: The segment has the whole run, and replaces a run of that name on the server.
+
+    Raises:
+        PhmrunError: (exit 2) The mode is unknown, or W&B cannot be used, for example because the server does not
+            answer.
     """
 
     def __init__(
@@ -82,16 +100,25 @@ class Mirror:
 
     @property
     def directory(self) -> Path | None:
-        """Where the segment's files are; ``None`` if the mirror is disabled."""
+        """Directory of the segment's files.
+
+        The value is ``None`` if the mirror is disabled, has failed or is finished.
+        """
         return Path(self._segment.settings.sync_dir) if self._segment else None
 
     @property
     def url(self) -> str | None:
-        """The run's page; ``None`` unless online."""
+        """Address of the run's page.
+
+        The value is ``None`` unless the mirror is online and open.
+        """
         return self._segment.url if self._segment and self.mode == "online" else None
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Mirrors one row of the history, shares in per cent; ``step`` and ``time`` become those of ``trainer/``."""
+        """Log a row of the history, with shares in percent.
+
+        ``step`` becomes ``trainer/global_step``, ``time`` becomes ``trainer/seconds``; ``None`` values are left out.
+        """
         names = {"step": STEP, "time": SECONDS}
         seen = in_shown_units(restored(plain(row)))
         figures = {names.get(key, key): value for key, value in seen.items() if value is not None}
@@ -99,7 +126,7 @@ class Mirror:
         self._send(lambda segment: segment.log(figures))
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Mirrors a table, a file of its own each time: meant for the samples of an evaluation."""
+        """Log a table; each call writes a file."""
 
         def send(segment: Any) -> None:
             import wandb
@@ -110,11 +137,14 @@ class Mirror:
         self._send(send)
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        """Mirrors figures and texts that hold for the whole run: final scores, counts, the model's description."""
+        """Set values of the whole run: final scores, counts, the model's description."""
         self._send(lambda segment: segment.summary.update(restored(plain(values))))
 
     def finish(self, exit_code: int = 0) -> None:
-        """Ends the segment; online, waits until everything has arrived. The code is 0 if the run ended well."""
+        """Close the segment; online, wait until the upload is complete.
+
+        ``exit_code`` is 0 if the run succeeded.
+        """
         if self.mode != "disabled":
             self._send(lambda segment: segment.finish(exit_code=exit_code))
             _stop_service(exit_code)
@@ -122,7 +152,10 @@ class Mirror:
         self._surroundings.close()
 
     def _send(self, action: Callable[[Any], object]) -> None:
-        """Does something to the segment; the first failure is the last."""
+        """Apply an action to the segment.
+
+        The first failure closes the mirror with a warning.
+        """
         if self._segment is None:
             return
         try:
@@ -133,7 +166,7 @@ class Mirror:
 
 
 def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options: Mapping[str, Any]) -> Any:
-    """Begins a W&B run whose id is the run's name, with its own step axis."""
+    """Start a W&B run under the run id, with its own step axis."""
     import wandb
 
     settings = wandb.Settings(
@@ -145,14 +178,14 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
         show_errors=False,
         silent=True,
         x_disable_stats=True,
-        # W&B names a directory by the second, and a run may be continued within one.
+        # W&B names directories by the second, and a run may be continued within a second.
         x_sync_dir_suffix="whole" if whole else f"part-{len(list(run.wandb_dir.glob('*-part-*'))) + 1}",
     )
-    given: dict[str, Any] = {key: value for key, value in options.items() if value}
-    given |= {"id": run.id, "name": run.id, "dir": run.path, "config": restored(plain(config))}
+    labels: dict[str, Any] = {key: value for key, value in options.items() if value}
+    labels |= {"id": run.id, "name": run.id, "dir": run.path, "config": restored(plain(config))}
     try:
-        segment = wandb.init(mode=mode, reinit="create_new", settings=settings, **given)
-        # Steps of a continued run begin again before the last one, which W&B's own step axis does not allow.
+        segment = wandb.init(mode=mode, reinit="create_new", settings=settings, **labels)
+        # A continued run repeats steps, which W&B's own step axis does not allow.
         segment.define_metric(STEP)
         segment.define_metric("*", step_metric=STEP)
     except Exception as error:
@@ -165,23 +198,23 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
 
 
 def _stop_service(exit_code: int) -> None:
-    """Ends W&B's own process, which writes the last records after a run has been finished, and waits for it."""
+    """Stop W&B's service process, and wait until it has written the last records."""
     import wandb
 
-    if wandb.run is None:  # else a run that is not ours still needs it
+    if wandb.run is None:  # otherwise another run of this process still needs it
         wandb.teardown(exit_code)
 
 
 @contextmanager
 def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
-    """Keeps W&B's caches and staging areas inside the run for a while, and its messages off the terminal.
+    """Set W&B's environment variables: caches and staging areas in the run, no messages.
 
-    Online, its own config directory stays what it is: that holds the address of the user's server.
+    The previous values are restored at exit. Online, W&B's config directory is unchanged: it has the server's address.
     """
     directory.mkdir(parents=True, exist_ok=True)
     base = directory.resolve()
     wanted = {
-        # W&B appends wandb/ to this one itself
+        # W&B appends wandb/ to WANDB_DIR
         "WANDB_DIR": str(base.parent),
         "WANDB_CACHE_DIR": str(base / "cache"),
         "WANDB_DATA_DIR": str(base / "data"),
@@ -203,7 +236,15 @@ def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Synced:
-    """What a replay came to: rows of the history, the W&B run directory, the page on the server if it was online."""
+    """Result of a replay.
+
+    Attributes:
+        run_id: Run id.
+        mode: ``online`` or ``offline``.
+        rows: Number of rows of the history.
+        directory: W&B run directory.
+        url: Address of the run's page; ``None`` if offline.
+    """
 
     run_id: str
     mode: str
@@ -213,12 +254,18 @@ class Synced:
 
 
 def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: str | None = None) -> Synced:
-    """Replays config, history, scores, parameter counts and samples of a run as one W&B run.
+    """Replay config, history, scores, parameter counts and samples as one W&B run.
 
-    The W&B run's id is the run's name, so that a second replay takes the place of the first. Nothing in the run
-    directory is deleted; the segments that training wrote are left where they are. The run may still be training,
-    unless it is mirrored ``online`` at this moment; ``offline`` writes one complete W&B run directory, which
-    `wandb sync` uploads from elsewhere. Project and entity are by default those that it was trained with.
+    The W&B run has the run's id, so a second replay replaces the first. Segments of training are kept.
+
+    Args:
+        run: Run to replay; it may be training, unless it is mirrored online at the moment.
+        mode: ``online``, or ``offline``: one complete W&B run directory, for `wandb sync` on another machine.
+        project: W&B project. Default: that of the training.
+        entity: W&B user or team. Default: that of the training.
+
+    Raises:
+        PhmrunError: (exit 2) W&B is disabled or cannot be used, or the run is being mirrored online.
     """
     mode = wandb_mode(mode)
     if mode == "disabled":
@@ -235,7 +282,7 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
     labels |= {key: value for key, value in (("project", project), ("entity", entity)) if value}
     rows, scores, samples = run.history.read(), run.metrics(), run.samples()
     config = config_values(run.config_path) if run.config_path.exists() else {}
-    # One at a time: two at once would leave two mirrored runs.
+    # Two concurrent replays would leave two W&B runs.
     with (
         Lock(run.path / ".sync.lock", f"the mirror of the run {run.id}")
         if os.access(run.path, os.W_OK)
@@ -253,9 +300,9 @@ def _replay(
     scores: Mapping[str, Any],
     samples: Mapping[str, Any],
 ) -> Synced:
-    """Write a run's record as one W&B run."""
+    """Write a run as one W&B run."""
     mirror = Mirror(run, mode, config=config, whole=True, **labels)
-    # Asked for now: a mirror that has failed or finished has let go of its segment and knows neither.
+    # Read before logging: a failed or finished mirror has neither.
     directory, url = mirror.directory, mirror.url
     if directory is None:
         raise PhmrunError("W&B gave no directory", hint="Try --offline.")
@@ -269,7 +316,10 @@ def _replay(
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values under joined names; the ``value`` of a score stands under the score's own name."""
+    """Flatten nested values with "/" between names.
+
+    A score's ``value`` gets the name of the score.
+    """
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = prefix.rstrip("/") if key == "value" and prefix else f"{prefix}{key}"

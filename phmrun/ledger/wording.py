@@ -1,4 +1,4 @@
-"""What a run's files hold, in words: scores, baselines, counts with their units."""
+"""Human-readable names and units of scores, baselines and counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,11 +7,14 @@ from phmrun.metric import OF, find_baseline, find_metric, part_of
 
 SPLITS = {"val": "validation", "validation": "validation", "train": "training", "dev": "validation", "test": "test"}
 FIGURES = {"gradient_norm": "norm of the gradient", "lr": "learning rate"}
-"""Figures of the history that are no metrics."""
+"""Names of the history's figures that are not metrics."""
 
 
 def title(score: str, task: str | None = None) -> str:
-    """Name of a score in words with its unit: "test/accuracy-of-copy" is "test accuracy of copy (%)"."""
+    """Return a score's name in words with its unit.
+
+    "test/accuracy-of-copy" becomes "test accuracy of copy (%)".
+    """
     split, _, name = score.rpartition("/")
     plain, of, baseline = name.partition(OF)
     metric = find_metric(score, task) if split != "time" else None
@@ -22,15 +25,21 @@ def title(score: str, task: str | None = None) -> str:
 
 
 def head(column: str) -> str:
-    """Head of a table's column as a paper prints it: "test/bleu" is "BLEU", "layer.n" is "n"."""
+    """Return a column's head as in papers.
+
+    "test/bleu" becomes "BLEU", "layer.n" becomes "n".
+    """
     last = column.rpartition(".")[2]
-    known = {"parameters": "Params", "n": "n"}.get(last) or title(last)
-    words = title(column).removeprefix("test ") if "/" in column else known
+    option = {"parameters": "Params", "n": "n"}.get(last) or title(last)
+    words = title(column).removeprefix("test ") if "/" in column else option
     return words if last == "n" else words[:1].upper() + words[1:].replace("_", " ")
 
 
 def row_name(labels: Mapping[str, str]) -> str:
-    """What a row is called by its values at dotted keys, its layer with its options first: "phm n=2, lr 0.003"."""
+    """Return a row's name, layer first: "phm n=2, lr 0.003".
+
+    ``labels`` are texts by dotted key; empty texts are left out.
+    """
     parts: dict[str, list[str]] = {"layer": [], "embedding": [], "output": []}
     others = []
     for key, text in labels.items():
@@ -42,23 +51,26 @@ def row_name(labels: Mapping[str, str]) -> str:
             parts[section].append(f"{option}={text}")
         elif text:
             parts[section].insert(0, text if section == "layer" else f"{section} {text}")
-    return ", ".join([*(" ".join(each) for each in parts.values() if each), *others])
+    return ", ".join([*(" ".join(words) for words in parts.values() if words), *others])
 
 
 def explained(scores: Sequence[str], task: str | None = None) -> list[str]:
-    """A line for each baseline among some scores, with its rule."""
+    """Return a line of name and rule for each baseline among scores."""
     names = dict.fromkeys(name.partition(OF)[2] for name in scores if OF in name)
     baselines = [find_baseline(name, task) for name in names]
     return [f"{baseline.name}: {baseline.meaning}" for baseline in baselines if baseline]
 
 
 def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Parameter counts, memory and data of a run as rows of words and figures with their units."""
+    """Return counts, memory and data of ``parameters.json`` as table rows.
+
+    A row has words and a figure with its unit. Values of a wrong type are left out.
+    """
     total, dense = parameters.get("total"), parameters.get("dense_total")
-    known = {key: parameters[key] for key in _FACTS if isinstance(parameters.get(key), int)}
-    if known.get("trained_total") == total:
-        known.pop("trained_total", None)
-    rows = [(_FACTS[key], f"{count:,}") for key, count in known.items()]
+    counts = {key: parameters[key] for key in _FACTS if isinstance(parameters.get(key), int)}
+    if counts.get("trained_total") == total:
+        counts.pop("trained_total", None)
+    rows = [(_FACTS[key], f"{count:,}") for key, count in counts.items()]
     if isinstance(total, int) and isinstance(dense, int) and (share := _share(total, dense)):
         rows.insert(1, ("share of the dense network", share))
     for scope, entry in _mapping(parameters, "by_scope").items():
@@ -67,7 +79,7 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
             note = f" ({share} of dense)" if share else ""
             rows.append((f"{scope_in_words(scope)}, parameters", f"{entry['count']:,}{note}"))
     for kind, size in _mapping(parameters, "memory").items():
-        # A damaged file may hold 1e300, which would be written out with all its digits.
+        # A damaged file may have 1e300, which would be printed with all its digits.
         if isinstance(size, int | float) and abs(size) < 1e18:
             rows.append((f"memory of {'the ' if kind == 'optimizer' else ''}{kind}, 32 bits", f"{size / 1e6:,.1f} MB"))
     data = _mapping(parameters, "data")
@@ -78,7 +90,10 @@ def counts_in_words(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def scope_in_words(scope: str) -> str:
-    """A part of a network; the parser's modules for characters are called letters."""
+    """Return the name of a network part in words.
+
+    The parser's "letter" modules are "character".
+    """
     return scope.replace("_", " ").replace("letter", "character")
 
 
@@ -89,11 +104,14 @@ _FACTS = {
     "multiplications": "multiplications per vector",
     "steps_per_epoch": "optimizer steps per epoch",
 }
-"""Keys of ``parameters.json`` and their words."""
+"""Names of the keys of ``parameters.json``."""
 
 
 def _share(count: Any, whole: Any) -> str:
-    """A count in per cent of another; empty where they are equal, or a damaged file has no such numbers."""
+    """Return a count in percent of another.
+
+    The result is empty if they are equal or not numbers.
+    """
     try:
         return f"{count / whole:.1%}" if count != whole else ""
     except (TypeError, ArithmeticError):
@@ -101,12 +119,15 @@ def _share(count: Any, whole: Any) -> str:
 
 
 def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = values.get(key)
-    return found if isinstance(found, Mapping) else {}
+    value = values.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _figures(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
-    """The numbers among some facts, rates in per cent, nested ones with all their names."""
+    """Return the numbers among facts as rows of words and figures.
+
+    Floats named "…rate…" are in percent; nested facts have the words of all their keys.
+    """
     rows: list[tuple[str, str]] = []
     for key, value in facts.items():
         words = f"{before}{key.replace('_', ' ')}"

@@ -88,7 +88,7 @@ def test_running_without_a_living_process_is_interrupted(run: Run) -> None:
     assert (run.path / "lock").exists()
     status = run.status
     assert (status.state, status.step) == (State.INTERRUPTED, 5)
-    assert status.reason == "its process ended without a word"
+    assert status.reason == "its process died"
     with run.lock():
         assert run.set_state(State.RUNNING).state is State.RUNNING
         assert run.status.state is State.RUNNING
