@@ -1,1 +1,1 @@
-"""The Lightning side: fit, checkpoint, exact resume, optimisers, schedules."""
+"""Training with Lightning: checkpoints, exact resume, optimizers, schedules."""

@@ -1,4 +1,4 @@
-"""Verdict on a run that was trained anew: identical, the same up to rounding, within seed noise, or different."""
+"""Verdict on a repeated run: identical, same up to rounding, within noise, or different."""
 
 import math
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from phmrun.ledger.listing import list_runs, score_value, summarise
 from phmrun.ledger.run import config_values
 from phmrun.statistics.student import t_quantile
 
-ROUNDING = 1e-3  # relative difference of a figure of training that rounding alone may make at first
-LEAST_SEEDS = 3  # runs of other seeds from which a spread is taken
+ROUNDING = 1e-3  # largest relative difference of two losses or scores that counts as rounding
+LEAST_SEEDS = 3  # smallest number of runs with other seeds for an estimate of the noise
 
 
 class Outcome(StrEnum):
@@ -28,14 +28,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of a run with the same run trained anew.
+    """Agreement of a run with its repetition.
 
     Attributes:
-        outcome: The verdict.
-        until: Last step of the histories at which the two agree up to rounding; ``None`` without a common step.
-        score: Main score that was compared.
-        gap: Its difference, the new run minus the old.
-        noise: Difference that chance alone would exceed in 5 % of the cases; ``None`` if it is not known.
+        outcome: Verdict.
+        until: Last step at which the histories agree up to rounding; ``None`` if there is none.
+        score: Name of the main score; empty if the run has none.
+        gap: Difference of the main score, new minus old; ``None`` if a run does not have it.
+        noise: Difference that two seeds exceed by chance in 5 % of cases; ``None`` if unknown.
         source: Source of the noise, in words.
     """
 
@@ -66,7 +66,13 @@ class Agreement:
 
 
 def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
-    """Agreement of a run with the same one trained anew, by their histories and main scores."""
+    """Return the agreement of a run with its repetition by histories and main scores.
+
+    Args:
+        run: Original run.
+        again: Repeated run.
+        identical: True if all weights and scores are equal; nothing else is compared then.
+    """
     if identical:
         return Agreement(Outcome.IDENTICAL, None)
     until, parted = _common_course(run, again)
@@ -85,7 +91,7 @@ def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
 
 
 def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
-    """Last step at which both histories agree up to rounding; true if they part afterwards."""
+    """Return the last step of equal losses up to rounding, and whether they differ afterwards."""
     other = {row["step"]: row for row in again.history.rows() if "step" in row}
     until = None
     for row in run.history.rows():
@@ -107,7 +113,11 @@ def _alike(first: Any, second: Any) -> bool:
 
 
 def _noise(run: Run, score: str) -> tuple[float | None, str]:
-    """Difference of two seeds that chance alone exceeds in 5 % of the cases, else the interval over test items."""
+    """Return the noise of a score and its source.
+
+    With at least three seeds of the same settings, it is the difference that two of them exceed in 5 % of cases:
+    t · √2 · s. Otherwise it is half the score's interval over test items; ``None`` if there is none.
+    """
     settings = _settings(run)
     values = []
     for other in list_runs(run.path.parent):
@@ -125,7 +135,7 @@ def _noise(run: Run, score: str) -> tuple[float | None, str]:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """Configuration of a run without its seed and what does not count."""
+    """Return a run's configuration by dotted key, without seed, hardware and logging."""
     try:
         values = config_values(run.config_path)
     except PhmrunError:

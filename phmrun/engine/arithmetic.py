@@ -1,4 +1,4 @@
-"""Threads and library of a run's arithmetic: chosen once, recorded in ``environment.json``, kept on resume."""
+"""CPU threads and matrix library of a run: chosen once, recorded, kept on resume."""
 
 import logging
 import os
@@ -18,14 +18,14 @@ LOG = logging.getLogger("phmrun.engine")
 
 
 def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) -> int:
-    """Set and return the number of threads for arithmetic on the CPU.
+    """Set and return the number of CPU threads.
 
-    Torch takes all cores, and threads that wait for a busy core take up to four times as long as one thread alone. So
-    fewer are chosen if other processes are computing.
+    Torch uses all cores by default. Threads that wait for a busy core take up to four times as long as one thread
+    alone, so fewer threads are chosen if other processes keep cores busy.
 
     Args:
-        threads: Number that the user set; 0: chosen here, unless ``OMP_NUM_THREADS`` is in the environment.
-        segments: Entries of the run's processes so far, whose number is kept.
+        threads: Number set by the user. Default: 0, which chooses one unless ``OMP_NUM_THREADS`` is set.
+        segments: Entries of the run's processes so far; the last one's number is kept.
     """
     if not threads and "OMP_NUM_THREADS" not in os.environ:
         threads = int((segments[-1].get("threads") if segments else 0) or _free_threads())
@@ -35,7 +35,7 @@ def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) ->
 
 
 def _free_threads() -> int:
-    """Return the number of threads that find a core, at most torch's own choice, and say so if they are fewer."""
+    """Return the number of free cores, at most torch's own choice, at least 1; log it if it is smaller."""
     usual, busy = torch.get_num_threads(), busy_cores()
     free = max(1, min(usual, usable_cores() - busy))
     if free < usual:
@@ -49,12 +49,12 @@ def _free_threads() -> int:
 def kernels_of(
     config: Experiment, network: Callable[[], nn.Module], segments: Sequence[Mapping[str, Any]] = ()
 ) -> Choice:
-    """Choose the library of a run's float32 products, and say so unless it is torch's default.
+    """Choose the library of a run's float32 matrix products; log it unless it is torch's default.
 
     Args:
-        config: The resolved config.
-        network: Returns the network, whose weight shapes are probed; it needs no values.
-        segments: Entries of the run's processes so far. Their library is kept unless the config names another.
+        config: Resolved config.
+        network: Returns the network, whose weight shapes are measured; it may be on the meta device.
+        segments: Entries of the run's processes so far; the last one's library is kept if the config says "auto".
     """
     requested = config.hardware.kernels
     if segments and requested == "auto":
@@ -70,7 +70,7 @@ def kernels_of(
 
 
 def _not_concerned(config: Experiment) -> str:
-    """Return the reason why a run has no float32 products on the CPU to choose for; empty if it has."""
+    """Return the reason why a run has no float32 products on the CPU; empty if it has."""
     if config.training.precision != "32":
         return f"the precision is {config.training.precision}"
     if config.hardware.compile:

@@ -1,4 +1,4 @@
-"""What training writes into the run directory beside its checkpoints: log, environment, outcome, scores."""
+"""Records of a training run beside its checkpoints: data, log, environment, outcome, scores."""
 
 import logging
 import re
@@ -29,18 +29,31 @@ LOG = logging.getLogger("phmrun.engine")
 
 
 def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, str]) -> None:
-    """Keeps where the data lie now, since they may have moved, and the checksums that they had when the run began."""
+    """Write the config and the record of the data's files.
+
+    Checksums on record are kept. Paths are updated if the config changes and the content of the split is the same.
+
+    Args:
+        run: Run to write into.
+        config_yaml: Resolved config with the present paths.
+        data: Data of the run.
+        marks: Checksums that the run id depends on.
+    """
     moved = run.write_config(config_yaml)
     record = run.data()
     if record is None or moved:
         splits = {split: Split.of(data.sources(split)) for split in data.files}
-        known = record.splits if record else {}
-        same = {name: split for name, split in splits.items() if known.get(name, split).sha256 == split.sha256}
-        run.write_data(DataRecord({**known, **{name: each for name, each in same.items() if each.files}}, dict(marks)))
+        recorded = record.splits if record else {}
+        same = {name: split for name, split in splits.items() if recorded.get(name, split).sha256 == split.sha256}
+        present = {name: split for name, split in same.items() if split.files}
+        run.write_data(DataRecord({**recorded, **present}, dict(marks)))
 
 
 def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:
-    """The best validation (a share in per cent), its loss, and the last training loss, in nats per unit of the task."""
+    """Return the best validation score, its loss, and the last training loss.
+
+    Shares are in percent, losses in nats per unit of the task.
+    """
     scores: dict[str, dict[str, Any]] = {}
     if fitted.best is not None:
         scores[BEST] = best_validation(training.monitor, fitted.best, fitted.best_step or 0)
@@ -58,7 +71,7 @@ def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> 
 
 
 def tell_validation(row: Mapping[str, Any]) -> None:
-    """Says a validation's result; the training loss has lines of its own."""
+    """Log the scores of a validation; rows without "val/…" figures are ignored."""
     scores = {name: value for name, value in row.items() if name.startswith("val/")}
     if scores:
         figures = " · ".join(
@@ -70,9 +83,15 @@ def tell_validation(row: Mapping[str, Any]) -> None:
 
 @contextmanager
 def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
-    """Writes into the status how training ended, whatever way that was, unless that has been written already.
+    """Write the state and its reason into the status if the block raises, and re-raise.
 
-    After an error the run is ``failed``; ``before`` stands before the reason.
+    Interrupts and broken pipes give ``interrupted``, errors give ``failed``. A run that is no longer ``running`` is
+    left unchanged.
+
+    Args:
+        run: Run in training.
+        failed: State after an error. Default: ``failed``.
+        before: Prefix of the reason.
     """
     try:
         yield
@@ -84,7 +103,7 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
         set_outcome(run, failed, before + error.what)
         raise
     except BrokenPipeError:
-        set_outcome(run, State.INTERRUPTED, f"{before}by whoever read the messages and left")
+        set_outcome(run, State.INTERRUPTED, f"{before}the reader of its output closed the pipe")
         raise
     except Exception as error:
         set_outcome(run, failed, f"{before}{type(error).__name__}: {error}")
@@ -92,7 +111,7 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
 
 
 def set_outcome(run: Run, state: State, reason: str) -> None:
-    """Writes a status, unless it is written already; a disk that does not take it must not hide the error itself."""
+    """Write the state of a running run; a failure to write is logged, not raised."""
     try:
         if is_leader() and run.status.state is State.RUNNING:
             run.set_state(state, reason)
@@ -101,10 +120,10 @@ def set_outcome(run: Run, state: State, reason: str) -> None:
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that says once, in a line, that it cannot be written to, and leaves the training alone."""
+    """Log file that is closed with one warning if it cannot be written."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Instead of a traceback on every line."""
+        """Remove this handler and log a warning, instead of a traceback per line."""
         if self in (logger := logging.getLogger("phmrun")).handlers:
             logger.removeHandler(self)
             logger.warning("%s cannot be written to: %s", self.baseFilename, sys.exception())
@@ -112,13 +131,16 @@ class _LogFile(logging.FileHandler):
 
 @contextmanager
 def log_file(run: Run) -> Iterator[None]:
-    """Appends what phmrun says to the run's ``train.log``, and the error that ends it, which the user sees anyway."""
+    """Append phmrun's messages, and the error that ends the block, to the run's ``train.log``.
+
+    It does nothing on processes other than the leader.
+    """
     if not is_leader():
         yield
         return
     handler = _LogFile(run.log_path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
-    # Once another process has taken the run over, the log is that one's.
+    # If another process has taken the run over, the log belongs to it.
     handler.addFilter(lambda _: run.may_write)
     logger = logging.getLogger("phmrun")
     logger.addHandler(handler)
@@ -136,7 +158,7 @@ def log_file(run: Run) -> Iterator[None]:
 
 
 def has_begun(run: Run) -> bool:
-    """Whether there is something to lose; so there may be where the status is damaged."""
+    """True if the run has optimizer steps, or its status cannot be read."""
     try:
         return run.status.step > 0
     except PhmrunError:
@@ -144,7 +166,7 @@ def has_begun(run: Run) -> bool:
 
 
 def clear(run: Run, config_yaml: str) -> None:
-    """Empties the run directory but for its lock, and writes the config anew."""
+    """Delete everything in a run directory except its lock, and create the run again."""
     for path in run.path.iterdir():
         if path.name == "lock":
             continue
@@ -156,13 +178,13 @@ def clear(run: Run, config_yaml: str) -> None:
 
 
 def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
-    """Return threads, accelerators, and the settings, flags and libraries that decide how torch computes."""
-    driver = Path("/sys/module/nvidia/version")  # as the system tells it
+    """Return torch's threads, accelerators, settings, flags and libraries."""
+    driver = Path("/sys/module/nvidia/version")
     gpus = {"cuda": torch.version.cuda, "driver": driver.read_text("ascii").strip() if driver.is_file() else None}
-    found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     return {
         "threads": torch.get_num_threads(),
-        "accelerators": [{"name": each.name, "memory_bytes": each.total_memory, **gpus} for each in found],
+        "accelerators": [{"name": device.name, "memory_bytes": device.total_memory, **gpus} for device in devices],
         "arithmetic": arithmetic(),
         "kernels": kernels.library,
         "kernels_reason": kernels.reason,
@@ -180,29 +202,32 @@ def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
 
 
 def arithmetic() -> dict[str, Any]:
-    """Instruction set that torch uses on the CPU, and its libraries for products: their versions as built."""
+    """Return torch's CPU instruction set, and the versions of its matrix libraries."""
     built = torch.__config__.show()
-    found = {
+    matches = {
         "blas": re.search(r"Math Kernel Library Version (\S+)|BLAS_INFO=(\w+)", built),
         "onednn": re.search(r"MKL-DNN v(\S+)", built),
     }
-    versions = {name: next(filter(None, match.groups())) for name, match in found.items() if match}
+    versions = {name: next(filter(None, match.groups())) for name, match in matches.items() if match}
     return {"instruction_set": torch.backends.cpu.get_cpu_capability(), **versions}
 
 
 @contextmanager
 def recorded(run: Run, config: Experiment, kernels: Choice, leader: bool) -> Iterator[Segment | None]:
-    """An entry in ``environment.json`` for what this process does in the block; ``None`` for all but the leader."""
+    """Record the block in ``environment.json``; yields the entry, ``None`` unless this is the leader.
+
+    The entry ends with the state of the run: "interrupted" or "failed" if the block raises.
+    """
     if not leader:
         yield None
         return
-    own = torch_facts(config, kernels)
-    segment = Segment(run, {**facts(run), **own})
+    environment = {**facts(run), **torch_facts(config, kernels)}
+    segment = Segment(run, environment)
     try:
         yield segment
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit) or run.status.state is State.INTERRUPTED
-        with suppress(OSError, PhmrunError):  # a full disk is what has ended it, perhaps
+        with suppress(OSError, PhmrunError):  # a full disk may be the cause
             segment.end("interrupted" if stopped else "failed")
         raise
     if torch.cuda.is_available():

@@ -1,9 +1,8 @@
-"""What happens between optimizer steps: checkpoints, validation, averaging, random states, signals and time limits.
+"""Callbacks of training: checkpoints, validation, averaging, random states, signals, time limits.
 
-Validation stands in a callback of its own, before the checkpoint of the same step, so that a checkpoint always lies
-after the validation of its step and a resumed run neither repeats nor skips one. (Lightning's nested validation loop
-has several restart stages, with other outcomes before and after its end.) Random states are the part of exact resume
-that Lightning leaves out.
+Validation is a callback that runs before the checkpoint of the same step, so a resumed run neither repeats nor skips a
+validation. Lightning's nested validation loop has several restart stages with different results. Lightning does not
+save random states either; :class:`Randomness` does.
 """
 
 import logging
@@ -34,13 +33,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping(Callback):
-    """Stops training at the end of an optimizer step once a signal has come, to whichever of its processes.
+    """Stop of training at the end of an optimizer step after SIGINT or SIGTERM.
 
-    The second signal interrupts at once.
+    A signal to any process stops all. A second signal interrupts its process at once.
 
     Attributes:
-        received: The signal, if one has come to this process.
-        reached: Whether training was stopped for it.
+        received: Number of the signal; ``None`` if there was none.
+        reached: True if training was stopped because of it.
     """
 
     def __init__(self) -> None:
@@ -50,7 +49,7 @@ class Stopping(Callback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Takes note of the signals in place of what else would come of them; only a main thread can."""
+        """Handle the signals within the block; does nothing outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -62,12 +61,15 @@ class Stopping(Callback):
                 signal.signal(which, handler)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Takes SIGTERM back, whose handler Lightning has replaced by one that leaves without a checkpoint."""
+        """Restore the SIGTERM handler, which Lightning replaces by one that exits without a checkpoint."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._note)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """After a step, stop if one of the processes was told to, by the step before if there are several."""
+        """Stop after an optimizer step if a process has received a signal.
+
+        Of several processes, signals of the previous step count.
+        """
         if not window_completed(trainer):
             return
         agreed = int(self._agreement.all_reduce_max(self.received or 0, trainer.strategy.root_device))
@@ -78,17 +80,17 @@ class Stopping(Callback):
             trainer.should_stop = True
 
     def _note(self, which: int, frame: Any) -> None:
-        """The handler; writes nothing, since the signal may have come in the middle of a write."""
+        """Handle a signal; logs nothing, because the signal may interrupt a write."""
         if self.received is not None:
             raise Interrupted(which)
         self.received = which
 
 
 class TimeLimit(Callback):
-    """Stops training, at the end of an optimizer step, once this process has trained for so long.
+    """Stop of training at the end of an optimizer step after a time limit.
 
     Args:
-        seconds: The limit; ``None``: no limit.
+        seconds: Limit, counted from the start of this process's training; ``None``: no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -98,11 +100,11 @@ class TimeLimit(Callback):
         self._began = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Starts the clock."""
+        """Start the clock."""
         self._began = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Looks at the clock, all processes at the one that began first."""
+        """Stop after an optimizer step if the longest time of all processes reaches the limit."""
         if self.seconds is None or not window_completed(trainer):
             return
         taken = self._agreement.all_reduce_max(time.monotonic() - self._began, trainer.strategy.root_device)
@@ -113,34 +115,33 @@ class TimeLimit(Callback):
 
 
 class Randomness(Callback):
-    """Saves every random state with a checkpoint, and restores it at the first batch of a resumed run.
+    """Random states of all processes, saved in checkpoints and restored on resume.
 
-    Not before: setting up loaders and models draws from the same generators. Each of several processes has states of
-    its own, since it has drawn as much as its own batches took.
+    They are restored at the first batch, because the setup of loaders and models draws from the same generators.
     """
 
     def __init__(self) -> None:
         self._restored: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of torch, CUDA, NumPy and Python, as tensors and lists, of every process."""
+        """Return the states of torch, CUDA, NumPy and Python for each process."""
         return {"states": all_gather(random_states())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keeps this process's states for the first batch; where it has none, it goes on with those that it has."""
+        """Keep this process's states for the first batch; without any, its present states remain."""
         states = state_dict["states"]
         states = states if isinstance(states, list) else [states]
         self._restored = states[rank()] if rank() < len(states) else None
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int) -> None:
-        """Restores them once."""
+        """Restore the states before the first batch."""
         if self._restored is not None:
             set_random_states(self._restored)
             self._restored = None
 
 
 def random_states() -> dict[str, Any]:
-    """All global random states, in types that load with ``weights_only=True``."""
+    """Return all global random states in types that load with ``weights_only=True``."""
     version, internal, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state()
     return {
@@ -152,7 +153,7 @@ def random_states() -> dict[str, Any]:
 
 
 def set_random_states(states: dict[str, Any]) -> None:
-    """Puts back what :func:`random_states` took."""
+    """Set the global random states to those of :func:`random_states`."""
     torch.set_rng_state(states["torch"].cpu())
     if states["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
@@ -163,14 +164,13 @@ def set_random_states(states: dict[str, Any]) -> None:
 
 
 class Averaging(Callback):
-    """Averages the weights over all steps after the first validation that is worse than long before.
+    """Non-monotonically triggered averaging of weights (Merity et al. 2018, algorithm 1).
 
-    That is non-monotonically triggered averaging (Merity et al. 2018, algorithm 1): a validation score that is worse
-    than the best of all but the last few starts it. From then on, validations and the best checkpoint take the mean,
-    while training goes on with the weights themselves.
+    It starts after a validation that is worse than the best one, not counting the last ``patience``. From then on, the
+    mean over all steps is validated and saved as the best checkpoint. Training goes on with the weights themselves.
 
     Args:
-        patience: How many of the last validations do not count as long before.
+        patience: Number of latest validations that do not count.
     """
 
     def __init__(self, patience: int) -> None:
@@ -180,16 +180,16 @@ class Averaging(Callback):
         self.mean: list[Tensor] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The validation scores so far, and the mean with the number of its steps."""
+        """Return the validation losses so far, and the mean with its number of steps."""
         return {"losses": list(self.losses), "steps": self.steps, "mean": self.mean}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes all of it up again."""
+        """Restore the state."""
         self.losses, self.steps = list(state_dict["losses"]), state_dict["steps"]
         self.mean = state_dict["mean"]
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Takes the weights of the step that has just been completed into the mean."""
+        """Add the weights of a completed optimizer step to the mean, in place."""
         if self.mean is None or not window_completed(trainer):
             return
         weights = _weights(module)
@@ -198,7 +198,12 @@ class Averaging(Callback):
         torch._foreach_lerp_(self.mean, weights, 1 / self.steps)
 
     def observe(self, module: pl.LightningModule, loss: float) -> bool:
-        """Takes note of a validation; says whether averaging starts after it."""
+        """Add a validation; return ``True`` if averaging starts after it.
+
+        Args:
+            module: Trained module.
+            loss: Monitored score; lower is better.
+        """
         long_before = self.losses[: -self.patience] if self.patience else self.losses
         starts = self.mean is None and bool(long_before) and loss > min(long_before)
         if starts:
@@ -208,7 +213,7 @@ class Averaging(Callback):
 
     @contextmanager
     def applied(self, module: pl.LightningModule) -> Iterator[None]:
-        """The mean in the place of the weights, if there is one."""
+        """Replace the weights by their mean within the block, if there is one."""
         if self.mean is None or not self.steps:
             yield
             return
@@ -222,22 +227,28 @@ class Averaging(Callback):
 
 
 def _weights(module: pl.LightningModule) -> list[Tensor]:
-    """What training changes, each tensor once."""
+    """Return the trainable parameters, each once, detached."""
     return [parameter.detach() for parameter in module.parameters() if parameter.requires_grad]
 
 
 @dataclass(eq=False)
 class Validation(Callback):
-    """Scores the model on the validation data every so many optimizer steps and at the end.
+    """Validation every ``every`` optimizer steps and at the end, with early stopping.
 
     Args:
-        directory: Where ``best.ckpt`` goes.
-        record: Takes a finished history row.
-        meter: Keeps the time; settles the training loss first, so that no score is made of weights that are no numbers.
+        directory: Directory of ``best.ckpt``.
+        record: Called with each history row.
+        meter: Clock; its training loss is checked for NaN before each validation.
         every: Optimizer steps between validations.
-        monitor: "loss", or the name of a score of the module's.
+        monitor: "loss", or the name of a validation score.
         patience: Validations without a better score after which training stops; 0: never.
-        averaging: What may put a mean of weights into their place.
+        averaging: Averaging of weights; validations use the mean. Default: none.
+
+    Attributes:
+        best: Best monitored score; ``None`` before the first validation.
+        best_step: Optimizer step of the best score.
+        waited: Validations since the best score.
+        stopped_early: True if ``patience`` has stopped training.
     """
 
     directory: Path
@@ -254,23 +265,27 @@ class Validation(Callback):
     stopped_early: bool = field(default=False, init=False)
 
     def state_dict(self) -> dict[str, Any]:
-        """The best score so far, and how long ago it was."""
+        """Return the best score, its step, and the number of validations since."""
         return {"best": self.best, "best_step": self.best_step, "waited": self.waited}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes both up again."""
+        """Restore the state."""
         self.best, self.best_step = state_dict["best"], state_dict["best_step"]
         self.waited = state_dict["waited"]
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Validates where a step has just been completed and a validation is due."""
+        """Validate after a completed optimizer step if a validation is due."""
         step = trainer.global_step
         if window_completed(trainer) and (step % self.every == 0 or step == trainer.max_steps):
             self.meter.settle()
             self.validate(trainer, module)
 
     def validate(self, trainer: pl.Trainer, module: Any) -> None:
-        """Scores the model, keeps it if it is the best so far, and stops training if it has not been for too long."""
+        """Score the model, save it if it is the best, and stop training if patience has run out.
+
+        Raises:
+            PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.
+        """
         with self.averaging.applied(module) if self.averaging else nullcontext():
             value = self._score(trainer, module)
         if self.averaging and self.averaging.observe(module, self._loss(value)):
@@ -280,16 +295,16 @@ class Validation(Callback):
             trainer.should_stop = True
 
     def _score(self, trainer: pl.Trainer, module: Any) -> float:
-        """Records the scores, and keeps the weights if they are the best so far; the monitored score.
+        """Record the scores, save the best weights, and return the monitored score.
 
         Raises:
-            PhmrunError: (exit 4) The loss is not finite, or the monitored score is no number.
+            PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN.
         """
         data, objective = trainer.datamodule.source, module.objective  # type: ignore[attr-defined]
         scores = objective.validate(data.validation_batches())
         if self.monitor not in scores:
             scores.update(objective.validation_scores(data))
-        # Also where it is no number, so that the history shows at which step training left the numbers.
+        # Recorded even if it is NaN, so that the history shows the step at which training diverged.
         self.record(
             {
                 "step": trainer.global_step,
@@ -311,24 +326,24 @@ class Validation(Callback):
         return value
 
     def _loss(self, value: float) -> float:
-        """Return the monitored score with the sign at which lower is better."""
+        """Return the monitored score with its sign changed if higher is better."""
         return value if metric_of(self.monitor).lower_is_better else -value
 
 
 @dataclass(eq=False)
 class PeriodicCheckpoints(Callback):
-    """Writes ``last.ckpt`` every so many optimizer steps or seconds and at the end, and the latest weights beside it.
+    """Checkpoints at regular steps, after a number of seconds, and at the end.
 
-    The weights beside it are those of every so many steps and of the end alone, so that their mean does not depend on
-    when a run was stopped and continued.
+    ``last.ckpt`` is written each time. Weights for averaging (``step-<n>.ckpt``) are written at regular steps and at
+    the end only, so their mean does not depend on interruptions.
 
     Args:
-        directory: Where the files go.
+        directory: Directory of the files.
         every: Optimizer steps between checkpoints.
-        keep: How many of the latest weights are kept, for averaging.
-        seconds: Most seconds between checkpoints.
-        unfinished: Says whether training is being stopped before its end.
-        before_writing: Called before each write; may refuse it.
+        keep: Number of latest weights to keep for averaging; none are kept unless it is at least 2.
+        seconds: Maximum seconds between checkpoints.
+        unfinished: Returns ``True`` if training is being stopped before its end.
+        before_writing: Called before each write; may raise to prevent it.
     """
 
     directory: Path
@@ -340,11 +355,14 @@ class PeriodicCheckpoints(Callback):
     _agreement: Agreement = field(default_factory=Agreement, init=False)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Starts the clock."""
+        """Start the clock."""
         self._saved = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Saves where a step has just been completed and a checkpoint is due; last of all callbacks."""
+        """Save after a completed optimizer step if a checkpoint is due.
+
+        This callback must be the last one.
+        """
         if not window_completed(trainer):
             return
         step = trainer.global_step
@@ -356,12 +374,12 @@ class PeriodicCheckpoints(Callback):
             self.save(trainer, regular)
 
     def save(self, trainer: pl.Trainer, regular: bool) -> None:
-        """Writes the checkpoints of this moment, the weights for averaging too where it is a ``regular`` one.
+        """Write ``last.ckpt``, and the weights for averaging at a ``regular`` step.
 
-        That is on all processes, because Lightning gathers.
+        All processes must call it, because Lightning gathers their states.
 
         Raises:
-            PhmrunError: The weights are no longer numbers, or the disk is full (exit 4); the run was taken over.
+            PhmrunError: The weights are not finite or the disk is full (exit 4), or the run was taken over (exit 2).
         """
         require_numbers(trainer)
         self.before_writing()
@@ -374,7 +392,7 @@ class PeriodicCheckpoints(Callback):
 
 
 def save_weights(path: Path, trainer: pl.Trainer) -> None:
-    """Writes the module's ``state_dict`` and the step.
+    """Write the module's ``state_dict`` and the optimizer step.
 
     Raises:
         PhmrunError: (exit 4) The disk is full.
@@ -384,10 +402,10 @@ def save_weights(path: Path, trainer: pl.Trainer) -> None:
 
 
 def require_numbers(trainer: pl.Trainer) -> None:
-    """Refuses weights that are infinite or no numbers, which are not worth a checkpoint.
+    """Check that all weights are finite.
 
     Raises:
-        PhmrunError: (exit 4) Naming the parameter.
+        PhmrunError: (exit 4) Training has diverged; names the parameter.
     """
     named = [
         (name, weight.detach())

@@ -1,6 +1,6 @@
-"""Checkpoints of a run: written whole or not at all, loaded without executing anything.
+"""Checkpoints of a run: written atomically, loaded without executing code.
 
-``last.ckpt`` holds everything that exact resume needs; ``best.ckpt`` and ``step-<n>.ckpt`` hold the weights.
+``last.ckpt`` has everything for exact resume; ``best.ckpt`` and ``step-<n>.ckpt`` have the weights.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from phmrun.files import disk_errors, replacing
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 LAYOUT = "layout"
-"""The key of a checkpoint that tells what else it holds."""
+"""Key of a checkpoint's list of its own content."""
 _ESSENTIAL = {
     "global_step": "int",
     "state_dict": "dict",
@@ -30,23 +30,28 @@ _ESSENTIAL = {
     "optimizer_states/0": "dict",
     "lr_schedulers/0": "dict",
 }
-"""What a checkpoint must hold for training to go on, where it does not tell itself: its release was an earlier one."""
+"""Content that resume needs, for checkpoints of releases that wrote no layout."""
 _LONGEST_LIST = 64
-"""Elements of a list up to which each has a place of its own in a layout."""
+"""Length of a list up to which a layout enters its elements."""
 
 
 def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Callable[[], None] | None = None) -> None:
-    """Writes a checkpoint, whole or not at all. The file holds a checksum of every tensor.
+    """Write a checkpoint atomically, with a checksum of each tensor.
+
+    Args:
+        path: Path of the file.
+        content: Content of the checkpoint.
+        before_renaming: Called when the file is complete; may raise to keep the previous checkpoint.
 
     Raises:
-        PhmrunError: (exit 4) The disk is full, or cannot be written to; the checkpoint before is as it was.
+        PhmrunError: (exit 4) The disk is full or cannot be written; the previous checkpoint is unchanged.
     """
     hint = "The same command then continues from the last checkpoint."
     full = disk_errors(ExitCode.TRAINING, hint, needed=_bytes(content))
     with full, replacing(path, before_renaming) as temporary, temporary.open("wb") as file:
         try:
             torch.save(content, file)
-        except RuntimeError:  # torch does not tell why it could not write; Python does
+        except RuntimeError:  # torch hides the reason; writing by Python raises it
             whole = io.BytesIO()
             torch.save(content, whole)
             file.seek(0)
@@ -55,7 +60,7 @@ def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Calla
 
 
 def _bytes(content: Any) -> int:
-    """How much the tensors within some content take."""
+    """Return the number of bytes of all tensors in nested content."""
     if isinstance(content, Tensor):
         return content.nbytes
     if isinstance(content, Mapping):
@@ -64,7 +69,7 @@ def _bytes(content: Any) -> int:
 
 
 def diverged(what: str, step: int) -> PhmrunError:
-    """The error for a training that has left the numbers."""
+    """Return the error (exit 4) for a training that diverged (NaN or infinity)."""
     return PhmrunError(
         f"{what} at optimizer step {step}",
         hint="Lower the learning rate or lengthen its warm-up, clip the gradient "
@@ -74,18 +79,18 @@ def diverged(what: str, step: int) -> PhmrunError:
 
 
 def save_start(directory: Path, module: nn.Module) -> None:
-    """Writes the weights of a run that is not trained, as the last of its checkpoints."""
+    """Write the weights of an untrained module as ``last.ckpt`` of step 0."""
     with replacing(directory / LAST) as temporary:
         torch.save({"state_dict": module.state_dict(), "global_step": 0}, temporary)
 
 
 def step_checkpoints(directory: Path) -> list[Path]:
-    """The weights kept for averaging, oldest first."""
+    """Return the paths of weights that are kept for averaging, oldest first."""
     return sorted(directory.glob("step-*.ckpt"))
 
 
 def remove_after(directory: Path, step: int) -> None:
-    """Removes what a killed process left over: weights of later steps than ``step``, and half of a file."""
+    """Remove leftovers of a killed process: weights of later steps than ``step``, temporary files."""
     for path in step_checkpoints(directory):
         if int(path.stem.removeprefix("step-")) > step:
             path.unlink(missing_ok=True)
@@ -94,30 +99,30 @@ def remove_after(directory: Path, step: int) -> None:
 
 
 def adopt(other: Path, directory: Path) -> None:
-    """Copies another run's checkpoints into ``directory``, from where training goes on as from its own.
+    """Copy another run's checkpoints from the directory ``other`` to ``directory``.
 
     Raises:
-        PhmrunError: The other run has no checkpoint, or it is damaged.
+        PhmrunError: (exit 3) The other run's last checkpoint is missing or damaged.
     """
     load_checkpoint(other / LAST)
-    for path in (*step_checkpoints(other), other / BEST, other / LAST):  # once the last is there, all are
+    for path in (*step_checkpoints(other), other / BEST, other / LAST):  # the last one marks the end of copying
         if path.is_file():
             with replacing(directory / path.name) as temporary:
                 shutil.copyfile(path, temporary)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint's contents, on the CPU, without executing anything in it, once all its checksums were found right.
+    """Load a checkpoint on the CPU, without executing code, and check its checksums.
 
     Raises:
-        PhmrunError: The file is missing or damaged.
+        PhmrunError: (exit 3) The file is missing or damaged.
     """
     if not path.is_file():
         raise PhmrunError(
             "there is no such checkpoint", where=str(path), hint="Train the run first.", code=ExitCode.DATA
         )
     try:
-        # torch checks no checksums, and maps into memory: a bit that has flipped would go unseen.
+        # torch does not check the archive's checksums, so it would not notice a flipped bit.
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
         checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -141,28 +146,31 @@ def _unreadable(path: Path, reason: str) -> PhmrunError:
 
 
 def layout(content: Any, place: str = "") -> dict[str, str]:
-    """The places within a checkpoint, and the kind of what stands there."""
+    """Return the kind ("dict", "list", "tensor", a type's name) of each value by its path.
+
+    Elements of lists longer than 64 are left out.
+    """
     if not isinstance(content, Mapping | list | tuple):
         return {}
     named = content.items() if isinstance(content, Mapping) else enumerate(content[: _LONGEST_LIST + 1])
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for name, value in () if len(content) > _LONGEST_LIST and not isinstance(content, Mapping) else named:
-        known = {Mapping: "dict", list | tuple: "list", Tensor: "tensor"}
-        kind = next((name for types, name in known.items() if isinstance(value, types)), type(value).__name__)
-        found |= {f"{place}{name}": kind, **layout(value, f"{place}{name}/")}
-    return found
+        containers = {Mapping: "dict", list | tuple: "list", Tensor: "tensor"}
+        kind = next((name for types, name in containers.items() if isinstance(value, types)), type(value).__name__)
+        kinds |= {f"{place}{name}": kind, **layout(value, f"{place}{name}/")}
+    return kinds
 
 
 def require_whole(checkpoint: Mapping[str, Any], path: Path) -> None:
-    """Refuses a checkpoint that lacks a part without which training would go on otherwise than it would have.
+    """Check that a checkpoint has all parts that exact resume needs.
 
     Raises:
-        PhmrunError: (exit 3) Naming the first part that is missing, or of another kind than when it was written.
+        PhmrunError: (exit 3) A part is missing, or of another kind than when it was written; names the first.
     """
-    told, found = checkpoint.get(LAYOUT), layout(checkpoint)
-    for place, kind in (told if isinstance(told, Mapping) else _ESSENTIAL).items():
-        if found.get(place) != kind:
-            lacks = "lacks" if place not in found else f"has {found[place]} instead of {kind} as"
+    recorded, kinds = checkpoint.get(LAYOUT), layout(checkpoint)
+    for place, kind in (recorded if isinstance(recorded, Mapping) else _ESSENTIAL).items():
+        if kinds.get(place) != kind:
+            lacks = "lacks" if place not in kinds else f"has {kinds[place]} instead of {kind} as"
             raise PhmrunError(
                 f"training cannot go on from this checkpoint: it {lacks} {place}",
                 where=str(path),
@@ -172,10 +180,10 @@ def require_whole(checkpoint: Mapping[str, Any], path: Path) -> None:
 
 
 def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
-    """The weights in a checkpoint.
+    """Return the weights of a checkpoint.
 
     Raises:
-        PhmrunError: (exit 3) There are none: the file is no checkpoint of a run.
+        PhmrunError: (exit 3) The checkpoint has no weights.
     """
     weights = checkpoint.get("state_dict")
     if (
@@ -190,19 +198,19 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
 
 
 def weights_checksum(path: Path) -> str:
-    """SHA-256 of a checkpoint's weights: of names, kinds, shapes and bits, whatever else the file holds."""
-    found = hashlib.sha256()
+    """Return the SHA-256 of a checkpoint's weights: names, types, shapes and bits."""
+    digest = hashlib.sha256()
     for name, weight in sorted(weights_of(load_checkpoint(path), path).items()):
-        found.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
-        found.update(weight.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+        digest.update(weight.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Gives a module its weights.
+    """Load weights into a module; ``path`` names their file in errors.
 
     Raises:
-        PhmrunError: (exit 3) They are another network's.
+        PhmrunError: (exit 3) Names or shapes differ from the module's.
     """
     try:
         module.load_state_dict(weights)
@@ -215,10 +223,10 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -
 
 
 def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of several checkpoints' weights, entry by entry, summed in double precision.
+    """Return the mean of several checkpoints' weights, summed in double precision.
 
     Raises:
-        PhmrunError: There are no checkpoints, or one is damaged.
+        PhmrunError: (exit 3) There are no checkpoints, one is damaged, or shapes differ.
     """
     if not paths:
         raise PhmrunError("there are no checkpoints to average", valid=("training.keep_last > 1",), code=ExitCode.DATA)

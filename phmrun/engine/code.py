@@ -1,6 +1,6 @@
-"""Code that computes an experiment: where it is from, which release, and a checksum of its syntax tree.
+"""Code of an experiment: origin, release, and checksum of its syntax tree.
 
-Code of other packages is part of the run id, as plug-in files are; phmrun's own is on record only, since its changes of
+Code of other packages and plug-in files is part of the run id. Code of phmrun is only recorded, because changes of its
 mathematics have versions (:mod:`phmrun.config.identity`). Docstrings and comments do not count.
 """
 
@@ -23,11 +23,11 @@ from phmrun.registry import EMBEDDINGS, METRICS, OURS, STRUCTURES, TASKS, Announ
 
 PLUGIN = "plug-in"
 Code = dict[str, dict[str, str]]
-"""By "kind name" the place of an object, its distribution, the version and the checksum."""
+"""Place, distribution, version and checksum of objects by "kind name"."""
 
 
 def code_of(config: Experiment) -> Code:
-    """Code of the task, the network, the structures, the embeddings, the metrics and all else that the keys name."""
+    """Return the code of all registered objects that a config names, and of the task's metrics."""
     code: Code = {}
     for registry, name in _names(config):
         if name in registry:
@@ -39,7 +39,7 @@ def code_of(config: Experiment) -> Code:
 
 
 def foreign_marks(config: Experiment) -> dict[str, str]:
-    """Checksums of the installed packages' code in use, as they stand in an experiment's identity."""
+    """Return the checksums of third-party packages' code, for an experiment's identity."""
     return {
         f"package {facts['distribution']}: {name}": facts["sha256"]
         for name, facts in code_of(config).items()
@@ -48,7 +48,7 @@ def foreign_marks(config: Experiment) -> dict[str, str]:
 
 
 def _names(section: Section) -> Iterator[tuple[Registry, str]]:
-    """Registry and name of everything that the keys of a section and of its sections name."""
+    """Yield registry and name of each object that a section or its subsections name."""
     if isinstance(section, Experiment):
         yield TASKS, section.task
         network = getattr(section.model, "network", None)
@@ -71,10 +71,10 @@ def _names(section: Section) -> Iterator[tuple[Registry, str]]:
 
 
 def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
-    """Place, distribution, version and checksum of a registered object."""
+    """Return place, distribution, version and checksum of a registered object."""
     place = _place(value)
     if announcement is not None and isinstance(value, Metric) and place.startswith("phmrun.metric:"):
-        place = announcement.point.value  # it has no function of its own
+        place = announcement.point.value  # the metric has no function
     module = place.partition(":")[0]
     if announcement is None:
         return {"place": place, "distribution": PLUGIN, "version": "", "sha256": _checksum(module)}
@@ -83,13 +83,13 @@ def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
         facts = {"distribution": announcement.distribution, "version": announcement.version}
         return {"place": place, **facts, "sha256": _package_checksum(package)}
     top = module.partition(".")[0]
-    # An optimizer of torch, say, is known by torch's version.
+    # An object of another library, such as torch's optimizers, is identified by the library's version.
     digest = _checksum(module) if top == OURS else hashlib.sha256(f"{top} {_version(top)}".encode()).hexdigest()
     return {"place": place, "distribution": OURS, "version": announcement.version, "sha256": digest}
 
 
 def _place(value: Any) -> str:
-    """``module:name`` of the class or function behind a registered object."""
+    """Return ``module:name`` of a registered object's class or function."""
     if isinstance(value, Metric):
         value = value.measure or value.read_items or value
     while isinstance(value, partial):
@@ -98,7 +98,7 @@ def _place(value: Any) -> str:
         return value.place
     value = getattr(value, "build", value) if not inspect.isclass(value) else value
     if not (inspect.isclass(value) or inspect.isroutine(value)):
-        # A task is known by the module of its data.
+        # A task is identified by the module of its data.
         texts = (getattr(value, field.name) for field in fields(value)) if is_dataclass(value) else ()
         place = next((text for text in texts if isinstance(text, str) and ":" in text and " " not in text), None)
         if place is not None:
@@ -109,16 +109,16 @@ def _place(value: Any) -> str:
 
 @cache
 def _checksum(module: str) -> str:
-    """SHA-256 of the syntax tree of a module; of its name if it has no source."""
+    """Return the SHA-256 of a module's syntax tree, or of its name without a source."""
     file = getattr(sys.modules.get(module), "__file__", None)
-    path = Path(file) if file and file.endswith(".py") else _found(module)
+    path = Path(file) if file and file.endswith(".py") else _source_file(module)
     return hashlib.sha256((_tree(path) if path else module).encode()).hexdigest()
 
 
 @cache
 def _package_checksum(top: str) -> str:
-    """SHA-256 of the syntax trees of all modules of a package."""
-    path = _found(top)
+    """Return the SHA-256 of the syntax trees of a package's modules."""
+    path = _source_file(top)
     if path is None:
         return hashlib.sha256(top.encode()).hexdigest()
     files = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]
@@ -126,13 +126,13 @@ def _package_checksum(top: str) -> str:
     return hashlib.sha256("\n".join(trees).encode()).hexdigest()
 
 
-def _found(module: str) -> Path | None:
+def _source_file(module: str) -> Path | None:
     spec = importlib.util.find_spec(module)
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
 def _tree(path: Path) -> str:
-    """A file's code in one form, without comments and docstrings."""
+    """Return a file's code in canonical form, without comments and docstrings."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError) as error:

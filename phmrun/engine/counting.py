@@ -1,4 +1,4 @@
-"""How many parameters a configured model has: built on the meta device, so that no weight is allocated."""
+"""Parameter counts of a configured model, built on the meta device."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,28 +14,32 @@ from phmrun.layers.structure import Application
 from phmrun.registry import EMBEDDINGS
 
 BYTES = 4
-"""Bytes of a weight, a gradient, or a number of the optimizer's state, in single precision."""
+"""Bytes of a number in single precision."""
 
 TOKENS = 4096
-"""Vectors at a time, over which the building of W is spread in counts of multiplications."""
+"""Number of vectors over which the cost of building W is averaged."""
 
 
 def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -> dict[str, Any]:
-    """Counts of the model that ``train`` would build.
+    """Return the parameter counts of the model that ``train`` would build.
 
     Args:
-        config: The resolved config.
-        sizes: Of the vocabulary; unless given, the sizes that the config asks for.
+        config: Resolved config.
+        sizes: Sizes of the vocabulary. Default: those of the config.
 
     Returns:
-        ``total``, what is kept; ``trained_total``, with what only training has; ``dense_total`` (the same model with
-        dense maps, and one table in the place of an embedding of several matrices); ``by_scope`` and ``modules``, whose
-        entries have ``count`` and ``dense``; ``block_matrices``, the weight matrices inside the blocks; ``memory``,
-        bytes in single precision of weights, gradients and the optimizer's state; ``multiplications`` that the weight
-        matrices take for one vector each, in all and by scope.
+        Dictionary with the keys:
+
+        - ``total``: parameters of the trained model.
+        - ``trained_total``: trainable parameters, with those that only training needs.
+        - ``dense_total``: parameters of the same model with dense maps, and one table for a structured embedding.
+        - ``by_scope``, ``modules``: ``count`` and ``dense`` of each part and of each module.
+        - ``block_matrices``: ``count`` and ``dense`` of the structured matrices except embedding and output.
+        - ``memory``: bytes of weights, gradients and optimizer state in single precision.
+        - ``multiplications``: multiplications of all weight matrices for one vector each.
 
     Raises:
-        PhmrunError: Sizes and structures that do not go together.
+        PhmrunError: (exit 2) Sizes and structures do not fit.
     """
     counts = count_network(network_without_weights(config, sizes), config.training.optimizer.name)
     if config.embedding.structure not in EMBEDDINGS:
@@ -49,13 +53,16 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
 
 
 def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:
-    """The network of an experiment without weights."""
+    """Return the network of an experiment on the meta device."""
     with torch.device("meta"):
         return build_module(config, *(sizes or config.sizes)).network
 
 
 def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]:
-    """The counts of a network, wherever its weights are, trained by ``optimizer``; see :func:`count_parameters`."""
+    """Return the counts of a network on any device: see :func:`count_parameters`.
+
+    ``optimizer`` is the registry's name of the optimizer, for its memory.
+    """
     state = optimizer_kind(optimizer).state
     modules = list(_modules(network))
     trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
@@ -68,7 +75,7 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
     for scope, entry in scopes.items():
         entry["multiplications"] = multiplications.get(scope, 0)
     total = sum(entry["count"] for entry in scopes.values())
-    # What the layer's structure divides by n: embeddings and output have structures of their own.
+    # Matrices of the section "layer": embeddings and output have their own structures.
     blocks = [module for module in modules if module["structure"] and module["scope"] not in ("embedding", "output")]
     return {
         "total": total,
@@ -90,18 +97,21 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
 
 
 def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
-    """Every module that owns parameters, once, in the order of the network; shared ones where they first stand."""
+    """Yield an entry for each module that has parameters, in the network's order.
+
+    Shared parameters are counted at their first module.
+    """
     seen: set[int] = set()
     for name, module in network.named_modules():
-        # What only training has, such as the dense half of a guided matrix, is not kept and so not counted.
+        # Parameters of training alone, such as the dense half of a guided matrix, are not counted.
         temporary = module.temporary if isinstance(module, Structure) else ()
-        own = [
+        parameters = [
             parameter
             for label, parameter in module.named_parameters(recurse=False)
             if id(parameter) not in seen and label not in temporary
         ]
-        seen.update(id(parameter) for parameter in own)
-        count = sum(parameter.numel() for parameter in own)
+        seen.update(id(parameter) for parameter in parameters)
+        count = sum(parameter.numel() for parameter in parameters)
         if not count:
             continue
         structured = isinstance(module, Structure)
@@ -112,16 +122,17 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
             "kind": "matrix" if structured else "norm" if isinstance(module, nn.LayerNorm | nn.RMSNorm) else "other",
             "count": count,
             "dense": module.out_features * module.in_features if isinstance(module, Structure) else count,
-            "shape": [module.out_features, module.in_features] if structured else [list(p.shape) for p in own],
+            "shape": [module.out_features, module.in_features] if structured else [list(p.shape) for p in parameters],
         }
 
 
 def _multiplications(network: nn.Module) -> dict[str, int]:
-    """By scope, the multiplications of all weight matrices for one vector each, W built once for ``TOKENS`` of them.
+    """Return the multiplications of all weight matrices for one vector each, by scope.
 
-    A table that is only looked up takes none. An LSTM's kernel reads W, whatever else its structure could do.
+    The cost of building W is divided by ``TOKENS``. A table that is only looked up takes none. An LSTM's kernel always
+    reads W.
     """
-    found: dict[str, int] = {}
+    by_scope: dict[str, int] = {}
     for name, module in network.named_modules():
         if isinstance(module, Embedding | Structure):
             continue
@@ -129,11 +140,11 @@ def _multiplications(network: nn.Module) -> dict[str, int]:
             if isinstance(structure, Structure):
                 way: Application | None = None if structure.bilinear else "dense"
                 number = structure.multiplications(TOKENS, module.application if isinstance(module, Linear) else way)
-                found[scope_of(name)] = found.get(scope_of(name), 0) + number
-    return {scope: number // TOKENS for scope, number in found.items()}
+                by_scope[scope_of(name)] = by_scope.get(scope_of(name), 0) + number
+    return {scope: number // TOKENS for scope, number in by_scope.items()}
 
 
 def scope_of(name: str) -> str:
-    """The part of the network that a module belongs to: encoder, decoder, embedding, output."""
+    """Return a module's part of the network: "encoder", "decoder", "embedding", "output"."""
     first = name.partition(".")[0]
     return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")

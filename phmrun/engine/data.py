@@ -1,4 +1,4 @@
-"""What every task's data module offers to the rest of the runner, and how prepared items reach the network."""
+"""Data modules: interface of a task's data, batching of prepared items, checks of their figures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,27 +21,27 @@ from phmrun.text.store import Kept, Prepared
 
 
 class Vocabulary(Kept, Protocol):
-    """What turns a task's text into numbers; it travels in the run directory."""
+    """Mapping of a task's text to numbers; it is saved in the run directory."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """What the network is built for."""
+        """Sizes of vocabularies and label sets, as the network takes them."""
 
 
 V = TypeVar("V", bound=Vocabulary)
 
 
 class DataModule(Generic[V]):
-    """Data of one experiment: where they come from, how they are batched, what is to be known about them.
+    """Data of an experiment: files, preparation, batches, statistics.
 
     Args:
-        files: What belongs to each split; a split that is there can be scored.
-        fingerprints: What the run id must know of the data beyond the config: SHA-256 sums by name.
+        files: Files of each split, by name; these splits can be scored.
+        fingerprints: SHA-256 sums by name that the run id depends on beside the config.
 
     Attributes:
-        start_step: Optimizer steps already done; the first training batch is the one after them.
-        unit: What losses are averaged over, in the plural: "tokens".
-        trainer: Lightning's trainer while it trains on the data, else ``None``.
+        start_step: Optimizer steps so far; training batches start after them.
+        unit: Units over which losses are averaged, in the plural: "tokens".
+        trainer: Lightning's trainer during training, else ``None``.
     """
 
     unit = "items"
@@ -56,34 +56,41 @@ class DataModule(Generic[V]):
 
     @property
     def pinned(self) -> bool:
-        """True if training batches go to a GPU: from page-locked memory they are copied while it computes."""
+        """True if training runs on a GPU, which copies page-locked batches while it computes."""
         strategy = getattr(self.trainer, "strategy", None)
         return strategy is not None and strategy.root_device.type == "cuda"
 
     @property
     def share(self) -> tuple[int, int]:
-        """This process's number, and how many there are."""
+        """Rank of this process, and number of processes."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def require(self, split: str) -> None:
-        """Raise a `PhmrunError` (exit code 3) if there are no data of a split."""
+        """Check that a split has data.
+
+        Raises:
+            PhmrunError: (exit 3) It has none.
+        """
         if split not in self.files:
             hint = "Name your own files, as in --train FILE --dev FILE, or a dataset: `phmrun data list`."
             raise PhmrunError(f"there are no {split} data", where="data", hint=hint, code=ExitCode.DATA)
 
     def sources(self, split: str) -> Sequence[Path]:
-        """Return the files that a split is read from; a module whose ``files`` holds no paths overrides it."""
-        found = self.files[split]
-        paths = found if isinstance(found, list | tuple) else (found,)
+        """Return the files of a split.
+
+        A module whose ``files`` are not paths overrides it.
+        """
+        files = self.files[split]
+        paths = files if isinstance(files, list | tuple) else (files,)
         return [path for path in paths if isinstance(path, Path)]
 
     def fingerprints(self) -> dict[str, str]:
-        """What the run id must know of the data beyond the config: SHA-256 sums by name."""
+        """Return the SHA-256 sums by name that the run id depends on beside the config."""
         return self._fingerprints
 
     @cached_property
     def prepared(self) -> Prepared[V, Any]:
-        """The data read, checked and encoded, or found so in the cache."""
+        """Prepared data: read, checked and encoded, or loaded from the cache."""
         raise NotImplementedError
 
     @property
@@ -95,37 +102,37 @@ class DataModule(Generic[V]):
             return None
 
     def prepare(self) -> None:
-        """Makes what is :attr:`prepared`; afterwards the other methods work."""
+        """Prepare the data; the other methods need it."""
         _ = self.prepared
 
     @property
     def vocabulary(self) -> V:
-        """What turns text into numbers."""
+        """Vocabulary of the prepared data."""
         return self.prepared.vocabulary
 
     def statistics(self) -> dict[str, Any]:
-        """Sizes of the prepared data, all of it JSON."""
+        """Return the sizes of the prepared data as a JSON object."""
         return self.prepared.statistics
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Optimizer steps of ``world`` processes in so many passes over the training data."""
+        """Return the optimizer steps of ``world`` processes in ``epochs`` passes over the training data."""
         raise NotImplementedError
 
     def inputs(self, split: str) -> Iterator[str]:
-        """The items of a split as ``phmrun predict`` takes them: lines, of which an item may have several."""
+        """Yield the input lines of a split for ``phmrun predict``; an item may have several."""
         raise NotImplementedError
 
     def train_dataloader(self) -> Iterable[Any]:
-        """Training batches without end, from the one after ``start_step`` on; this process's share."""
+        """Return an endless iterable of this process's training batches after ``start_step``."""
         raise NotImplementedError
 
     def validation_batches(self) -> Iterable[Any]:
-        """The validation data, each item once; this process's share."""
+        """Return this process's validation batches; each item occurs once."""
         raise NotImplementedError
 
 
 def contents(vocabulary: Vocabulary) -> dict[str, str]:
-    """Checksums of the files that a vocabulary is kept in."""
+    """Return the SHA-256 sums of a vocabulary's files, by path."""
     with TemporaryDirectory() as directory:
         vocabulary.save(Path(directory))
         files = [path for path in Path(directory).rglob("*") if path.is_file()]
@@ -134,15 +141,15 @@ def contents(vocabulary: Vocabulary) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Batching:
-    """How items become batches.
+    """Settings of batching.
 
     Args:
-        unit: What ``size`` counts: "tokens" or "sentences".
-        size: Most tokens (padded, of the longer side), or items, per micro-batch.
+        unit: Unit of ``size``: "tokens" or "sentences".
+        size: Maximum tokens (with padding, of the longer side), or items, per micro-batch.
         accumulate: Micro-batches per optimizer step and process.
-        seed: Seed of the batch order.
-        workers: Processes that load training batches; 0: none beside this one.
-        order: "bucketed" by length and drawn anew in each epoch, or as in the "file".
+        seed: Random seed of the batch order.
+        workers: Additional processes that load training batches.
+        order: "bucketed": by length, shuffled in each epoch; "file": order of the file.
     """
 
     unit: Unit
@@ -154,13 +161,13 @@ class Batching:
 
 
 def batching_of(config: Experiment) -> Batching:
-    """What an experiment says of it."""
+    """Return the batching of a config."""
     batch, seed, workers = config.batch, config.seed, config.hardware.workers
     return Batching(batch.unit, batch.size, config.training.accumulate, seed, workers, batch.order)
 
 
 class BucketedData(DataModule[V]):
-    """Items in batches of like length, whose order is a pure function of seed and epoch."""
+    """Data in batches of similar length or in file order; shuffling depends on seed and epoch only."""
 
     def __init__(
         self,
@@ -172,20 +179,23 @@ class BucketedData(DataModule[V]):
         self.batching = batching
 
     def batches(self, split: str) -> Dataset[Any]:
-        """Turns a :class:`Batch` of a split into tensors."""
+        """Return a dataset that maps each :class:`Batch` of a split to tensors."""
         raise NotImplementedError
 
     def lengths(self, split: str) -> tuple[ArrayLike, ...]:
-        """Tokens of each item of a split, of one side or of two."""
+        """Return the tokens of each item, ``[items]``, for one or two sides."""
         raise NotImplementedError
 
     def weights(self) -> ArrayLike | None:
-        """What each training item counts for in the loss; ``None``: its target tokens and the end token."""
+        """Return the loss units of each training item.
+
+        ``None`` stands for its target tokens and the end token.
+        """
         return None
 
     @cached_property
     def plan(self) -> BatchPlan:
-        """How the training split is cut into batches."""
+        """Batches of the training split."""
         weights = self.weights()
         first, *_, last = self.lengths("train") * 2
         ordered = self.batching.order == "file"
@@ -198,18 +208,18 @@ class BucketedData(DataModule[V]):
         return BatchStream(self.plan, seed=seed, start=start, accumulate=accumulate, rank=rank, world=world)
 
     def steps_in_epochs(self, epochs: int, world: int) -> int:
-        """Optimizer steps of ``world`` processes in so many passes over the training data."""
+        """Return the optimizer steps of ``world`` processes in ``epochs`` passes over the training data."""
         return self._stream(world=world).steps_in_epochs(epochs)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Training batches without end, from the one after ``start_step`` on; this process's share."""
+        """Return an endless loader of this process's training batches after ``start_step``."""
         rank, world = self.share
         stream = self._stream(self.start_step * self.batching.accumulate * world, rank, world)
         seed, workers = self.batching.seed, self.batching.workers
         return loader(stream, self.batches("train"), seed=seed, workers=workers, pinned=self.pinned)
 
     def validation_batches(self) -> DataLoader[Any]:
-        """The validation data, each item once, longest first; this process's share."""
+        """Return this process's validation batches, longest items first; each item occurs once."""
         rank, world = self.share
         unit, size = self.batching.unit, self.batching.size
         rows = evaluation_batches(*self.lengths("dev"), unit=unit, size=size, rank=rank, world=world)
@@ -220,34 +230,37 @@ class BucketedData(DataModule[V]):
 def loader(
     sampler: Any, dataset: Dataset[Any], *, seed: int, workers: int = 0, pinned: bool = False
 ) -> DataLoader[Any]:
-    """Load batches made whole by their dataset. Nothing is drawn from the global random state.
+    """Return a loader of whole batches; the global random state is not used.
 
     Args:
-        sampler: Yields what the dataset turns into batches.
-        dataset: Makes the batches.
-        seed: Seed of the loader's own generator.
-        workers: Processes beside this one.
-        pinned: Put batches into page-locked memory.
+        sampler: Yields the indices of batches.
+        dataset: Maps an index to a batch.
+        seed: Random seed of the loader's own generator.
+        workers: Additional processes.
+        pinned: Copy batches to page-locked memory.
     """
     generator = torch.Generator().manual_seed(seed)
-    as_it_is = nn.Identity()  # batches come as tensors already
+    identity = nn.Identity()  # the dataset's batches are tensors
     return DataLoader(
         dataset,
         sampler=sampler,
         batch_size=None,
         num_workers=workers,
         generator=generator,
-        collate_fn=as_it_is,
+        collate_fn=identity,
         pin_memory=pinned,
     )
 
 
 DOUBTFUL = 0.5
-"""The share of unknown words from which on the data are doubted."""
+"""Share of unknown words from which there is a warning."""
 
 
 def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
-    """What is odd in prepared data, in a sentence each: own files both learnt from and scored on, and odd figures."""
+    """Yield warnings about prepared data.
+
+    They concern the user's files that are both trained on and scored, and :func:`odd_figures`.
+    """
     if config.data.name == "files":
         learnt = {path.resolve() for path in data.sources("train")}
         for split in ("test",) if config.data.hold_out else ("dev", "test"):
@@ -257,7 +270,7 @@ def doubts(config: Experiment, data: DataModule[Any]) -> Iterator[str]:
 
 
 def odd_figures(statistics: Mapping[str, Any]) -> Iterator[str]:
-    """What is odd in the figures of some data, in a sentence each.
+    """Yield warnings about figures of data: many unknown words, labels without items.
 
     Args:
         statistics: Counts by split, as a run's ``parameters.json`` has them.

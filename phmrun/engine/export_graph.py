@@ -1,4 +1,4 @@
-"""A trained network as one function of tensors: what is handed over to tools that know nothing of phmrun."""
+"""Trained network as a function of tensors, for export to other tools."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from phmrun.text.vocabulary import EOS
 
-LONGEST = 512  # most tokens of an input of an exported graph: the length of its position table
-MOST = 4096  # largest batch of an exported graph
+LONGEST = 512  # maximum tokens of an exported graph's input: length of its position table
+MOST = 4096  # maximum batch size of an exported graph
 UNROLLED = "its LSTMs read to the end of each sentence, and a graph of them has a part for every step"
 
 Run = Callable[..., Tensor | tuple[Tensor, ...]]
@@ -17,31 +17,40 @@ Run = Callable[..., Tensor | tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class ExportGraph:
-    """One function of tensors, in evaluation mode, with every structure folded into plain dense layers."""
+    """Function of tensors in evaluation mode, with all structures folded into dense layers.
 
-    network: nn.Module  # the folded network; what a file of weights holds
-    function: nn.Module  # what maps the inputs, in their order, to the outputs by means of `network`
-    reference: Run  # the same by the trained network itself
-    # the inputs' names, and the names of their sizes: `{"source": ("batch", "source_length")}`. The same name is the
-    # same size; a number is a size that is fixed.
+    Attributes:
+        network: Folded network, whose weights are exported.
+        function: Module that maps the inputs, in order, to the outputs by ``network``.
+        reference: Same function by the trained network.
+        inputs: Names of the inputs' dimensions: ``{"source": ("batch", "source_length")}``. Equal names are equal
+            sizes; a number is a fixed size.
+        outputs: Names of the outputs.
+        largest: Maximum of each named size.
+        examples: Inputs of several sizes, on which both functions must agree; the first are used for tracing.
+        facts: Metadata for the exported file, such as the id of the padding token.
+        untraceable: Reason why only weights can be exported; empty if there is a graph.
+        parts: Functions of single search steps by name; ONNX files have them instead of the whole.
+    """
+
+    network: nn.Module
+    function: nn.Module
+    reference: Run
     inputs: Mapping[str, Sequence[str | int]]
     outputs: Sequence[str]
-    largest: Mapping[str, int]  # the most that each named size can be
-    # inputs of several sizes, on which both functions must agree; a graph is traced with the first ones
+    largest: Mapping[str, int]
     examples: Sequence[tuple[Tensor, ...]]
-    # what a reader of the file must know, such as the number of the padding token
     facts: Mapping[str, str] = field(default_factory=dict)
-    untraceable: str = ""  # why there is no graph of it, only weights; empty where there is one
-    # the functions that a search calls step by step, by name; ONNX has them in the place of the whole
+    untraceable: str = ""
     parts: Mapping[str, "ExportGraph"] = field(default_factory=dict)
 
 
 def outputs_of(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """All outputs of a function, also where there is one only."""
+    """Return the outputs of a function as a tuple, even if there is only one."""
     outputs = run(*inputs)
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def random_tokens(generator: torch.Generator, vocabulary: int, batch: int, length: int) -> Tensor:
-    """Tokens that are not special, ``[batch, length]``."""
+    """Return random ids of tokens that are not special, ``[batch, length]``."""
     return torch.randint(EOS + 1, vocabulary, (batch, length), generator=generator)

@@ -1,4 +1,4 @@
-"""Adam as in Dozat's Parser-v2: rows of tables without a gradient wait, and the update is clipped, not the gradient.
+"""Adam of Dozat's Parser-v2: lazy rows of tables, clipped updates instead of gradients.
 
 Update of a weight: lr · m̂ / √(v̂ + ε), with the bias-corrected means m̂ and v̂ of the gradient and of its square.
 Source: github.com/tdozat/Parser-v2, parser/neural/optimizers (Apache-2.0).
@@ -19,12 +19,12 @@ class LazyAdam(Optimizer):
     """Adam with ε inside the root, lazy rows and a limit on the norm of the whole update.
 
     Args:
-        params: Parameters, or groups of them; a group with ``lazy`` true holds tables, whose rows without any gradient
-            keep their means and do not count the step.
+        params: Parameters or parameter groups. In a group with ``lazy=True``, rows whose gradient is zero are not
+            updated, keep their means and do not count the step.
         lr: Learning rate.
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the mean of the squares, inside the root.
-        clip_update: Greatest norm of the update of all parameters together; 0: no limit.
+        clip_update: Maximum norm of the update of all parameters together; 0: no limit.
     """
 
     def __init__(
@@ -40,7 +40,10 @@ class LazyAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient; entries that are not finite count as 0."""
+        """Update all parameters that have a gradient.
+
+        Entries of gradients that are not finite count as 0. Returns the loss of ``closure``, ``None`` without one.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -81,7 +84,7 @@ class LazyAdam(Optimizer):
 
 
 def table_groups(network: nn.Module) -> list[dict[str, Any]]:
-    """The parameters of a network as two groups: dense tables that are looked up, whose rows are lazy, and the rest."""
+    """Return a network's parameters in two groups: dense embedding tables (lazy) and the rest."""
     tables = {
         id(module.structure.matrix)
         for module in network.modules()

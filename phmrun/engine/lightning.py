@@ -1,11 +1,11 @@
-"""Lightning, as the engine uses it: its view of a task's module and data while a model trains.
+"""Lightning's view of a task's module and data during training.
 
-Tasks write a plain :class:`~phmrun.engine.module.TrainingModule` and :class:`~phmrun.engine.data.DataModule`, so that
-what only uses a trained network does without Lightning.
+Tasks define a plain :class:`~phmrun.engine.module.TrainingModule` and :class:`~phmrun.engine.data.DataModule`, so
+trained networks are used without Lightning.
 
-Lightning loads torchmetrics, which loads transformers, SciPy and Matplotlib where they are installed: 3.5 of the 5.9
-seconds of CPU time that Lightning took to load. For as long as it loads, these are not found. Who wants torchmetrics'
-scores that need them imports torchmetrics first, as a plug-in does at its top.
+Lightning imports torchmetrics, which imports transformers, SciPy and Matplotlib if they are installed. That takes 3.5
+of 5.9 seconds of CPU time, so these packages are hidden during the import. Code that needs torchmetrics' scores with
+these packages must import torchmetrics first, for example at the top of a plug-in.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,14 +25,17 @@ UNUSED = {"matplotlib", "scipy", "transformers"}
 
 @contextmanager
 def _unused_not_found() -> Iterator[None]:
-    """What torchmetrics asks for packages finds none of the unused ones; a release that asks otherwise finds all."""
+    """Hide the unused packages from torchmetrics within the block.
+
+    It does nothing if torchmetrics checks for packages by other functions.
+    """
     version, available = getattr(imports, "_version", None), getattr(imports, "package_available", None)
 
     def version_of(name: str) -> str:
         if name in UNUSED:
             raise PackageNotFoundError(name)
-        found: str = version(name)  # type: ignore[misc]
-        return found
+        installed: str = version(name)  # type: ignore[misc]
+        return installed
 
     def is_available(name: str) -> bool:
         return name not in UNUSED and available is not None and available(name)
@@ -65,37 +68,40 @@ __all__ = [
 
 
 TEACHER = "teacher"
-"""Key of a checkpoint under which what a teacher remembers is."""
+"""Key of the teacher's state in a checkpoint."""
 
 
 class LightningTraining(pl.LightningModule):
-    """Hands Lightning's calls on to a task's module; a checkpoint's weights have the names that they have there."""
+    """Lightning module that forwards all calls to a task's module.
+
+    Names of weights in checkpoints are those of the task's module.
+    """
 
     def __init__(self, objective: TrainingModule) -> None:
         super().__init__()
         self.objective = objective
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Lightning notes the hook that it calls, forty times a step: no parameter or module, which torch would ask."""
+        """Set an attribute; skips torch's checks for the name of the running hook, set 40 times a step."""
         if name == "_current_fx_name":
             self.__dict__[name] = value
         else:
             super().__setattr__(name, value)
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
-        """The loss of a batch; see :meth:`TrainingModule.training_step`."""
+        """Return the loss of a batch: see :meth:`TrainingModule.training_step`."""
         return self.objective.training_step(batch, batch_index)
 
     def configure_optimizers(self) -> Any:
-        """The optimiser and its schedule."""
+        """Return the optimizer and its schedule."""
         return self.objective.configure_optimizers()
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """What the task does before an optimizer step."""
+        """Call the task's hook before an optimizer step."""
         self.objective.on_before_optimizer_step(optimizer)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds what the task keeps beyond the weights."""
+        """Add the states of the task and of the teacher to a checkpoint."""
         self.objective.on_save_checkpoint(checkpoint)
         if self.objective.teacher:
             checkpoint[TEACHER] = {}
@@ -103,43 +109,43 @@ class LightningTraining(pl.LightningModule):
             self.objective.teacher.module.on_save_checkpoint(checkpoint[TEACHER])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Gives it back to the task."""
+        """Restore the states of the task and of the teacher."""
         self.objective.on_load_checkpoint(checkpoint)
         if self.objective.teacher:
             self.objective.teacher.module.trainer = self.objective.trainer
             self.objective.teacher.module.on_load_checkpoint(checkpoint.get(TEACHER, {}))
 
     def state_dict(self, *arguments: Any, **keywords: Any) -> dict[str, Any]:  # type: ignore[override]
-        """The task's module's, so that its names do not tell of this wrapper."""
+        """Return the ``state_dict`` of the task's module."""
         return self.objective.state_dict(*arguments, **keywords)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Into the task's module."""
+        """Load weights into the task's module."""
         return self.objective.load_state_dict(state_dict, strict, assign)
 
 
 class LightningData(pl.LightningDataModule):
-    """Hands a task's training batches to Lightning."""
+    """Lightning data module that returns a task's training batches."""
 
     def __init__(self, source: DataModule) -> None:
         super().__init__()
         self.source = source
 
     def train_dataloader(self) -> Iterable[Any]:
-        """Training batches without end, from the one after the source's ``start_step`` on."""
+        """Return an endless iterable of training batches after the source's ``start_step``."""
         return self.source.train_dataloader()
 
 
 class Unprofiled(PassThroughProfiler):
-    """No profiler, without a generator around each of the hundred hooks of a step."""
+    """Profiler that does nothing, without a generator per hook (about 100 a step)."""
 
     _NOTHING = nullcontext()
 
     def profile(self, action_name: str) -> Any:
-        """Nothing around the hook."""
+        """Return an empty context."""
         return self._NOTHING
 
 
 def window_completed(trainer: pl.Trainer) -> bool:
-    """Whether the batch that has just been processed completed an optimizer step."""
+    """True if the last processed batch completed an optimizer step."""
     return trainer.fit_loop.epoch_loop.batch_progress.total.ready % trainer.accumulate_grad_batches == 0

@@ -1,7 +1,7 @@
-"""Losses of networks that predict classes, by the names of the registry.
+"""Losses of classifiers, by the names of the registry.
 
-A loss is a function ``loss(logits, targets, *, smoothing) -> Tensor`` of logits ``[items, classes]`` and class numbers
-``[items]``; it returns the sum over the items, in nats. Validations report the cross-entropy whatever the loss.
+A loss is a function ``loss(logits, targets, *, smoothing) -> Tensor`` of logits ``[items, classes]`` and class ids
+``[items]``. It returns the sum over the items, in nats. Validations always report the cross-entropy.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Criterion = Callable[..., Tensor]
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """Σ_i (1 - ε)·(-log p_i[y_i]) + ε·mean_c(-log p_i[c])."""
+    """Return Σ_i (1 - ε)·(-log p_i[y_i]) + ε·mean_c(-log p_i[c]), where ε is ``smoothing``."""
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
 
@@ -23,7 +23,7 @@ def criterion(name: str) -> Criterion:
     """Return the loss of a name.
 
     Raises:
-        PhmrunError: There is no such loss.
+        PhmrunError: (exit 2) There is no such loss.
     """
     loss: Criterion = LOSSES.get(name, where="training.loss")
     return loss
