@@ -1,5 +1,6 @@
 """Generated pages of the documentation: the command line, and the pictures of results."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from typer.cli import get_docs_for_click
 from phmrun.cli.app import whole
 
 PAGE = "reference/cli.md"
+ROLE = re.compile(":(?:meth|class|func|data|mod|attr|exc):(?=<code>)")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -21,3 +23,8 @@ def on_files(files: Files, config: Any) -> Files:
     for picture in sorted(project.glob("results/*/*.svg")):
         files.append(File.generated(config, picture.relative_to(project).as_posix(), abs_src_path=str(picture)))
     return files
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page without the roles that docstrings have for editors, as in ``:meth:`check```."""
+    return ROLE.sub("", html)

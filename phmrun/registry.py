@@ -136,7 +136,7 @@ class Registry:
         if name in self._announced and not _is_at(value, self._only(name).point.value):
             raise PhmrunError(f"the {self.kind} name {name!r} is reserved by {self._only(name).origin}")
         taken = self._registered.get(name, value)
-        former, new = (str(getattr(thing, "__qualname__", thing)) for thing in (taken, value))
+        former, new = (_title_of(thing) for thing in (taken, value))
         if former != new:
             raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{former}")
         self._registered[name] = value
@@ -159,6 +159,11 @@ def networks(family: str) -> Registry:
     Families are "sva", "lm", "sequence_to_sequence" and those of packages.
     """
     return Registry("network", f"phmrun.networks.{family}")
+
+
+def _title_of(value: Any) -> str:
+    """Qualified name or text of an object, without addresses: the same if a plug-in file is loaded again."""
+    return re.sub(" at 0x[0-9a-f]+", "", str(getattr(value, "__qualname__", value)))
 
 
 def _is_at(value: Any, place: str) -> bool:

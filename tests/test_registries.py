@@ -92,6 +92,17 @@ def test_a_plug_in_brings_network_loss_optimizer_schedule_and_dataset(tmp_path):
     assert "valid: cross-entropy, focal" in " ".join(wrong.stderr.split())
 
 
+def test_a_plug_in_with_a_metric_is_loaded_twice_in_one_process(tmp_path):
+    path = tmp_path / "again.py"
+    path.write_text(
+        "from phmrun.metric import Metric\n"
+        "from phmrun.registry import METRICS\n"
+        "def measure(sums):\n    return sums[..., 0]\n"
+        "METRICS.add('loaded-twice', Metric('loaded-twice', measure=measure))\n"
+    )
+    assert registry.load_plugin(path) == registry.load_plugin(path)
+
+
 def test_names_are_listed_without_importing_torch():
     code = (
         "import sys\n"

@@ -15,7 +15,17 @@ from phmrun.registry import STRUCTURES, TASKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-PAGES = ["first-steps", "own-data", "own-layer", "reading-a-table", "python", "run-directory"]
+PAGES = [
+    "first-steps",
+    "own-data",
+    "own-layer",
+    "own-parts",
+    "compare-my-layer",
+    "re-run-a-table",
+    "reading-a-table",
+    "python",
+    "run-directory",
+]
 
 
 def blocks(page):
@@ -23,7 +33,10 @@ def blocks(page):
 
 
 def run_command(line, monkeypatch):
-    """Run one line of a console block: a phmrun command, possibly with text piped into it."""
+    """Run one line of a console block: a phmrun command, possibly with text piped into it, or ``export NAME=VALUE``."""
+    if line.startswith("export "):
+        monkeypatch.setenv(*line.removeprefix("export ").split("=", 1))
+        return
     *before, command = line.split(" | ")
     words = shlex.split(command)
     assert words[0] == "phmrun", line
