@@ -303,5 +303,5 @@ def _flushed(code: str | int | None) -> str | int | None:
 
 
 def _discard_output() -> None:
-    """Redirect standard output to the null device, so that the interpreter's last flush does not fail."""
+    """Redirect standard output to the null device for the interpreter's last flush."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

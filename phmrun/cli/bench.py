@@ -144,7 +144,7 @@ def bench_run(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Measure a run's model on its data: speed of training and decoding, and peak memory.
+    """Measure training speed, decoding speed and memory of a run's model.
 
     Training speed is in units of the loss per second: target tokens, words or sentences. Translations are decoded
     greedily and with beam size 5, other tasks as in `phmrun predict`; both with batches of 64 sentences and of one.

@@ -1,4 +1,4 @@
-"""``phmrun bench layers`` and ``rates``: speed of modules, and the effect of an optimizer step."""
+"""``phmrun bench layers`` and ``rates``: speed and first steps of modules."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -93,9 +93,9 @@ def bench_layers(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Measure modules relative to torch's dense ones: training, and inference with cached or uncached weights.
+    """Measure modules relative to torch's dense ones, in training and inference.
 
-    Weights in the cache are hot, others cold.
+    Inference is measured with hot (cached) and cold (uncached) weights.
 
     Inference is measured in each form of a module: dense (W built once), factored (W never built), unfolded (W built at
     each call, as after training). 'auto' is the form that phmrun chooses in training, and in inference for this number
@@ -197,7 +197,9 @@ def bench_rates(
     plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
-    """Measure the change of the output by an optimizer step of each factor, relative to a dense matrix's step.
+    """Measure how far the first optimizer step of each factor moves the output.
+
+    The reference is the step of a dense matrix.
 
     Columns: one learning rate for all parameters, and the rate by each factor's shape
     (`training.optimizer.rates=structure`). A factor with a value far below 1 hardly learns.

@@ -1,4 +1,4 @@
-"""``phmrun compress``: replace the matrices of a trained run by their nearest structured ones."""
+"""``phmrun compress``: structured matrices fitted to those of a trained run."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -111,7 +111,10 @@ def fetch_dataset(
     force: Annotated[bool, typer.Option("--force", help="Replace files with a wrong checksum.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Download the missing files of a dataset and check them; an interrupted download continues."""
+    """Download the missing files of a dataset and check them.
+
+    An interrupted download continues.
+    """
     from phmrun.datasets.fetch import fetch
 
     dataset = CATALOGUE.get(name)
@@ -147,7 +150,10 @@ def import_dataset(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Import files that you already have: check them, and copy them under the catalog's names."""
+    """Import files that you already have.
+
+    They are checked, and copied under the catalog's names.
+    """
     from phmrun.datasets.importing import import_files
 
     dataset = CATALOGUE.get(name)

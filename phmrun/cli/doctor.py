@@ -107,7 +107,7 @@ def _torch() -> Iterator[Check]:
 
 
 def _load() -> Check:
-    """Cores that other processes use now, and what runs do about it."""
+    """Check for cores that other processes use, which new runs leave free."""
     from phmrun.ledger.environment import usable_cores
     from phmrun.ledger.load import busy_cores
 

@@ -1,4 +1,4 @@
-"""``phmrun eval``: score a trained run, on any split or test file, with any decoding settings."""
+"""``phmrun eval``: score a trained run."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Format of a table on standard output: for a terminal, a README, a paper or a spreadsheet."""
+"""Format of a table on standard output: text, Markdown, LaTeX or CSV."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum

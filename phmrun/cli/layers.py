@@ -25,7 +25,10 @@ _FACTS = ("formula", "count_formula", "constraint", "source")
 
 @app.command("list")
 def list_layers(plugin: Plugin = None, as_json: Json = False) -> None:
-    """List all weight structures (W of k × d with fewer parameters) and embeddings of several matrices."""
+    """List all weight structures and embeddings.
+
+    A structure builds W of k × d from fewer parameters. An embedding has several matrices.
+    """
     load_plugins(plugin)
     with waiting("preparing"):
         facts = [_facts(name) for name in STRUCTURES.names()]
@@ -86,7 +89,7 @@ def show_layer(
 
 
 def _facts(name: str) -> dict[str, Any]:
-    """Return the facts of a structure or embedding, with an example matrix at default options if one exists."""
+    """Return the facts of a structure or embedding, with an example matrix if possible."""
     import torch
 
     layer = _found(name)

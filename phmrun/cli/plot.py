@@ -66,7 +66,10 @@ def plot_correlation(
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Plot the correlation of the dimensions of a run's embeddings; for a deep embedding, layer by layer."""
+    """Plot the correlation between dimensions of a run's embeddings.
+
+    A deep embedding is plotted layer by layer.
+    """
     load_plugins(plugin)
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
@@ -103,7 +106,7 @@ def plot_pareto(
     out: Out = None,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Plot a score against a cost, with the Pareto front of systems that no other beats in both."""
+    """Plot a score against a cost, with the Pareto front."""
     with waiting("preparing"):
         from phmrun.cli.sweep_output import tell_faults
         from phmrun.ledger import Run
@@ -130,7 +133,10 @@ def plot_pareto(
 
 @app.command("speed")
 def plot_speed(runs: RunArguments, out: Out = None, runs_dir: RunsDirectory = Path("runs")) -> None:
-    """Plot the recorded speed of training and prediction of runs; `phmrun bench run` measures it in isolation."""
+    """Plot the recorded speed of training and prediction of runs.
+
+    `phmrun bench run` measures speed in isolation.
+    """
     with waiting("preparing"):
         from phmrun.ledger import Run
         from phmrun.results.plots.runs import default_name, draw_speed, heading, labels, pace_of
@@ -150,7 +156,7 @@ def plot_tuning(
     out: Out = None,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Plot the expected best validation score of each row of a sweep against the number of trials."""
+    """Plot a sweep's expected best validation scores against the number of trials."""
     with waiting("preparing"):
         from phmrun.results.plots.sweeps import Effort, draw_tuning
         from phmrun.sweeps.planning import planned, tuned_rows

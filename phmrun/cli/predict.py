@@ -1,4 +1,4 @@
-"""``phmrun predict``: predictions of a trained run for the user's text, line by line."""
+"""``phmrun predict``: predictions of a trained run for the user's text."""
 
 import sys
 from collections.abc import Iterable, Iterator

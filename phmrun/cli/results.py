@@ -41,7 +41,10 @@ def add(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Write a file <run-id>.json for each finished run: settings, data checksums, environment, scores, histories."""
+    """Write a file <run-id>.json for each finished run.
+
+    It contains settings, data checksums, environment, scores and histories.
+    """
     from phmrun.ledger.record import record_of, write_record
     from phmrun.progress import progress
 
@@ -89,7 +92,7 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
 
 
 def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":
-    """Return the finished runs that a user names, each once: those that are only trials, and the others."""
+    """Return the finished runs that a user names: trials, and other runs."""
     from phmrun.ledger import Run, State
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
@@ -110,9 +113,10 @@ def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], 
 
 @app.command("restore")
 def restore(folder: Folder, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Restore run directories from results, for all verbs that read runs; a sweep can add seeds to them.
+    """Restore run directories from results.
 
-    They have no weights: `runs reproduce` trains one again and compares. Existing runs stay unchanged.
+    All verbs that read runs can use them, and a sweep can add seeds. They have no weights: `runs reproduce` trains one
+    again and compares. Existing runs stay unchanged.
     """
     from phmrun.results.long_table import restore_folder
 
@@ -133,7 +137,10 @@ def build(
         bool, typer.Option("--check", help="Write nothing; exit with code 3 if the page would differ.")
     ] = False,
 ) -> None:
-    """Write the page of all results from DIR/questions.yaml and the results next to it; no data needed."""
+    """Write the page of all results from DIR/questions.yaml and its results.
+
+    No data or runs are needed.
+    """
     from phmrun.report.results_page import page_of, save_pictures
 
     page = page_of(folder)

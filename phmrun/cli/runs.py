@@ -96,7 +96,10 @@ def list_runs(
 
 @app.command("show")
 def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Show a run: state, configuration, scores, size, end of its history, sample outputs, files."""
+    """Show a run.
+
+    Sections are state, configuration, scores, size, end of the history, sample outputs and files.
+    """
     from phmrun.config import load_run_config, semantic_values
     from phmrun.ledger import Run
     from phmrun.ledger.card import describe
@@ -243,7 +246,10 @@ def compare(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show the histories of runs side by side; `phmrun plot history` plots them."""
+    """Show the histories of runs side by side.
+
+    `phmrun plot history` plots them.
+    """
     from phmrun.ledger import Run, comparison
 
     selected = [Run.find(runs_dir, reference) for reference in runs]
@@ -270,7 +276,7 @@ def reproduce(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Train a finished run again from its configuration and data; compare weights and scores bit for bit.
+    """Train a finished run again and compare weights and scores bit for bit.
 
     Prints "identical", or the differences and their possible causes (exit code 4).
     """
@@ -344,7 +350,10 @@ def archive_runs(
 
 @app.command("unlock")
 def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs")) -> None:
-    """Remove the lock of a process that no longer runs, on any machine, after watching for its heartbeat."""
+    """Remove the lock of a process that no longer runs, on any machine.
+
+    The lock is watched first, and kept if its process shows a heartbeat.
+    """
     from phmrun.ledger import Run
     from phmrun.ledger.lock import HEARTBEAT, WATCHED_BEATS
 
@@ -361,7 +370,10 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
     runs_dir: RunsDirectory = Path("runs"),
 ) -> None:
-    """Delete runs with all their files; a run that a process is working on is not deleted."""
+    """Delete runs with all their files.
+
+    A run that a process is working on is not deleted.
+    """
     from phmrun.ledger import Run
 
     selected = {run.path.resolve(): run for run in (Run.find(runs_dir, reference) for reference in runs)}

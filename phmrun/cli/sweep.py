@@ -219,7 +219,10 @@ def status(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Show the progress of a sweep's cells, each running one, and the last log lines of failed ones."""
+    """Show the progress of a sweep.
+
+    Running cells are listed one by one, failed cells with the last lines of their logs.
+    """
     from phmrun.cli import sweep_output
     from phmrun.sweeps.cell_status import CellState
 
@@ -265,7 +268,10 @@ def search(
 
 @app.command("cancel")
 def cancel(file: File, seeds: Seeds = None, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Interrupt a sweep's schedulers and runs on this machine, and cancel its SLURM jobs; all can continue later."""
+    """Interrupt a sweep's runs on this machine and cancel its SLURM jobs.
+
+    All of them can continue later.
+    """
     from phmrun.cli import sweep_work
     from phmrun.sweeps.cell_status import survey
     from phmrun.sweeps.executors.slurm import cancel_jobs

@@ -31,7 +31,9 @@ def decide(
     plan: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Run seeds, look by look, until each row is decided, has all its seeds, or the time limit is reached.
+    """Run seeds, look by look, until each row is decided.
+
+    A row also ends at its maximum number of seeds, and all end at the time limit.
 
     Raises:
         PhmrunError: There is no dense baseline, or another design was fixed before.
@@ -81,7 +83,7 @@ def decide(
 
 
 def _tell_plan(statuses: Sequence[CellStatus], terms: Terms, hours: float | None, slots: int) -> None:
-    """Print minimum and maximum numbers of seeds of each row, their training time, and the time limit."""
+    """Print each row's numbers of seeds and training time, and the time limit."""
     dropped = int(any(status.cell.chose_settings for status in statuses))
     question, estimate = terms.question(main_score(statuses), dropped), Estimate(statuses)
     note(f"looks at {', '.join(map(str, question.looks))} seeds; level {question.level:g} over all rows and looks")

@@ -195,9 +195,10 @@ def tuned(made: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: 
 def hand_over(
     statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool
 ) -> None:
-    """Submit the cells that neither run nor are queued to SLURM as one array job, at most ``limit`` of them.
+    """Submit the cells to SLURM as one array job.
 
-    With ``script``, the job script is only written and printed.
+    Running and queued cells are left out, and at most ``limit`` cells are submitted. With ``script``, the job script is
+    only written and printed.
     """
     queued = slurm.queued()
     free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]

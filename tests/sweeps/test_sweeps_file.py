@@ -117,5 +117,5 @@ def test_paths_are_taken_from_the_folder_of_the_file(tmp_path, monkeypatch):
 
 
 def test_a_name_too_long_for_a_file_is_refused(written):
-    with pytest.raises(PhmrunError, match="no name of a file"):
+    with pytest.raises(PhmrunError, match="not a file name"):
         load_sweep(written({"table": "1" * 5000}))
