@@ -31,8 +31,12 @@ def evaluate(
     test: Annotated[
         Path | None, of_data(metavar="FILE", help="Another test file, in the format of the run's own files.")
     ] = None,
-    source: Annotated[Path | None, of_data("--src", metavar="FILE", help="Source file of another test set.")] = None,
-    target: Annotated[Path | None, of_data("--tgt", metavar="FILE", help="Target file of another test set.")] = None,
+    source: Annotated[
+        Path | None, of_data("--src", "--test-src", metavar="FILE", help="Source file of another test set.")
+    ] = None,
+    target: Annotated[
+        Path | None, of_data("--tgt", "--test-tgt", metavar="FILE", help="Target file of another test set.")
+    ] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:

@@ -391,6 +391,25 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
     return found
 
 
+def _test_options(config: Experiment) -> str:
+    """Options of ``phmrun eval`` that name another test set of a task."""
+    parallel = "test_source" in config.data.files
+    return "--test-src FILE --test-tgt FILE" if parallel else "--test FILE"
+
+
+def _check_number_of_files(run: Run, config: Experiment, files: Sequence[Path]) -> None:
+    """Raise a `PhmrunError` unless the test set has as many files as the task reads."""
+    options = _test_options(config)
+    if len(files) == options.count("FILE"):
+        return
+    needed = "one test file" if len(files) > 1 else "parallel text: a source file and a target file"
+    raise PhmrunError(
+        f"the task {config.task} is scored on {needed}",
+        where=", ".join(map(str, files)),
+        hint=f"Run: phmrun eval {run.id} {options}",
+    )
+
+
 def _scored(
     trained: TrainedModel, split: str, files: Sequence[Path], data: DataModule | None
 ) -> tuple[DataModule, str, str, str]:
@@ -402,6 +421,7 @@ def _scored(
     run, config = trained.run, trained.config
     build = TASKS.get(config.task).load("data")
     if files:
+        _check_number_of_files(run, config, files)
         other = config.model_copy(update={"data": config.data.testing(*files)})
         data, split = build(other, cache_dir()), "test"
     elif data is None:
@@ -414,8 +434,8 @@ def _scored(
                 error.what,
                 where=error.where,
                 valid=error.valid,
-                hint=f"If the test set has moved, name it: phmrun eval {run.id} --test FILE (parallel text: --src, "
-                "--tgt); what has the same content has the same name. Or give the run's own `phmrun train …` once more "
+                hint=f"If the test set has moved, name it: phmrun eval {run.id} {_test_options(config)}; "
+                "what has the same content has the same name. Or give the run's own `phmrun train …` once more "
                 "with the data's new place: it trains nothing and remembers them.",
                 code=error.code,
             ) from error
@@ -436,8 +456,8 @@ def _scored(
         raise PhmrunError(
             f"the data have changed since the run was trained: {split} ({found.mark}, recorded {known.mark})",
             where=where,
-            hint=f"Put the old file back, or score this one under a name of its own: phmrun eval {run.id} --test FILE "
-            "(parallel text: --src FILE --tgt FILE).",
+            hint=f"Put the old file back, or score this one under a name of its own: phmrun eval {run.id} "
+            f"{_test_options(config)}.",
             code=ExitCode.DATA,
         )
     return data, split, split, mark

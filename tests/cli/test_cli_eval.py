@@ -41,7 +41,9 @@ def test_eval_of_an_unknown_run_names_the_nearest(phmrun, experiment, run_dir):
 def test_another_test_file(phmrun, experiment, run_dir, tmp_path):
     phmrun("eval", str(run_dir), "--src", "a.en", "--tgt", "a.de")
     phmrun("eval", str(run_dir), "--test", "a.tsv")
-    assert [[str(path) for path in call[2]["files"]] for call in experiment.calls] == [["a.en", "a.de"], ["a.tsv"]]
+    phmrun("eval", str(run_dir), "--test-src", "a.en", "--test-tgt", "a.de")
+    files = [[str(path) for path in call[2]["files"]] for call in experiment.calls]
+    assert files == [["a.en", "a.de"], ["a.tsv"], ["a.en", "a.de"]]
     for options in (["--src", "a.en"], ["--test", "a", "--split", "dev"], ["--test", "a", "--src", "b"]):
         assert phmrun("eval", str(run_dir), *options).code == 2
-    assert len(experiment.calls) == 2
+    assert len(experiment.calls) == 3
